@@ -1,0 +1,86 @@
+# One line per target: make help. Needed: Go, git, make, a C compiler (only -race needs it).
+# What is built once and kept (control plane, linter) goes to ${XDG_CACHE_HOME:-~/.cache}/kedge, not into the work tree.
+
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+MAKEFLAGS += --no-print-directory
+
+# A tagged build says its tag; any other says "dev" and the commit, which Go records by itself.
+VERSION ?= $(shell git describe --tags --match 'v[0-9]*' --dirty 2>/dev/null)
+LDFLAGS := -s -w $(if $(VERSION),-X github.com/kedge-dev/kedge/internal/version.release=$(VERSION))
+
+CACHE := $(if $(XDG_CACHE_HOME),$(XDG_CACHE_HOME),$(HOME)/.cache)/kedge
+LINT_VERSION := $(shell awk '$$1 == "github.com/golangci/golangci-lint/v2" { print $$2 }' tools/lint/go.mod)
+LINT := $(CACHE)/tools/golangci-lint-$(LINT_VERSION)
+BUF := go tool -modfile=tools/go.mod buf
+
+# Packages to test and flags to test them with: make test PKG=./server/... TESTFLAGS=-v
+PKG ?= ./...
+TESTFLAGS ?=
+# Arguments of the demo and of the benchmarks: make demo ARGS=--once
+ARGS ?=
+
+.PHONY: help
+help: ## list the targets
+	@awk 'BEGIN { FS = ":.*## " } /^[a-z-]+:.*## / { printf "  %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+.PHONY: build
+build: ## build the three programs into bin/
+	CGO_ENABLED=0 go build -trimpath -ldflags '$(LDFLAGS)' -o bin/ ./cmd/...
+
+.PHONY: kube
+kube: ## build the Kubernetes control plane for tests and the demo (once, about 10 minutes) and print its folder
+	@hack/kube/build.sh
+
+.PHONY: demo
+demo: build ## start clusters, a server, agents and a Git repository here, and deploy to them (ARGS=--once to check and leave)
+	@kube=$$(hack/kube/build.sh) && bin/kedge demo --kube-bin="$$kube" $(ARGS)
+
+.PHONY: test
+test: ## run all tests, with the race detector, on a real control plane and a real PostgreSQL
+	@hack/test.sh $(TESTFLAGS) $(PKG)
+	@go -C tools/console test ./...
+
+.PHONY: test-short
+test-short: ## run the tests that need nothing but Go and git
+	go test -short -timeout 5m $(TESTFLAGS) $(PKG)
+
+.PHONY: bench
+bench: build ## measure, the quick set (figures go to bench/out/results.jsonl; ARGS=--only=B1 for one)
+	CGO_ENABLED=0 go build -trimpath -o bin/ ./bench/...
+	@kube=$$(hack/kube/build.sh) && bin/bench --kube-bin="$$kube" --commit="$$(git describe --always --dirty)" $(ARGS)
+
+.PHONY: bench-full
+bench-full: ## measure, the large sizes too
+	@$(MAKE) bench ARGS='--full $(ARGS)'
+
+.PHONY: generate
+generate: ## make generated code anew: the wire's messages and the console's bundle
+	$(BUF) generate
+	go generate ./...
+
+.PHONY: generate-check
+generate-check: ## fail if generated code is not what make generate makes
+	@hack/generate-check.sh
+
+.PHONY: lint
+lint: $(LINT) ## run the linters of .golangci.yml and of buf.yaml
+	$(LINT) run
+	$(BUF) lint
+
+$(LINT): tools/lint/go.mod tools/lint/go.sum
+	@echo "building golangci-lint $(LINT_VERSION): once, about 2 minutes on two cores" >&2
+	@mkdir -p $(@D)
+	@GOWORK=off CGO_ENABLED=0 go -C tools/lint build -trimpath -o $@.$$$$ github.com/golangci/golangci-lint/v2/cmd/golangci-lint && mv $@.$$$$ $@ && touch $@
+
+.PHONY: check
+check: ## what CI runs: generate-check, lint, test and the demo
+	@$(MAKE) generate-check
+	@$(MAKE) lint
+	@$(MAKE) test
+	@KUBECONFIG= $(MAKE) demo ARGS=--once
+
+.PHONY: clean
+clean: ## remove what was built in the work tree (the cache outside it stays)
+	rm -rf bin bench/out .demo

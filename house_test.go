@@ -1,0 +1,156 @@
+// Package kedge_test holds the rules of the house that a machine can check and no linter does.
+package kedge_test
+
+import (
+	"bytes"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// maxLines is where a file must be split; half of it is where to think about it.
+const maxLines = 600
+
+// goFile is what the rules need to know of one Go file.
+type goFile struct {
+	path, pkg string
+	doc       string
+	lines     int
+	generated bool
+	test      bool
+}
+
+func TestEveryPackageHasOneDocComment(t *testing.T) {
+	t.Parallel()
+	for dir, files := range packages(t) {
+		written := slices.DeleteFunc(slices.Clone(files), func(f goFile) bool { return f.generated })
+		if len(written) == 0 {
+			continue // a generator writes the comment that its source has
+		}
+		var documented []string
+		for _, f := range written {
+			if f.doc == "" {
+				continue
+			}
+			documented = append(documented, f.path)
+			want := "Package " + f.pkg + " "
+			if f.pkg == "main" {
+				want = "Command "
+			}
+			if !strings.HasPrefix(f.doc, want) {
+				t.Errorf("%s: the package comment starts %.40q, want %q", f.path, f.doc, want)
+			}
+		}
+		if len(documented) != 1 {
+			t.Errorf("%s: package comments are in %q, want exactly one", dir, documented)
+		}
+	}
+}
+
+func TestFilesStaySmall(t *testing.T) {
+	t.Parallel()
+	for _, files := range packages(t) {
+		for _, f := range files {
+			if f.lines > maxLines && !f.generated {
+				t.Errorf("%s has %d lines, want at most %d: split it", f.path, f.lines, maxLines)
+			}
+		}
+	}
+}
+
+// A path of the machine that something was written on works on no other.
+func TestNoFileNamesMachinePaths(t *testing.T) {
+	t.Parallel()
+	machinePath := regexp.MustCompile(`(^|[^\w.$}/-])/(root|home|Users|work)/[\w.-]+`)
+	suspect := func(line []byte) bool { // spares the expression nearly all lines
+		return bytes.Contains(line, []byte("/root/")) || bytes.Contains(line, []byte("/home/")) ||
+			bytes.Contains(line, []byte("/Users/")) || bytes.Contains(line, []byte("/work/"))
+	}
+	for path, content := range textFiles(t) {
+		if path == "house_test.go" {
+			continue
+		}
+		for i, line := range bytes.Split(content, []byte("\n")) {
+			if !suspect(line) {
+				continue
+			}
+			if found := machinePath.Find(line); found != nil {
+				t.Errorf("%s:%d names a path of one machine: %s", path, i+1, bytes.TrimSpace(found))
+			}
+		}
+	}
+}
+
+// packages returns the files of each package, by folder. Test files count only in folders that
+// hold nothing else: elsewhere the package's own comment speaks for them.
+func packages(t *testing.T) map[string][]goFile {
+	t.Helper()
+	all, tests := map[string][]goFile{}, map[string][]goFile{}
+	for path, content := range textFiles(t) {
+		if filepath.Ext(path) != ".go" {
+			continue
+		}
+		f := parseFile(t, path, content)
+		if dir := filepath.Dir(path); f.test {
+			tests[dir] = append(tests[dir], f)
+		} else {
+			all[dir] = append(all[dir], f)
+		}
+	}
+	for dir, files := range tests {
+		if len(all[dir]) == 0 {
+			all[dir] = files
+		}
+	}
+	return all
+}
+
+func parseFile(t *testing.T, path string, content []byte) goFile {
+	t.Helper()
+	parsed, err := parser.ParseFile(token.NewFileSet(), path, content, parser.PackageClauseOnly|parser.ParseComments)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return goFile{
+		path: path, pkg: parsed.Name.Name, doc: parsed.Doc.Text(),
+		lines:     bytes.Count(content, []byte("\n")),
+		generated: ast.IsGenerated(parsed),
+		test:      strings.HasSuffix(path, "_test.go"),
+	}
+}
+
+// textFiles returns the text files of the work tree that are not built or fetched.
+func textFiles(t *testing.T) map[string][]byte {
+	t.Helper()
+	files := map[string][]byte{}
+	err := filepath.WalkDir(".", func(path string, entry fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if entry.IsDir() {
+			if slices.Contains([]string{".git", "bin", ".demo", "node_modules", "bench/out"}, path) || entry.Name() == "node_modules" {
+				return fs.SkipDir
+			}
+			return nil
+		}
+		if !entry.Type().IsRegular() {
+			return nil
+		}
+		content, err := os.ReadFile(path)
+		if err == nil && !bytes.ContainsRune(content, 0) {
+			files[filepath.ToSlash(path)] = content
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return files
+}
