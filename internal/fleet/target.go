@@ -1,0 +1,177 @@
+package fleet
+
+import (
+	"cmp"
+	"time"
+)
+
+// Version orders the states of one target. The epoch changes when a database is restored, the
+// generation with every change of what is desired.
+type Version struct {
+	Epoch      int64
+	Generation int64
+}
+
+// Compare is negative when v is older than o, positive when it is newer.
+func (v Version) Compare(o Version) int {
+	return cmp.Or(cmp.Compare(v.Epoch, o.Epoch), cmp.Compare(v.Generation, o.Generation))
+}
+
+// Desired is what a target shall be.
+type Desired struct {
+	Version
+	Digest    string // of the bundle; "" when nothing was rendered yet or on a tombstone
+	Commit    string // where the bundle came from
+	Namespace string
+	Policy    Policy
+	// HoldPrune keeps everything that has left the bundle, for the first sync after the server
+	// found the agent ahead of itself.
+	HoldPrune bool
+	// Tombstone asks for the objects of this target to be deleted, and says that the deployment
+	// was deleted on purpose. Nothing else does.
+	Tombstone bool
+}
+
+// SyncState says whether the cluster holds what is desired.
+type SyncState string
+
+// The sync states of a target.
+const (
+	SyncPending SyncState = "Pending" // nothing to apply yet, or not yet heard of
+	SyncSyncing SyncState = "Syncing" // being applied
+	SyncSynced  SyncState = "Synced"  // every object is as desired
+	SyncFailed  SyncState = "Failed"  // at least one object could not be applied
+	SyncDeleted SyncState = "Deleted" // a tombstone was carried out
+	SyncRewound SyncState = "Rewound" // the agent is ahead of the server: see invariant 4
+)
+
+// Health is the state of objects in the words of kstatus.
+type Health string
+
+// The health words. Stale is Kedge's own: the agent has not been heard of, so nothing is known.
+const (
+	HealthCurrent     Health = "Current"
+	HealthInProgress  Health = "InProgress"
+	HealthFailed      Health = "Failed"
+	HealthTerminating Health = "Terminating"
+	HealthNotFound    Health = "NotFound"
+	HealthUnknown     Health = "Unknown"
+	HealthStale       Health = "Stale"
+)
+
+// rank orders health from best to worst.
+var healthRank = map[Health]int{
+	HealthCurrent: 0, HealthInProgress: 1, HealthTerminating: 2, HealthNotFound: 3,
+	HealthUnknown: 4, HealthStale: 5, HealthFailed: 6,
+}
+
+// Worst returns the worse of two; the empty health is better than any.
+func Worst(a, b Health) Health {
+	if a == "" {
+		return b
+	}
+	if b == "" || healthRank[a] >= healthRank[b] {
+		return a
+	}
+	return b
+}
+
+// Target is one deployment on one agent: the unit that everything is counted in.
+type Target struct {
+	ID             TargetID
+	TenantID       TenantID
+	DeploymentID   DeploymentID
+	AgentID        AgentID
+	DeploymentName string // filled on reads
+	AgentName      string // filled on reads
+
+	Desired  Desired
+	Observed Observed
+}
+
+// Observed is what an agent last said of a target.
+type Observed struct {
+	Version
+	Digest  string
+	Sync    SyncState
+	Health  Health
+	Message string
+	AsOf    time.Time // zero before the first report
+}
+
+// View is what a target reads like to a user at a moment: an agent that is not connected makes
+// its targets Stale, never Healthy.
+type View struct {
+	Sync       SyncState
+	Health     Health
+	Message    string
+	AsOf       time.Time
+	StaleSince time.Time // zero unless Health is HealthStale
+}
+
+// ViewAt derives what users see. lost is when the agent was last heard of if it is not connected
+// now, and zero while it is.
+func (t Target) ViewAt(lost time.Time) View {
+	v := View{Sync: t.Observed.Sync, Health: t.Observed.Health, Message: t.Observed.Message, AsOf: t.Observed.AsOf}
+	if v.Sync == "" {
+		v.Sync, v.Health = SyncPending, HealthUnknown
+	}
+	if v.Sync == SyncSynced && t.Observed.Version != t.Desired.Version {
+		v.Sync = SyncPending
+	}
+	if !lost.IsZero() {
+		// A report is a sign of life, and after a crash of the server the newer of the two.
+		if v.AsOf.After(lost) {
+			lost = v.AsOf
+		}
+		v.Health, v.StaleSince = HealthStale, lost
+	}
+	return v
+}
+
+// ObjectRef names one Kubernetes object. Version is part of how it is reached, not of what it is.
+type ObjectRef struct {
+	Group, Version, Kind, Namespace, Name string
+}
+
+// String is how users read it: "Deployment.apps dude/nginx" or "Namespace dude".
+func (r ObjectRef) String() string {
+	kind := r.Kind
+	if r.Group != "" {
+		kind += "." + r.Group
+	}
+	if r.Namespace == "" {
+		return kind + " " + r.Name
+	}
+	return kind + " " + r.Namespace + "/" + r.Name
+}
+
+// ObjectStatus is what is known of one object of a target.
+type ObjectStatus struct {
+	ObjectRef
+	Sync    SyncState
+	Health  Health
+	Message string
+}
+
+// EventType tells good news from bad.
+type EventType string
+
+// The event types, with the words of Kubernetes.
+const (
+	EventNormal  EventType = "Normal"
+	EventWarning EventType = "Warning"
+)
+
+// Event is something that happened, told to users.
+type Event struct {
+	Seq        int64
+	At         time.Time
+	TenantID   TenantID
+	Type       EventType
+	Reason     string // one CamelCase word: Synced, DriftHealed, ApplyFailed, RenderFailed, AgentConnected …
+	Agent      string // name, "" when none
+	Deployment string // name, "" when none
+	Object     string // ObjectRef.String(), "" when none
+	Message    string
+}

@@ -1,0 +1,122 @@
+package install
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/kedge-dev/kedge/internal/fleet"
+)
+
+func (o Options) labels() map[string]string {
+	return map[string]string{
+		"app.kubernetes.io/name":       agentName,
+		"app.kubernetes.io/managed-by": "kedge",
+		LabelInstall:                   o.Agent.Name,
+	}
+}
+
+func (o Options) meta(namespace, name string) metav1.ObjectMeta {
+	return metav1.ObjectMeta{Namespace: namespace, Name: name, Labels: o.labels()}
+}
+
+func (o Options) namespace() *corev1.Namespace {
+	ns := &corev1.Namespace{
+		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Namespace"},
+		ObjectMeta: o.meta("", o.AgentNamespace),
+	}
+	ns.Labels["pod-security.kubernetes.io/enforce"] = "restricted"
+	return ns
+}
+
+func (o Options) serviceAccount() *corev1.ServiceAccount {
+	return &corev1.ServiceAccount{
+		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "ServiceAccount"},
+		ObjectMeta: o.meta(o.AgentNamespace, agentName),
+	}
+}
+
+func (o Options) tokenSecret() *corev1.Secret {
+	return o.secret(tokenSecret, tokenKey, []byte(o.Token))
+}
+
+// caSecret is a Secret although a certificate is none: a namespaced agent may write the ConfigMaps
+// of its own namespace, and must not be able to change whom it trusts.
+func (o Options) caSecret() *corev1.Secret {
+	return o.secret(caSecret, caKey, o.CAPEM)
+}
+
+func (o Options) secret(name, key string, value []byte) *corev1.Secret {
+	return &corev1.Secret{
+		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Secret"},
+		ObjectMeta: o.meta(o.AgentNamespace, name),
+		Type:       corev1.SecretTypeOpaque,
+		StringData: map[string]string{key: string(value)},
+	}
+}
+
+// rbac is what the agent may touch. The cluster owner may narrow it; the server cannot widen it.
+func (o Options) rbac() []runtime.Object {
+	if o.Agent.Scope != fleet.ScopeNamespaced {
+		return o.clusterRBAC()
+	}
+	objects := o.rolePair(o.AgentNamespace, agentName, ownRules())
+	for _, ns := range o.Agent.Namespaces {
+		objects = append(objects, o.rolePair(ns, o.AgentNamespace, everything())...)
+	}
+	return objects
+}
+
+func (o Options) clusterRBAC() []runtime.Object {
+	rules := everything()
+	// Without these an agent could not apply a ClusterRole that grants any.
+	rules = append(rules, rbacv1.PolicyRule{NonResourceURLs: []string{"*"}, Verbs: []string{"*"}})
+	return []runtime.Object{
+		&rbacv1.ClusterRole{
+			TypeMeta:   metav1.TypeMeta{APIVersion: rbacv1.SchemeGroupVersion.String(), Kind: "ClusterRole"},
+			ObjectMeta: o.meta("", o.AgentNamespace),
+			Rules:      rules,
+		},
+		&rbacv1.ClusterRoleBinding{
+			TypeMeta:   metav1.TypeMeta{APIVersion: rbacv1.SchemeGroupVersion.String(), Kind: "ClusterRoleBinding"},
+			ObjectMeta: o.meta("", o.AgentNamespace),
+			RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: o.AgentNamespace},
+			Subjects:   o.subjects(),
+		},
+	}
+}
+
+func (o Options) rolePair(namespace, name string, rules []rbacv1.PolicyRule) []runtime.Object {
+	return []runtime.Object{
+		&rbacv1.Role{
+			TypeMeta:   metav1.TypeMeta{APIVersion: rbacv1.SchemeGroupVersion.String(), Kind: "Role"},
+			ObjectMeta: o.meta(namespace, name),
+			Rules:      rules,
+		},
+		&rbacv1.RoleBinding{
+			TypeMeta:   metav1.TypeMeta{APIVersion: rbacv1.SchemeGroupVersion.String(), Kind: "RoleBinding"},
+			ObjectMeta: o.meta(namespace, name),
+			RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: name},
+			Subjects:   o.subjects(),
+		},
+	}
+}
+
+func (o Options) subjects() []rbacv1.Subject {
+	return []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: o.AgentNamespace, Name: agentName}}
+}
+
+func everything() []rbacv1.PolicyRule {
+	return []rbacv1.PolicyRule{{APIGroups: []string{"*"}, Resources: []string{"*"}, Verbs: []string{"*"}}}
+}
+
+// ownRules let a namespaced agent keep its inventory and elect a leader in its own namespace, and
+// nothing else: neither its Deployment nor its RBAC nor its Secrets.
+func ownRules() []rbacv1.PolicyRule {
+	verbs := []string{"get", "list", "watch", "create", "update", "patch", "delete"}
+	return []rbacv1.PolicyRule{
+		{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: verbs},
+		{APIGroups: []string{"coordination.k8s.io"}, Resources: []string{"leases"}, Verbs: verbs},
+	}
+}

@@ -1,0 +1,93 @@
+package manifest
+
+import (
+	"bytes"
+	"unicode/utf8"
+)
+
+// document is one part of a multi-document file.
+type document struct {
+	line int // of its first line in the file, counted from 1
+	text []byte
+}
+
+// splitDocuments cuts a YAML stream at its document markers and leaves out parts that hold
+// nothing but comments, directives and blank lines. YAML forbids a line that begins with a marker
+// inside any scalar, so looking at the beginnings of lines is exact, provided that every line
+// break that the YAML parser knows is one here: text after a marker that was missed would be
+// dropped in silence.
+func splitDocuments(data []byte) []document {
+	var docs []document
+	start, startLine, blank := 0, 1, true
+	flush := func(end int) {
+		if !blank {
+			docs = append(docs, document{line: startLine, text: data[start:end]})
+		}
+		blank = true
+	}
+	for pos, line := 0, 1; pos < len(data); line++ {
+		end := lineEnd(data, pos)
+		text := data[pos:end]
+		switch {
+		case isMarker(text, "---"):
+			flush(pos)
+			// What follows the marker on its line belongs to the new document.
+			start, startLine = pos+3, line
+			blank = isBlank(data[start:end])
+		case isMarker(text, "..."):
+			flush(pos)
+			start, startLine = end, line+1
+		case blank && !isBlank(text):
+			blank = false
+		}
+		pos = end
+	}
+	flush(len(data))
+	return docs
+}
+
+// lineEnd returns the index after the line break that ends the line at pos. YAML 1.1 breaks lines
+// at CR, LF, CR LF, NEL, LS and PS.
+func lineEnd(data []byte, pos int) int {
+	for i := pos; i < len(data); {
+		switch c := data[i]; {
+		case c == '\n':
+			return i + 1
+		case c == '\r':
+			if i+1 < len(data) && data[i+1] == '\n' {
+				return i + 2
+			}
+			return i + 1
+		case c < utf8.RuneSelf:
+			i++
+		default:
+			r, size := utf8.DecodeRune(data[i:])
+			i += size
+			if r == '\u0085' || r == '\u2028' || r == '\u2029' {
+				return i
+			}
+		}
+	}
+	return len(data)
+}
+
+func isMarker(line []byte, marker string) bool {
+	rest, ok := bytes.CutPrefix(line, []byte(marker))
+	if !ok {
+		return false
+	}
+	if len(rest) == 0 {
+		return true
+	}
+	switch r, _ := utf8.DecodeRune(rest); r {
+	case ' ', '\t', '\r', '\n', '\u0085', '\u2028', '\u2029':
+		return true
+	}
+	return false
+}
+
+// isBlank reports whether a line before the content of a document carries no content itself.
+func isBlank(line []byte) bool {
+	trimmed := bytes.TrimLeft(line, " \t\r\n\u0085\u2028\u2029")
+	return len(trimmed) == 0 || trimmed[0] == '#' || line[0] == '%'
+}

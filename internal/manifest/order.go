@@ -1,0 +1,75 @@
+package manifest
+
+import (
+	"slices"
+
+	"github.com/kedge-dev/kedge/internal/fleet"
+)
+
+// The steps in which kinds are applied. What a later step holds may need an earlier one.
+const (
+	rankFoundation = iota // what others live in, are made of, or are limited by
+	rankAccess            // who may do what: pods of later steps run as these
+	rankData              // what pods mount
+	rankWorkload          // services, workloads and everything else of Kubernetes itself
+	rankCustom            // custom resources: their definitions and controllers are above
+	rankGate              // calls that the API server makes to pods of ours: a gate that is put up
+	// before its pods run would refuse everything else
+	ranks
+)
+
+// kindRanks places kinds of Kubernetes itself; all others of it are rankWorkload.
+var kindRanks = map[groupKind]int{
+	{"", "Namespace"}: rankFoundation,
+	{"apiextensions.k8s.io", "CustomResourceDefinition"}:                 rankFoundation,
+	{"scheduling.k8s.io", "PriorityClass"}:                               rankFoundation,
+	{"storage.k8s.io", "StorageClass"}:                                   rankFoundation,
+	{"storage.k8s.io", "CSIDriver"}:                                      rankFoundation,
+	{"storage.k8s.io", "VolumeAttributesClass"}:                          rankFoundation,
+	{"node.k8s.io", "RuntimeClass"}:                                      rankFoundation,
+	{"networking.k8s.io", "IngressClass"}:                                rankFoundation,
+	{"resource.k8s.io", "DeviceClass"}:                                   rankFoundation,
+	{"", "ResourceQuota"}:                                                rankFoundation,
+	{"", "LimitRange"}:                                                   rankFoundation,
+	{"flowcontrol.apiserver.k8s.io", "FlowSchema"}:                       rankFoundation,
+	{"", "ServiceAccount"}:                                               rankAccess,
+	{"rbac.authorization.k8s.io", "Role"}:                                rankAccess,
+	{"rbac.authorization.k8s.io", "ClusterRole"}:                         rankAccess,
+	{"rbac.authorization.k8s.io", "RoleBinding"}:                         rankAccess,
+	{"rbac.authorization.k8s.io", "ClusterRoleBinding"}:                  rankAccess,
+	{"networking.k8s.io", "NetworkPolicy"}:                               rankAccess,
+	{"", "ConfigMap"}:                                                    rankData,
+	{"", "Secret"}:                                                       rankData,
+	{"", "PersistentVolume"}:                                             rankData,
+	{"", "PersistentVolumeClaim"}:                                        rankData,
+	{"resource.k8s.io", "ResourceClaimTemplate"}:                         rankData,
+	{"apiregistration.k8s.io", "APIService"}:                             rankGate,
+	{"admissionregistration.k8s.io", "ValidatingWebhookConfiguration"}:   rankGate,
+	{"admissionregistration.k8s.io", "MutatingWebhookConfiguration"}:     rankGate,
+	{"admissionregistration.k8s.io", "ValidatingAdmissionPolicy"}:        rankGate,
+	{"admissionregistration.k8s.io", "ValidatingAdmissionPolicyBinding"}: rankGate,
+	{"admissionregistration.k8s.io", "MutatingAdmissionPolicy"}:          rankGate,
+	{"admissionregistration.k8s.io", "MutatingAdmissionPolicyBinding"}:   rankGate,
+}
+
+func rankOf(ref fleet.ObjectRef) int {
+	if rank, ok := kindRanks[groupKind{ref.Group, ref.Kind}]; ok {
+		return rank
+	}
+	if !isBuiltin(ref.Group) {
+		return rankCustom
+	}
+	return rankWorkload
+}
+
+// Steps returns the objects in the order in which to apply them: all of one step before the next,
+// in any order within a step. Deletion goes the other way round: the last step first. Steps that
+// would be empty are left out, and within a step the order of objects is kept.
+func Steps(objects []Object) [][]Object {
+	byRank := make([][]Object, ranks)
+	for _, o := range objects {
+		rank := rankOf(o.Ref)
+		byRank[rank] = append(byRank[rank], o)
+	}
+	return slices.DeleteFunc(byRank, func(step []Object) bool { return len(step) == 0 })
+}

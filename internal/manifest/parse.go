@@ -1,0 +1,198 @@
+package manifest
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"unicode/utf8"
+
+	kjson "sigs.k8s.io/json"
+	"sigs.k8s.io/yaml"
+)
+
+// MaxFile is the largest input that Parse takes. What it costs to parse a file grows with its
+// size, whatever is in it.
+const MaxFile = 16 << 20
+
+// Parse reads the objects of one file: YAML of one or more documents, or JSON values one after
+// another. Empty documents are skipped and lists are flattened. source names the file in errors,
+// which are of type [*Error]: the first mistake is reported and nothing is returned beside it.
+func Parse(source string, data []byte) ([]Object, error) {
+	p := parser{source: source}
+	data, err := p.checkEncoding(data)
+	if err != nil {
+		return nil, err
+	}
+	if trimmed := bytes.TrimLeft(data, " \t\r\n"); len(trimmed) > 0 && trimmed[0] == '{' {
+		docs, err := splitJSON(data)
+		if err == nil {
+			return p.objects(docs, decodeJSON)
+		}
+		if strings.HasSuffix(source, ".json") {
+			return nil, &Error{Source: source, Document: len(docs) + 1, Line: jsonErrorLine(data, err), Problem: "not valid JSON: " + err.Error()}
+		}
+		// A YAML file may begin with a flow mapping.
+	}
+	return p.objects(splitDocuments(data), decodeYAML)
+}
+
+type parser struct {
+	source string
+	many   bool // more than one document
+}
+
+func (p *parser) checkEncoding(data []byte) ([]byte, error) {
+	if len(data) > MaxFile {
+		return nil, &Error{Source: p.source, Problem: fmt.Sprintf("larger than %d bytes", MaxFile)}
+	}
+	for _, bom := range []string{"\xff\xfe", "\xfe\xff", "\x00\x00\xfe\xff"} {
+		if bytes.HasPrefix(data, []byte(bom)) {
+			return nil, &Error{Source: p.source, Problem: "encoded as UTF-16 or UTF-32: save it as UTF-8"}
+		}
+	}
+	data = bytes.TrimPrefix(data, []byte("\xef\xbb\xbf"))
+	if !utf8.Valid(data) {
+		return nil, &Error{Source: p.source, Problem: "not valid UTF-8: save it as UTF-8"}
+	}
+	if i := bytes.IndexByte(data, 0); i >= 0 {
+		return nil, &Error{Source: p.source, Line: 1 + bytes.Count(data[:i], []byte("\n")), Problem: "holds a NUL byte: not a text file in UTF-8"}
+	}
+	return data, nil
+}
+
+func (p *parser) objects(docs []document, decode func(document) (any, error)) ([]Object, error) {
+	p.many = len(docs) > 1
+	var out []Object
+	for i, doc := range docs {
+		value, err := decode(doc)
+		if err == nil {
+			out, err = p.appendValue(out, value, i+1, nil)
+		}
+		if err == nil {
+			continue
+		}
+		e := &Error{Source: p.source, Document: i + 1, Line: doc.line, Problem: err.Error()}
+		var at *lineError
+		if errors.As(err, &at) {
+			e.Line = at.line
+		}
+		return nil, e
+	}
+	return out, nil
+}
+
+// appendValue adds the object, or the objects of the list, that one document holds. path is where
+// in nested lists it was, counted from 1.
+func (p *parser) appendValue(out []Object, value any, doc int, path []int) ([]Object, error) {
+	if value == nil {
+		return out, nil
+	}
+	content, ok := value.(map[string]any)
+	if !ok {
+		return nil, errors.New("not a Kubernetes object: expected a map with apiVersion, kind and metadata")
+	}
+	items, isList, err := listItems(content)
+	if err != nil {
+		return nil, err
+	}
+	if isList {
+		for i, item := range items {
+			if m, ok := item.(map[string]any); ok {
+				inheritType(content, m)
+			}
+			at := append(path[:len(path):len(path)], i+1)
+			if out, err = p.appendValue(out, item, doc, at); err != nil {
+				return nil, itemError(err, i+1)
+			}
+		}
+		return out, nil
+	}
+	ref, err := identify(content)
+	if err != nil {
+		return nil, err
+	}
+	return append(out, Object{Ref: ref, Source: p.where(doc, path), Content: content}), nil
+}
+
+func itemError(err error, item int) error { return fmt.Errorf("item %d: %w", item, err) }
+
+func (p *parser) where(doc int, path []int) string {
+	var parts []string
+	if p.many {
+		parts = append(parts, fmt.Sprintf("document %d", doc))
+	}
+	for _, i := range path {
+		parts = append(parts, fmt.Sprintf("item %d", i))
+	}
+	if len(parts) == 0 {
+		return p.source
+	}
+	return p.source + " (" + strings.Join(parts, ", ") + ")"
+}
+
+// splitJSON cuts a stream of JSON values. On an error it returns those before it.
+func splitJSON(data []byte) ([]document, error) {
+	var docs []document
+	dec := json.NewDecoder(bytes.NewReader(data))
+	for line, counted := 1, int64(0); ; {
+		var raw json.RawMessage
+		if err := dec.Decode(&raw); errors.Is(err, io.EOF) {
+			return docs, nil
+		} else if err != nil {
+			return docs, err
+		}
+		start := dec.InputOffset() - int64(len(raw))
+		line += bytes.Count(data[counted:start], []byte("\n"))
+		counted = start
+		docs = append(docs, document{line: line, text: raw})
+	}
+}
+
+func jsonErrorLine(data []byte, err error) int {
+	var syntax *json.SyntaxError
+	if !errors.As(err, &syntax) || syntax.Offset > int64(len(data)) {
+		return 1 + bytes.Count(data, []byte("\n"))
+	}
+	return 1 + bytes.Count(data[:syntax.Offset], []byte("\n"))
+}
+
+func decodeJSON(doc document) (any, error) {
+	var value any
+	strict, err := kjson.UnmarshalStrict(doc.text, &value, kjson.DisallowDuplicateFields)
+	if err != nil {
+		return nil, fmt.Errorf("not valid JSON: %w", err)
+	}
+	if len(strict) > 0 {
+		return nil, strict[0]
+	}
+	// Once more through the encoder, so that 1.0 is the integer 1, as it is for YAML and for the
+	// API server.
+	data, err := json.Marshal(value)
+	if err != nil {
+		return nil, err
+	}
+	return decodeCanonical(data)
+}
+
+func decodeYAML(doc document) (any, error) {
+	if err := checkAliases(doc.text); err != nil {
+		return nil, yamlError(doc, err)
+	}
+	data, err := yaml.YAMLToJSONStrict(doc.text)
+	if err != nil {
+		return nil, yamlError(doc, err)
+	}
+	return decodeCanonical(data)
+}
+
+// decodeCanonical decodes JSON as the API server does.
+func decodeCanonical(data []byte) (any, error) {
+	var value any
+	if err := kjson.UnmarshalCaseSensitivePreserveInts(data, &value); err != nil {
+		return nil, err
+	}
+	return value, nil
+}

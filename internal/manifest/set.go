@@ -1,0 +1,84 @@
+package manifest
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/kedge-dev/kedge/internal/fleet"
+)
+
+// Set is an immutable set of objects in the order of their identity: group, kind, namespace, name.
+type Set struct {
+	objects          []Object
+	defaultNamespace string
+}
+
+// NewSet makes a set. An object that names no namespace counts as one in defaultNamespace, unless
+// its kind is known to be cluster-scoped; the object itself is left as it is, since only a cluster
+// knows the scope of every kind. Two objects of one identity fail with [*DuplicateError]. Versions
+// of a group are one identity: the API server stores one object.
+func NewSet(objects []Object, defaultNamespace string) (*Set, error) {
+	sorted := slices.Clone(objects)
+	slices.SortStableFunc(sorted, func(a, b Object) int { return compareRefs(a.Ref, b.Ref) })
+	seen := make(map[fleet.ObjectRef]int, len(sorted))
+	for i, o := range sorted {
+		id := effective(o.Ref, defaultNamespace)
+		if first, ok := seen[id]; ok {
+			id.Version = o.Ref.Version
+			return nil, &DuplicateError{Object: id, First: sorted[first].Source, Second: o.Source}
+		}
+		seen[id] = i
+	}
+	return &Set{objects: sorted, defaultNamespace: defaultNamespace}, nil
+}
+
+// effective is the identity that counts: without version, with a namespace where one is implied.
+func effective(ref fleet.ObjectRef, defaultNamespace string) fleet.ObjectRef {
+	ref.Version = ""
+	clusterScoped, known := IsClusterScoped(ref)
+	switch {
+	case known && clusterScoped:
+		ref.Namespace = ""
+	case ref.Namespace == "":
+		ref.Namespace = defaultNamespace
+	}
+	return ref
+}
+
+// compareRefs orders by identity; the version is no part of it.
+func compareRefs(a, b fleet.ObjectRef) int {
+	return cmp.Or(
+		cmp.Compare(a.Group, b.Group),
+		cmp.Compare(a.Kind, b.Kind),
+		cmp.Compare(a.Namespace, b.Namespace),
+		cmp.Compare(a.Name, b.Name),
+	)
+}
+
+// Objects returns the objects in order. The slice is the caller's, the contents are not.
+func (s *Set) Objects() []Object { return slices.Clone(s.objects) }
+
+// Len returns the number of objects.
+func (s *Set) Len() int { return len(s.objects) }
+
+// Get finds an object by group, kind, namespace and name; the version does not matter. An empty
+// namespace and the default one of NewSet find the same object.
+func (s *Set) Get(ref fleet.ObjectRef) (Object, bool) {
+	candidates := []string{ref.Namespace}
+	switch ref.Namespace {
+	case "":
+		candidates = append(candidates, s.defaultNamespace)
+	case s.defaultNamespace:
+		candidates = append(candidates, "")
+	}
+	for _, namespace := range candidates {
+		ref.Namespace = namespace
+		i, found := slices.BinarySearchFunc(s.objects, ref, func(o Object, r fleet.ObjectRef) int {
+			return compareRefs(o.Ref, r)
+		})
+		if found {
+			return s.objects[i], true
+		}
+	}
+	return Object{}, false
+}

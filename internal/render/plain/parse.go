@@ -1,0 +1,39 @@
+package plain
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/kedge-dev/kedge/internal/filetree"
+	"github.com/kedge-dev/kedge/internal/manifest"
+)
+
+// Parse reads the files and returns their objects. A user's mistake is an [*Error] or an error of
+// package manifest.
+func Parse(ctx context.Context, tree filetree.Tree, files []File, limits Limits) ([]manifest.Object, error) {
+	limits = limits.OrDefault()
+	var objects []manifest.Object
+	var total int64
+	for _, f := range files {
+		data, err := tree.Read(ctx, f.Entry, limits.FileBytes)
+		if errors.Is(err, filetree.ErrTooBig) {
+			return nil, problem(f.Path, "larger than the %d bytes that are allowed for one file", limits.FileBytes)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("reading %q: %w", f.Path, err)
+		}
+		if total += int64(len(data)); total > limits.TotalBytes {
+			return nil, problem(f.Path, "with it the files are larger than the %d bytes that are allowed together", limits.TotalBytes)
+		}
+		parsed, err := manifest.Parse(f.Path, data)
+		if err != nil {
+			return nil, err
+		}
+		objects = append(objects, parsed...)
+		if len(objects) > limits.Objects {
+			return nil, problem(f.Path, "with it there are more than the %d objects that are allowed", limits.Objects)
+		}
+	}
+	return objects, nil
+}

@@ -1,0 +1,212 @@
+package plain
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/kedge-dev/kedge/internal/filetree"
+	"github.com/kedge-dev/kedge/internal/fleet"
+)
+
+// Limits bound what one render may read. Zero fields mean the default.
+type Limits struct {
+	Globs      int   // patterns in a request
+	Files      int   // files that match
+	Entries    int   // names that are looked at to find them
+	FileBytes  int64 // of one file
+	TotalBytes int64 // of all files
+	Objects    int   // in the result
+}
+
+// DefaultLimits are generous for what people keep in one folder, and what an agent with half a
+// gigabyte of memory can hold.
+func DefaultLimits() Limits {
+	return Limits{
+		Globs:      100,
+		Files:      10_000,
+		Entries:    500_000,
+		FileBytes:  5 << 20,
+		TotalBytes: 20 << 20,
+		Objects:    10_000,
+	}
+}
+
+// OrDefault fills in the default for zero fields.
+func (l Limits) OrDefault() Limits {
+	d := DefaultLimits()
+	return Limits{
+		Globs:      cmp.Or(l.Globs, d.Globs),
+		Files:      cmp.Or(l.Files, d.Files),
+		Entries:    cmp.Or(l.Entries, d.Entries),
+		FileBytes:  cmp.Or(l.FileBytes, d.FileBytes),
+		TotalBytes: cmp.Or(l.TotalBytes, d.TotalBytes),
+		Objects:    cmp.Or(l.Objects, d.Objects),
+	}
+}
+
+// File is one file that a render reads.
+type File struct {
+	Path  string // in the tree
+	Entry filetree.Entry
+}
+
+// Select finds the files below folder that the globs match, in the order of their paths, without
+// reading any. No globs mean fleet.DefaultGlob. A user's mistake is an [*Error].
+func Select(ctx context.Context, tree filetree.Tree, folder string, globs []string, limits Limits) ([]File, error) {
+	folder, err := cleanFolder(folder)
+	if err != nil {
+		return nil, err
+	}
+	limits = limits.OrDefault()
+	if len(globs) == 0 {
+		globs = []string{fleet.DefaultGlob}
+	}
+	if len(globs) > limits.Globs {
+		return nil, problem("", "%d globs are more than the %d that are allowed", len(globs), limits.Globs)
+	}
+	w := walker{tree: tree, folder: folder, limits: limits}
+	for _, text := range globs {
+		g, err := compileGlob(text)
+		if err != nil {
+			return nil, err
+		}
+		w.globs = append(w.globs, g)
+	}
+	if err := w.walk(ctx, "."); err != nil {
+		return nil, err
+	}
+	if err := w.checkBases(ctx); err != nil {
+		return nil, err
+	}
+	slices.SortFunc(w.files, func(a, b File) int { return cmp.Compare(a.Path, b.Path) })
+	return w.files, nil
+}
+
+// cleanFolder takes "", ".", "/", "apps/a", "/apps/a/" and the like.
+func cleanFolder(folder string) (string, error) {
+	if strings.ContainsRune(folder, 0) {
+		return "", problem("", "the path holds a NUL byte")
+	}
+	clean := path.Clean(strings.TrimLeft(folder, "/"))
+	if clean == ".." || strings.HasPrefix(clean, "../") {
+		return "", problem(folder, "the path leaves the repository")
+	}
+	return clean, nil
+}
+
+type walker struct {
+	tree    filetree.Tree
+	folder  string
+	globs   []glob
+	limits  Limits
+	entries int
+	files   []File
+}
+
+// walk looks at the folder dir, which is relative to w.folder, and at those below it.
+func (w *walker) walk(ctx context.Context, dir string) error {
+	where := within(w.folder, dir)
+	entries, err := w.tree.List(ctx, where)
+	if errors.Is(err, fs.ErrNotExist) {
+		return w.explainMissing(ctx, where)
+	}
+	if err != nil {
+		return fmt.Errorf("listing %q: %w", where, err)
+	}
+	if w.entries += len(entries); w.entries > w.limits.Entries {
+		return problem(w.folder, "more than %d files and folders have to be looked at: choose a folder or globs that reach fewer", w.limits.Entries)
+	}
+	for _, e := range entries {
+		name := path.Join(dir, e.Name)
+		if e.Mode == filetree.Dir {
+			if isHidden(e.Name) || !w.reaches(name) {
+				continue
+			}
+			if err := w.walk(ctx, name); err != nil {
+				return err
+			}
+			continue
+		}
+		if err := w.visit(name, e); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (w *walker) reaches(dir string) bool {
+	return slices.ContainsFunc(w.globs, func(g glob) bool { return g.reaches(dir) })
+}
+
+func (w *walker) visit(name string, e filetree.Entry) error {
+	var matched *glob
+	for i := range w.globs {
+		g := &w.globs[i]
+		if !g.matches(name) {
+			continue
+		}
+		if matched != nil {
+			return problem(within(w.folder, name), "the globs %q and %q both match it: a file may be read once", matched.text, g.text)
+		}
+		matched = g
+	}
+	if matched == nil {
+		return nil
+	}
+	where := within(w.folder, name)
+	switch e.Mode {
+	case filetree.Symlink:
+		return problem(where, "a symbolic link, which is never followed: put the file itself there, or exclude it from the glob %q", matched.text)
+	case filetree.Submodule:
+		return problem(where, "a submodule, which is never followed: deploy its repository by itself")
+	}
+	if len(w.files) == w.limits.Files {
+		return problem(w.folder, "more than %d files match: choose a folder or globs that match fewer", w.limits.Files)
+	}
+	w.files = append(w.files, File{Path: where, Entry: e})
+	return nil
+}
+
+// checkBases refuses globs that name a folder which is not there: most likely it is mistyped.
+func (w *walker) checkBases(ctx context.Context) error {
+	for _, g := range w.globs {
+		if g.base == "." {
+			continue
+		}
+		where := within(w.folder, g.base)
+		_, err := w.tree.ID(ctx, where)
+		if errors.Is(err, fs.ErrNotExist) {
+			return w.explainMissing(ctx, where)
+		}
+		if err != nil {
+			return fmt.Errorf("looking for %q: %w", where, err)
+		}
+	}
+	return nil
+}
+
+// explainMissing says why there is no folder at where.
+func (w *walker) explainMissing(ctx context.Context, where string) error {
+	parent, name := path.Split(where)
+	entries, err := w.tree.List(ctx, path.Clean(cmp.Or(parent, ".")))
+	if err == nil {
+		for _, e := range entries {
+			switch {
+			case e.Name != name:
+			case e.Mode == filetree.Symlink:
+				return problem(where, "a symbolic link, which is never followed: name the folder that it leads to")
+			case e.Mode == filetree.Submodule:
+				return problem(where, "a submodule, which is never followed: deploy its repository by itself")
+			case e.Mode == filetree.File:
+				return problem(where, "a file, not a folder: name its folder and choose it by a glob")
+			}
+		}
+	}
+	return problem(where, "there is no such folder at this revision")
+}
