@@ -1,0 +1,60 @@
+package wire
+
+import (
+	"github.com/kedge-dev/kedge/internal/fleet"
+	"github.com/kedge-dev/kedge/internal/wire/agentv1"
+)
+
+// Event is something that happened at an agent. Tenant, agent and deployment are not on the wire:
+// the server knows them better.
+type Event struct {
+	Target fleet.TargetID // "" when it is about the agent itself
+	Event  fleet.Event
+}
+
+// EventsProto is the message of events, made fit to be sent.
+func EventsProto(events []Event) *agentv1.Events {
+	out := &agentv1.Events{Events: make([]*agentv1.Event, 0, len(events))}
+	for _, e := range events {
+		target := string(e.Target)
+		if CheckTarget(e.Target) != nil {
+			target = "" // rather news of the agent than none
+		}
+		out.Events = append(out.Events, &agentv1.Event{
+			At: timestamp(e.Event.At), Type: cleanWord(string(e.Event.Type)), Reason: cleanWord(e.Event.Reason), Target: target,
+			Object: clean(e.Event.Object, maxMessage), Message: clean(e.Event.Message, maxMessage),
+		})
+	}
+	return out
+}
+
+// ParseEvents reads what happened at an agent.
+func ParseEvents(m *agentv1.Events) ([]Event, error) {
+	if n := len(m.GetEvents()); n > MaxEvents {
+		return nil, frameError("%d events are more than %d", n, MaxEvents)
+	}
+	out := make([]Event, 0, len(m.GetEvents()))
+	for _, e := range m.GetEvents() {
+		if e.GetTarget() != "" {
+			if err := checkID("target", e.GetTarget()); err != nil {
+				return nil, err
+			}
+		}
+		if err := checkWord("event reason", e.GetReason()); err != nil {
+			return nil, err
+		}
+		at, err := moment("event time", e.GetAt())
+		if err != nil {
+			return nil, err
+		}
+		kind := fleet.EventWarning // an unknown type is rather shown too loud than hidden
+		if e.GetType() == string(fleet.EventNormal) {
+			kind = fleet.EventNormal
+		}
+		out = append(out, Event{Target: fleet.TargetID(e.GetTarget()), Event: fleet.Event{
+			At: at, Type: kind, Reason: e.GetReason(),
+			Object: clean(e.GetObject(), maxMessage), Message: clean(e.GetMessage(), maxMessage),
+		}})
+	}
+	return out, nil
+}

@@ -1,0 +1,87 @@
+package wire_test
+
+import (
+	"testing"
+	"unicode/utf8"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/kedge-dev/kedge/internal/fleet"
+	"github.com/kedge-dev/kedge/internal/wire"
+	"github.com/kedge-dev/kedge/internal/wire/agentv1"
+)
+
+// FuzzFromAgent feeds a server what an agent could send.
+func FuzzFromAgent(f *testing.F) {
+	seed(f)
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		var frame agentv1.ConnectRequest
+		if len(raw) > wire.MaxFrame || proto.Unmarshal(raw, &frame) != nil {
+			return
+		}
+		_, _ = wire.ParseHello(frame.GetHello())
+		if held, err := wire.ParseHeld(frame.GetHeld()); err == nil && len(held) > wire.MaxTargets {
+			t.Errorf("%d targets got through", len(held))
+		}
+		if events, err := wire.ParseEvents(frame.GetEvents()); err == nil {
+			for _, e := range events {
+				bounded(t, e.Event.Message)
+				bounded(t, e.Event.Object)
+			}
+		}
+		s, err := wire.ParseStatus(frame.GetStatus())
+		if err != nil {
+			return
+		}
+		bounded(t, s.Observed.Message)
+		if s.Observed.Sync == fleet.SyncRewound || s.Observed.Health == fleet.HealthStale {
+			t.Errorf("an agent got to say %s/%s", s.Observed.Sync, s.Observed.Health)
+		}
+		for _, o := range s.Objects {
+			bounded(t, o.Message)
+			if len(o.Name) > 253 || o.Name == "" || o.Kind == "" {
+				t.Errorf("object %q got through", o.ObjectRef)
+			}
+		}
+		again, err := wire.ParseStatus(s.Proto())
+		if err != nil || again.Observed != s.Observed || len(again.Objects) != len(s.Objects) {
+			t.Errorf("what was read does not survive being sent: %v", err)
+		}
+	})
+}
+
+// FuzzFromServer feeds an agent what a server could send.
+func FuzzFromServer(f *testing.F) {
+	seed(f)
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		var frame agentv1.ConnectResponse
+		if len(raw) > wire.MaxFrame || proto.Unmarshal(raw, &frame) != nil {
+			return
+		}
+		if w, err := wire.ParseWelcome(frame.GetWelcome()); err == nil && (w.Lease <= 0 || w.AgentID == "") {
+			t.Errorf("welcome %+v got through", w)
+		}
+		d, err := wire.ParseDesired(frame.GetDesired())
+		if err == nil && d.State.Tombstone == (d.State.Digest != "") {
+			t.Errorf("desired %+v is not one of bundle and tombstone", d)
+		}
+	})
+}
+
+func seed(f *testing.F) {
+	f.Helper()
+	for _, frame := range frames() {
+		raw, err := proto.Marshal(frame)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(raw)
+	}
+}
+
+func bounded(t *testing.T, text string) {
+	t.Helper()
+	if len(text) > 1024 || !utf8.ValidString(text) {
+		t.Errorf("a text of %d bytes got through", len(text))
+	}
+}

@@ -1,0 +1,74 @@
+package wire
+
+import (
+	"cmp"
+	"crypto/sha256"
+	"encoding/binary"
+	"hash"
+	"slices"
+
+	"github.com/kedge-dev/kedge/internal/fleet"
+)
+
+// Held is what an agent has of one target.
+type Held struct {
+	Target fleet.TargetID
+	fleet.Version
+	Digest string
+}
+
+// Confirmed is what a server is known to have stored of the status of one target.
+type Confirmed struct {
+	Target fleet.TargetID
+	fleet.Version
+	Digest string
+	Sync   fleet.SyncState
+	Health fleet.Health
+}
+
+// StateHash is one hash over everything that an agent holds, whatever its order; empty when it
+// holds nothing. Both ends compute it: an agent over what it holds, a server over what it desires.
+func StateHash(held []Held) []byte {
+	return hashOf(held, func(h Held) string { return string(h.Target) }, func(w hash.Hash, h Held) {
+		writeVersion(w, h.Version)
+		writeString(w, h.Digest)
+	})
+}
+
+// StatusHash is StateHash for statuses.
+func StatusHash(confirmed []Confirmed) []byte {
+	return hashOf(confirmed, func(c Confirmed) string { return string(c.Target) }, func(w hash.Hash, c Confirmed) {
+		writeVersion(w, c.Version)
+		writeString(w, c.Digest)
+		writeString(w, string(c.Sync))
+		writeString(w, string(c.Health))
+	})
+}
+
+func hashOf[T any](items []T, key func(T) string, write func(hash.Hash, T)) []byte {
+	if len(items) == 0 {
+		return nil
+	}
+	sorted := slices.SortedFunc(slices.Values(items), func(a, b T) int { return cmp.Compare(key(a), key(b)) })
+	w := sha256.New()
+	for _, item := range sorted {
+		writeString(w, key(item))
+		write(w, item)
+	}
+	return w.Sum(nil)
+}
+
+func writeVersion(w hash.Hash, v fleet.Version) {
+	var buf [16]byte
+	binary.BigEndian.PutUint64(buf[:8], uint64(v.Epoch))
+	binary.BigEndian.PutUint64(buf[8:], uint64(v.Generation))
+	w.Write(buf[:])
+}
+
+// writeString writes the length first, so that ("ab", "c") and ("a", "bc") differ.
+func writeString(w hash.Hash, s string) {
+	var buf [8]byte
+	binary.BigEndian.PutUint64(buf[:], uint64(len(s)))
+	w.Write(buf[:])
+	w.Write([]byte(s))
+}

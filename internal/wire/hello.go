@@ -1,0 +1,155 @@
+package wire
+
+import (
+	"time"
+
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/kedge-dev/kedge/internal/fleet"
+	"github.com/kedge-dev/kedge/internal/wire/agentv1"
+)
+
+// Hello is how one replica of an agent introduces itself.
+type Hello struct {
+	AgentVersion string
+	KubeVersion  string
+	ClusterUID   string // "" when not readable
+	Replica      string
+	StateHash    []byte
+	StatusHash   []byte
+	Clock        time.Time // zero when the agent did not say
+}
+
+// Welcome is a server's answer to Hello.
+type Welcome struct {
+	Session       fleet.SessionID
+	AgentID       fleet.AgentID
+	AgentName     string
+	Tenant        string // name
+	Lease         time.Duration
+	Scope         fleet.Scope
+	Namespaces    []string
+	ServerVersion string
+	SendHeld      bool
+	SendStatuses  bool
+}
+
+// Proto is the message of h, with its words made fit to be sent.
+func (h Hello) Proto() *agentv1.Hello {
+	return &agentv1.Hello{
+		AgentVersion: cleanWord(h.AgentVersion), KubeVersion: cleanWord(h.KubeVersion), ClusterUid: cleanWord(h.ClusterUID),
+		Replica: cleanWord(h.Replica), StateHash: h.StateHash, StatusHash: h.StatusHash, Clock: timestamp(h.Clock),
+	}
+}
+
+// ParseHello reads what an agent says of itself.
+func ParseHello(m *agentv1.Hello) (Hello, error) {
+	h := Hello{
+		AgentVersion: m.GetAgentVersion(), KubeVersion: m.GetKubeVersion(), ClusterUID: m.GetClusterUid(),
+		Replica: m.GetReplica(), StateHash: m.GetStateHash(), StatusHash: m.GetStatusHash(),
+	}
+	for what, word := range map[string]string{
+		"agent version": h.AgentVersion, "kube version": h.KubeVersion, "cluster uid": h.ClusterUID, "replica": h.Replica,
+	} {
+		if err := checkWord(what, word); err != nil {
+			return Hello{}, err
+		}
+	}
+	if h.Replica == "" {
+		return Hello{}, frameError("replica is empty")
+	}
+	if len(h.StateHash) > 64 || len(h.StatusHash) > 64 {
+		return Hello{}, frameError("a hash is longer than 64 bytes")
+	}
+	var err error
+	h.Clock, err = moment("clock", m.GetClock())
+	return h, err
+}
+
+// Proto is the message of w.
+func (w Welcome) Proto() *agentv1.Welcome {
+	return &agentv1.Welcome{
+		Session: string(w.Session), AgentId: string(w.AgentID), AgentName: w.AgentName, Tenant: w.Tenant,
+		LeaseMilliseconds: w.Lease.Milliseconds(), SendHeld: w.SendHeld, SendStatuses: w.SendStatuses,
+		ServerVersion: w.ServerVersion, Config: &agentv1.AgentConfig{Scope: string(w.Scope), Namespaces: w.Namespaces},
+	}
+}
+
+// ParseWelcome reads a server's answer. An unknown scope is refused: guessing would touch more
+// than the agent may.
+func ParseWelcome(m *agentv1.Welcome) (Welcome, error) {
+	w := Welcome{
+		Session: fleet.SessionID(m.GetSession()), AgentID: fleet.AgentID(m.GetAgentId()),
+		AgentName: clean(m.GetAgentName(), maxWord), Tenant: clean(m.GetTenant(), maxWord),
+		Lease: time.Duration(m.GetLeaseMilliseconds()) * time.Millisecond, SendHeld: m.GetSendHeld(), SendStatuses: m.GetSendStatuses(),
+		ServerVersion: clean(m.GetServerVersion(), maxWord),
+		Scope:         fleet.Scope(m.GetConfig().GetScope()), Namespaces: m.GetConfig().GetNamespaces(),
+	}
+	if err := checkID("session", m.GetSession()); err != nil {
+		return Welcome{}, err
+	}
+	if err := checkID("agent id", m.GetAgentId()); err != nil {
+		return Welcome{}, err
+	}
+	if w.Lease < 100*time.Millisecond || w.Lease > 24*time.Hour {
+		return Welcome{}, frameError("lease of %d ms is not between 100 ms and a day", m.GetLeaseMilliseconds())
+	}
+	switch {
+	case w.Scope != fleet.ScopeCluster && w.Scope != fleet.ScopeNamespaced:
+		return Welcome{}, frameError("scope %q is neither cluster nor namespaced", clean(string(w.Scope), maxWord))
+	case w.Scope == fleet.ScopeNamespaced && len(w.Namespaces) == 0:
+		return Welcome{}, frameError("scope namespaced without a namespace")
+	}
+	for _, ns := range w.Namespaces {
+		if err := checkID("namespace", ns); err != nil {
+			return Welcome{}, err
+		}
+	}
+	return w, nil
+}
+
+// HeldProto is the message of what an agent holds.
+func HeldProto(held []Held) *agentv1.Held {
+	out := &agentv1.Held{Targets: make([]*agentv1.HeldTarget, 0, len(held))}
+	for _, h := range held {
+		if CheckTarget(h.Target) != nil {
+			continue // no server can have made it
+		}
+		out.Targets = append(out.Targets, &agentv1.HeldTarget{
+			Target: string(h.Target), Epoch: h.Epoch, Generation: h.Generation, Digest: cleanDigest(h.Digest),
+		})
+	}
+	return out
+}
+
+// ParseHeld reads what an agent holds, by target.
+func ParseHeld(m *agentv1.Held) (map[fleet.TargetID]Held, error) {
+	if n := len(m.GetTargets()); n > MaxTargets {
+		return nil, frameError("%d targets are more than %d", n, MaxTargets)
+	}
+	out := make(map[fleet.TargetID]Held, len(m.GetTargets()))
+	for _, t := range m.GetTargets() {
+		if err := checkID("target", t.GetTarget()); err != nil {
+			return nil, err
+		}
+		if err := checkDigest(t.GetDigest()); err != nil {
+			return nil, err
+		}
+		id := fleet.TargetID(t.GetTarget())
+		if _, twice := out[id]; twice {
+			return nil, frameError("target %s is listed twice", id)
+		}
+		out[id] = Held{Target: id, Version: fleet.Version{Epoch: t.GetEpoch(), Generation: t.GetGeneration()}, Digest: t.GetDigest()}
+	}
+	return out, nil
+}
+
+func moment(what string, m *timestamppb.Timestamp) (time.Time, error) {
+	if m == nil {
+		return time.Time{}, nil
+	}
+	if err := m.CheckValid(); err != nil {
+		return time.Time{}, frameError("%s: %v", what, err)
+	}
+	return m.AsTime(), nil
+}

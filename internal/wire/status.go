@@ -1,0 +1,135 @@
+package wire
+
+import (
+	"github.com/kedge-dev/kedge/internal/fleet"
+	"github.com/kedge-dev/kedge/internal/wire/agentv1"
+)
+
+// Status is what an agent says of one target. When Full is set, Objects is the whole list;
+// otherwise it holds what changed since the last Status of that target on the same stream, and
+// Gone what left.
+type Status struct {
+	Target   fleet.TargetID
+	Observed fleet.Observed
+	Full     bool
+	Objects  []fleet.ObjectStatus
+	Gone     []fleet.ObjectRef
+}
+
+// Confirmed is what a server that has stored s is known to have.
+func (s Status) Confirmed() Confirmed { return ConfirmedOf(s.Target, s.Observed) }
+
+// ConfirmedOf is what a server that has stored o of a target is known to have, in the words that
+// ParseStatus makes of it.
+func ConfirmedOf(target fleet.TargetID, o fleet.Observed) Confirmed {
+	return Confirmed{
+		Target: target, Version: o.Version, Digest: cleanDigest(o.Digest),
+		Sync: syncWord(string(o.Sync)), Health: healthWord(string(o.Health)),
+	}
+}
+
+// Proto is the message of s, made fit to be sent: whatever the texts, references and times in it
+// are, ParseStatus takes it as long as CheckTarget takes the target and the lists are within their
+// limits.
+func (s Status) Proto() *agentv1.Status {
+	out := &agentv1.Status{
+		Target: string(s.Target), Epoch: s.Observed.Epoch, Generation: s.Observed.Generation, Digest: cleanDigest(s.Observed.Digest),
+		Sync: string(syncWord(string(s.Observed.Sync))), Health: string(healthWord(string(s.Observed.Health))), Message: clean(s.Observed.Message, maxMessage),
+		AsOf: timestamp(s.Observed.AsOf), Full: s.Full,
+	}
+	for _, o := range s.Objects {
+		out.Objects = append(out.Objects, &agentv1.ObjectStatus{
+			Ref: refProto(o.ObjectRef), Sync: string(syncWord(string(o.Sync))), Health: string(healthWord(string(o.Health))),
+			Message: clean(o.Message, maxMessage),
+		})
+	}
+	for _, ref := range s.Gone {
+		out.Gone = append(out.Gone, refProto(ref))
+	}
+	return out
+}
+
+// ParseStatus reads what an agent says of a target.
+func ParseStatus(m *agentv1.Status) (Status, error) {
+	if n := len(m.GetObjects()) + len(m.GetGone()); n > 2*MaxObjects {
+		return Status{}, frameError("%d objects in one status are more than %d", n, 2*MaxObjects)
+	}
+	if err := checkID("target", m.GetTarget()); err != nil {
+		return Status{}, err
+	}
+	if err := checkDigest(m.GetDigest()); err != nil {
+		return Status{}, err
+	}
+	asOf, err := moment("as_of", m.GetAsOf())
+	if err != nil {
+		return Status{}, err
+	}
+	s := Status{
+		Target: fleet.TargetID(m.GetTarget()), Full: m.GetFull(),
+		Observed: fleet.Observed{
+			Version: fleet.Version{Epoch: m.GetEpoch(), Generation: m.GetGeneration()}, Digest: m.GetDigest(),
+			Sync: syncWord(m.GetSync()), Health: healthWord(m.GetHealth()), Message: clean(m.GetMessage(), maxMessage), AsOf: asOf,
+		},
+	}
+	return s, parseObjects(&s, m)
+}
+
+func parseObjects(s *Status, m *agentv1.Status) error {
+	for _, o := range m.GetObjects() {
+		ref, err := parseRef(o.GetRef())
+		if err != nil {
+			return err
+		}
+		s.Objects = append(s.Objects, fleet.ObjectStatus{
+			ObjectRef: ref, Sync: syncWord(o.GetSync()), Health: healthWord(o.GetHealth()), Message: clean(o.GetMessage(), maxMessage),
+		})
+	}
+	for _, r := range m.GetGone() {
+		ref, err := parseRef(r)
+		if err != nil {
+			return err
+		}
+		s.Gone = append(s.Gone, ref)
+	}
+	return nil
+}
+
+func refProto(r fleet.ObjectRef) *agentv1.ObjectRef {
+	return &agentv1.ObjectRef{
+		Group: cleanRef(r.Group, false), Version: cleanRef(r.Version, false), Kind: cleanRef(r.Kind, true),
+		Namespace: cleanRef(r.Namespace, false), Name: cleanRef(r.Name, true),
+	}
+}
+
+func parseRef(m *agentv1.ObjectRef) (fleet.ObjectRef, error) {
+	r := fleet.ObjectRef{Group: m.GetGroup(), Version: m.GetVersion(), Kind: m.GetKind(), Namespace: m.GetNamespace(), Name: m.GetName()}
+	if r.Kind == "" || r.Name == "" {
+		return fleet.ObjectRef{}, frameError("an object has no kind or no name")
+	}
+	for _, word := range []string{r.Group, r.Version, r.Kind, r.Namespace, r.Name} {
+		if err := checkWord("object reference", word); err != nil {
+			return fleet.ObjectRef{}, err
+		}
+	}
+	return r, nil
+}
+
+// syncWord maps what this build does not know, and what only a server may say, to Pending: the
+// word that claims least.
+func syncWord(word string) fleet.SyncState {
+	switch s := fleet.SyncState(word); s {
+	case fleet.SyncSyncing, fleet.SyncSynced, fleet.SyncFailed, fleet.SyncDeleted:
+		return s
+	default:
+		return fleet.SyncPending
+	}
+}
+
+func healthWord(word string) fleet.Health {
+	switch h := fleet.Health(word); h {
+	case fleet.HealthCurrent, fleet.HealthInProgress, fleet.HealthFailed, fleet.HealthTerminating, fleet.HealthNotFound:
+		return h
+	default:
+		return fleet.HealthUnknown
+	}
+}
