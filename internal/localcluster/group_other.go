@@ -1,0 +1,20 @@
+//go:build !unix
+
+package localcluster
+
+import (
+	"errors"
+	"fmt"
+	"os/exec"
+)
+
+// group exists so that programs that contain the demo build everywhere.
+type group struct{}
+
+func newGroup(string) (*group, error) {
+	return nil, fmt.Errorf("running a control plane on this operating system: %w", errors.ErrUnsupported)
+}
+
+func (*group) start(*exec.Cmd, func(error)) error { return errors.ErrUnsupported }
+
+func (*group) stop() error { return nil }

@@ -1,0 +1,33 @@
+package testkit
+
+import (
+	"context"
+	"testing"
+	"time"
+)
+
+// Eventually calls check until it returns nil and fails the test with its last error when that
+// takes longer than limit. It is for what a test can see from outside only, through a program or
+// an API without a watch; inside a process wait for a channel, a watch or synctest.
+func Eventually(tb testing.TB, limit time.Duration, check func(ctx context.Context) error) {
+	tb.Helper()
+	ctx, cancel := context.WithTimeout(tb.Context(), limit)
+	defer cancel()
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	var last error
+	for {
+		err := check(ctx)
+		if err == nil {
+			return
+		}
+		if last == nil || ctx.Err() == nil { // what ctx cuts short says only that
+			last = err
+		}
+		select {
+		case <-ctx.Done():
+			tb.Fatalf("still not so after %v: %v", limit, last)
+		case <-tick.C:
+		}
+	}
+}

@@ -1,0 +1,221 @@
+// Package gitserver is a real Git server in process, for tests, benchmarks and the demo: smart HTTP
+// by git's own git-http-backend, protocol version 2, with push. It listens on loopback, knows no
+// users, and can be told to fail.
+package gitserver
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/cgi"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// Server serves the repositories below one folder. Its methods are safe for concurrent use.
+type Server struct {
+	dir     string
+	backend string
+	baseURL string
+	http    *http.Server
+	pushes  sync.WaitGroup // calls of onPush under way
+
+	down     atomic.Bool
+	delay    atomic.Int64
+	requests atomic.Int64
+	onPush   atomic.Pointer[func(repo, ref, commit string)]
+}
+
+// Start serves the repositories in dir, which is made if it is not there, on a free port of
+// 127.0.0.1. The caller closes the server.
+func Start(dir string) (*Server, error) {
+	dir, err := filepath.Abs(dir)
+	if err != nil {
+		return nil, fmt.Errorf("resolving %q: %w", dir, err)
+	}
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return nil, fmt.Errorf("making the folder of repositories: %w", err)
+	}
+	execPath, err := exec.Command("git", "--exec-path").Output()
+	if err != nil {
+		return nil, fmt.Errorf("finding git: %w", err)
+	}
+	backend := filepath.Join(strings.TrimSpace(string(execPath)), "git-http-backend")
+	if _, err := os.Stat(backend); err != nil {
+		return nil, fmt.Errorf("finding git-http-backend: %w", err)
+	}
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return nil, fmt.Errorf("listening: %w", err)
+	}
+	s := &Server{dir: dir, backend: backend, baseURL: "http://" + listener.Addr().String() + "/"}
+	s.http = &http.Server{Handler: http.HandlerFunc(s.serve), ReadHeaderTimeout: 10 * time.Second}
+	go func() {
+		// Serve ends with ErrServerClosed when Close is called, and for nothing else that a caller
+		// could act on: clients see it.
+		_ = s.http.Serve(listener)
+	}()
+	return s, nil
+}
+
+// Close stops the server, ends its connections and waits for calls of OnPush. Repositories stay.
+func (s *Server) Close() error {
+	err := s.http.Close()
+	s.pushes.Wait()
+	return err
+}
+
+// URL returns the address of a repository over HTTP.
+func (s *Server) URL(repo string) string { return s.baseURL + repo + ".git" }
+
+// FileURL returns the address of a repository as a file:// URL.
+func (s *Server) FileURL(repo string) string {
+	return (&url.URL{Scheme: "file", Path: s.Dir(repo)}).String()
+}
+
+// Dir returns the folder of a repository.
+func (s *Server) Dir(repo string) string { return filepath.Join(s.dir, repo+".git") }
+
+// Create makes an empty bare repository whose default branch is main. repo may hold slashes.
+func (s *Server) Create(repo string) error {
+	dir := s.Dir(repo)
+	ctx := context.Background()
+	if _, err := run(ctx, "", nil, "init", "--quiet", "--bare", "--template=", "--initial-branch=main", dir); err != nil {
+		return err
+	}
+	config, err := os.OpenFile(filepath.Join(dir, "config"), os.O_APPEND|os.O_WRONLY, 0)
+	if err != nil {
+		return fmt.Errorf("configuring %q: %w", repo, err)
+	}
+	defer config.Close()
+	_, err = io.WriteString(config, repoConfig)
+	if err != nil {
+		return fmt.Errorf("configuring %q: %w", repo, err)
+	}
+	return config.Close()
+}
+
+const repoConfig = `[http]
+	receivepack = true
+[uploadpack]
+	allowFilter = true
+	allowAnySHA1InWant = true
+[receive]
+	denyDeleteCurrent = ignore
+	autogc = false
+[gc]
+	auto = 0
+[core]
+	fsync = none
+`
+
+// Remove deletes a repository, as if it had vanished.
+func (s *Server) Remove(repo string) error { return os.RemoveAll(s.Dir(repo)) }
+
+// OnPush makes the server call f for every ref that a push has changed, soon after the push, in a
+// goroutine of its own, as a Git host sends a webhook. commit is "" for a deleted ref. nil stops it.
+func (s *Server) OnPush(f func(repo, ref, commit string)) {
+	if f == nil {
+		s.onPush.Store(nil)
+		return
+	}
+	s.onPush.Store(&f)
+}
+
+// SetDown makes every request fail with 503 until it is called with false.
+func (s *Server) SetDown(down bool) { s.down.Store(down) }
+
+// SetDelay makes every request wait first, until its client goes away.
+func (s *Server) SetDelay(d time.Duration) { s.delay.Store(int64(d)) }
+
+// Requests returns how many HTTP requests were made so far.
+func (s *Server) Requests() int64 { return s.requests.Load() }
+
+func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
+	s.requests.Add(1)
+	if !s.wait(r.Context()) {
+		return
+	}
+	if s.down.Load() {
+		http.Error(w, "down on purpose", http.StatusServiceUnavailable)
+		return
+	}
+	cleanUp, err := unchunk(r)
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
+	defer cleanUp()
+	repo, isPush := strings.CutSuffix(r.URL.Path, ".git/git-receive-pack")
+	var commands *commandReader
+	if isPush && r.Method == http.MethodPost {
+		commands = &commandReader{body: r.Body}
+		r.Body = commands
+	}
+	handler := &cgi.Handler{
+		Path: s.backend,
+		Root: "/",
+		Env: []string{
+			"GIT_PROJECT_ROOT=" + s.dir,
+			"GIT_HTTP_EXPORT_ALL=1",
+			"GIT_CONFIG_NOSYSTEM=1",
+			"GIT_CONFIG_GLOBAL=/dev/null",
+			"GIT_PROTOCOL=" + r.Header.Get("Git-Protocol"),
+			"GIT_COMMITTER_NAME=kedge", "GIT_COMMITTER_EMAIL=kedge@localhost",
+		},
+		Stderr: io.Discard,
+	}
+	handler.ServeHTTP(w, r)
+	if commands != nil {
+		s.announce(strings.TrimPrefix(repo, "/"), commands.commands())
+	}
+}
+
+// wait delays a request and reports whether its client is still there.
+func (s *Server) wait(ctx context.Context) bool {
+	d := time.Duration(s.delay.Load())
+	if d <= 0 {
+		return true
+	}
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// unchunk gives a chunked request a length, which CGI needs: git sends large packs in chunks.
+func unchunk(r *http.Request) (cleanUp func(), err error) {
+	if len(r.TransferEncoding) == 0 {
+		return func() {}, nil
+	}
+	file, err := os.CreateTemp("", "kedge-gitserver-*")
+	if err != nil {
+		return nil, fmt.Errorf("buffering a request: %w", err)
+	}
+	cleanUp = func() {
+		_ = file.Close()
+		_ = os.Remove(file.Name())
+	}
+	size, err := io.Copy(file, r.Body)
+	if err == nil {
+		_, err = file.Seek(0, io.SeekStart)
+	}
+	if err != nil {
+		cleanUp()
+		return nil, fmt.Errorf("buffering a request: %w", err)
+	}
+	r.Body, r.ContentLength, r.TransferEncoding = file, size, nil
+	return cleanUp, nil
+}

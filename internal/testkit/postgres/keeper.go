@@ -1,0 +1,181 @@
+package postgres
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"os/user"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+)
+
+// keeper is the shell that runs a server in a folder for as long as the pipe to it is open.
+type keeper struct {
+	dir  string
+	port int
+	cmd  *exec.Cmd
+	line io.WriteCloser // closed: stop
+}
+
+// keep is what the shell runs. $1 holds the programs, $2 is the folder, $3 the port. It says
+// "ready" on the output, or what went wrong.
+const keep = `
+bin=$1 dir=$2 port=$3
+trap 'rm -rf "$dir"' EXIT
+"$bin/initdb" -D "$dir/data" -U postgres -A trust -E UTF8 --locale=C --no-sync >"$dir/initdb.log" 2>&1 ||
+	{ cat "$dir/initdb.log"; exit 1; }
+# One line: pg_ctl hands the options to a shell, which would end the command at a line break.
+options="-p $port -c listen_addresses=127.0.0.1 -c unix_socket_directories='$dir'"
+options="$options -c fsync=off -c synchronous_commit=off -c full_page_writes=off -c max_connections=200"
+"$bin/pg_ctl" -D "$dir/data" -w -t 60 -l "$dir/server.log" -o "$options" start >/dev/null 2>&1 ||
+	{ cat "$dir/server.log"; exit 1; }
+echo ready
+read -r _
+"$bin/pg_ctl" -D "$dir/data" -w -m immediate stop >/dev/null 2>&1
+`
+
+// attempts is how often another port is tried: a free one may be taken before it is used.
+const attempts = 3
+
+func hireKeeper() (*keeper, error) {
+	bin, err := findPrograms("/usr/lib/postgresql/*/bin", exec.LookPath)
+	if err != nil {
+		return nil, err
+	}
+	var errs []error
+	for range attempts {
+		k, err := startKeeper(bin)
+		if err == nil {
+			return k, nil
+		}
+		errs = append(errs, err)
+	}
+	return nil, errors.Join(errs...)
+}
+
+func startKeeper(bin string) (*keeper, error) {
+	port, err := freePort()
+	if err != nil {
+		return nil, err
+	}
+	dir, err := os.MkdirTemp("", "kedge-pg-")
+	if err != nil {
+		return nil, fmt.Errorf("making a folder for the server: %w", err)
+	}
+	k := &keeper{dir: dir, port: port}
+	if err := k.start(bin); err != nil {
+		return nil, errors.Join(err, os.RemoveAll(dir))
+	}
+	return k, nil
+}
+
+func (k *keeper) start(bin string) error {
+	credential, err := ownFolder(k.dir)
+	if err != nil {
+		return err
+	}
+	k.cmd = exec.Command("/bin/sh", "-c", keep, "keeper", bin, k.dir, strconv.Itoa(k.port))
+	k.cmd.Dir = k.dir
+	k.cmd.Env = []string{"PATH=/usr/bin:/bin", "LC_ALL=C"}
+	// A group of its own: a Ctrl-C at the terminal is for the tests, and their end for the keeper.
+	k.cmd.SysProcAttr = &syscall.SysProcAttr{Credential: credential, Setpgid: true}
+	if k.line, err = k.cmd.StdinPipe(); err != nil {
+		return err
+	}
+	out, err := k.cmd.StdoutPipe()
+	if err != nil {
+		return err
+	}
+	if err := k.cmd.Start(); err != nil {
+		return fmt.Errorf("starting a shell: %w", err)
+	}
+	return k.awaitReady(out)
+}
+
+func (k *keeper) awaitReady(out io.Reader) error {
+	var said []string
+	for lines := bufio.NewScanner(out); lines.Scan(); {
+		if lines.Text() == "ready" {
+			return nil
+		}
+		said = append(said, lines.Text())
+	}
+	return errors.Join(fmt.Errorf("the server did not start: %s", strings.Join(said, "\n")), k.dismiss())
+}
+
+// dismiss ends the keeper, and the server with it, and waits until both are gone.
+func (k *keeper) dismiss() error {
+	return errors.Join(k.line.Close(), k.cmd.Wait())
+}
+
+// ownFolder gives the folder to the user that the server will run as. PostgreSQL refuses to run
+// as root, so for root that is the user postgres; nil stands for the caller.
+func ownFolder(dir string) (*syscall.Credential, error) {
+	if os.Geteuid() != 0 {
+		return nil, nil
+	}
+	u, err := user.Lookup("postgres")
+	if err != nil {
+		return nil, fmt.Errorf("PostgreSQL does not run as root and there is no user postgres; install the Debian package postgresql: %w", err)
+	}
+	uid, err := strconv.ParseUint(u.Uid, 10, 32)
+	if err != nil {
+		return nil, fmt.Errorf("parsing the id of user postgres: %w", err)
+	}
+	gid, err := strconv.ParseUint(u.Gid, 10, 32)
+	if err != nil {
+		return nil, fmt.Errorf("parsing the group of user postgres: %w", err)
+	}
+	if err := os.Chown(dir, int(uid), int(gid)); err != nil {
+		return nil, fmt.Errorf("giving the folder to user postgres: %w", err)
+	}
+	return &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}, nil
+}
+
+// findPrograms returns the folder of the newest PostgreSQL: the highest version that the glob
+// finds, where Debian keeps them off the PATH, or else what the PATH has.
+func findPrograms(glob string, lookPath func(string) (string, error)) (string, error) {
+	dirs, err := filepath.Glob(glob)
+	if err != nil {
+		return "", err
+	}
+	best, bestVersion := "", -1
+	for _, dir := range dirs {
+		version, err := strconv.Atoi(filepath.Base(filepath.Dir(dir)))
+		if err == nil && version > bestVersion && hasPrograms(dir) {
+			best, bestVersion = dir, version
+		}
+	}
+	if best != "" {
+		return best, nil
+	}
+	if path, err := lookPath("initdb"); err == nil && hasPrograms(filepath.Dir(path)) {
+		return filepath.Dir(path), nil
+	}
+	return "", fmt.Errorf("no PostgreSQL server is installed, neither as %s nor on the PATH: "+
+		"install the Debian package postgresql (apt-get install postgresql)", glob)
+}
+
+func hasPrograms(dir string) bool {
+	for _, name := range []string{"initdb", "pg_ctl", "postgres"} {
+		if _, err := os.Stat(filepath.Join(dir, name)); err != nil {
+			return false
+		}
+	}
+	return true
+}
+
+func freePort() (int, error) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return 0, fmt.Errorf("finding a free port: %w", err)
+	}
+	defer l.Close()
+	return l.Addr().(*net.TCPAddr).Port, nil
+}

@@ -1,0 +1,117 @@
+package postgres
+
+import (
+	"context"
+	"fmt"
+	"net/url"
+	"os"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// dropTimeout bounds the clean-up after a test, whose own context has ended by then.
+const dropTimeout = 30 * time.Second
+
+// Server is a PostgreSQL server that starts on first use. The zero value is ready. It is safe for
+// concurrent use and must not be copied.
+type Server struct {
+	mu      sync.Mutex
+	started bool
+	err     error // why it could not be started; it is not tried again
+	keeper  *keeper
+	admin   *pgx.Conn
+	count   int
+}
+
+// Main runs the tests of a package, stops the server if any of them started it, and returns the
+// exit code.
+func (s *Server) Main(m *testing.M) int {
+	code := m.Run()
+	if err := s.Stop(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return max(code, 1)
+	}
+	return code
+}
+
+// Database returns the connection string of a new, empty database, which is dropped at the end of
+// the test together with what is still connected to it. The user is a superuser. A test that
+// cannot have one fails.
+func (s *Server) Database(t testing.TB) string {
+	t.Helper()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := s.startLocked(t.Context()); err != nil {
+		t.Fatalf("starting PostgreSQL: %v", err)
+	}
+	s.count++
+	name := "test_" + strconv.Itoa(s.count)
+	// template0 and not template1: it takes no connections that could be in the way.
+	if _, err := s.admin.Exec(t.Context(), "CREATE DATABASE "+name+" TEMPLATE template0"); err != nil {
+		t.Fatalf("creating database %q: %v", name, err)
+	}
+	t.Cleanup(func() {
+		if err := s.drop(name); err != nil {
+			t.Errorf("dropping database %q: %v", name, err)
+		}
+	})
+	return s.keeper.dsn(name)
+}
+
+func (s *Server) startLocked(ctx context.Context) error {
+	if s.started || s.err != nil {
+		return s.err
+	}
+	s.keeper, s.err = hireKeeper()
+	if s.err != nil {
+		return s.err
+	}
+	s.admin, s.err = pgx.Connect(ctx, s.keeper.dsn("postgres"))
+	if s.err != nil {
+		_ = s.keeper.dismiss()
+		return s.err
+	}
+	s.started = true
+	return nil
+}
+
+func (s *Server) drop(name string) error {
+	ctx, cancel := context.WithTimeout(context.Background(), dropTimeout)
+	defer cancel()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.started {
+		return nil // stopped meanwhile, and everything with it
+	}
+	_, err := s.admin.Exec(ctx, "DROP DATABASE "+name+" WITH (FORCE)")
+	return err
+}
+
+// Stop stops the server and removes its files. It does nothing if none was started. Main calls it.
+func (s *Server) Stop() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.started {
+		return nil
+	}
+	s.started = false
+	ctx, cancel := context.WithTimeout(context.Background(), dropTimeout)
+	defer cancel()
+	_ = s.admin.Close(ctx) // the server goes away in any case
+	if err := s.keeper.dismiss(); err != nil {
+		return fmt.Errorf("stopping PostgreSQL: %w", err)
+	}
+	return nil
+}
+
+// dsn is the connection string of a database, over the server's socket.
+func (k *keeper) dsn(database string) string {
+	u := url.URL{Scheme: "postgres", User: url.User("postgres"), Path: "/" + database}
+	q := url.Values{"host": {k.dir}, "port": {strconv.Itoa(k.port)}, "sslmode": {"disable"}}
+	u.RawQuery = q.Encode()
+	return u.String()
+}
