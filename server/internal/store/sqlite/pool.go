@@ -1,0 +1,122 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"sync"
+
+	"github.com/kedge-dev/kedge/server/internal/store"
+)
+
+// pool lends connections. database/sql has a pool of its own, but statements that are prepared
+// there are looked up and re-prepared per transaction; here each connection keeps its statements
+// for good, which is most of the speed of small transactions.
+type pool struct {
+	idle   chan *conn
+	closed chan struct{}
+	once   sync.Once
+}
+
+func newPool(db *sql.DB, size int) *pool {
+	p := &pool{idle: make(chan *conn, size), closed: make(chan struct{})}
+	for range size {
+		p.idle <- &conn{db: db}
+	}
+	return p
+}
+
+func (p *pool) acquire(ctx context.Context) (*conn, error) {
+	if err := p.refused(ctx); err != nil {
+		return nil, err
+	}
+	select {
+	case c := <-p.idle:
+		// The select is random when several cases are ready.
+		if err := p.refused(ctx); err != nil {
+			p.release(c)
+			return nil, err
+		}
+		return c, nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	case <-p.closed:
+		return nil, store.ErrClosed
+	}
+}
+
+func (p *pool) refused(ctx context.Context) error {
+	select {
+	case <-p.closed:
+		return store.ErrClosed
+	case <-ctx.Done():
+		return ctx.Err()
+	default:
+		return nil
+	}
+}
+
+func (p *pool) release(c *conn) { p.idle <- c }
+
+// close waits until all connections are back and closes them. It reports whether it was the
+// first to do so.
+func (p *pool) close() bool {
+	first := false
+	p.once.Do(func() {
+		first = true
+		close(p.closed)
+		for range cap(p.idle) {
+			(<-p.idle).discard()
+		}
+	})
+	return first
+}
+
+// conn is one connection with its prepared statements. It is opened on first use and belongs to
+// one transaction at a time.
+type conn struct {
+	db    *sql.DB
+	raw   *sql.Conn
+	stmts map[string]*sql.Stmt
+}
+
+func (c *conn) open(ctx context.Context) error {
+	if c.raw != nil {
+		return nil
+	}
+	raw, err := c.db.Conn(ctx)
+	if err != nil {
+		return err
+	}
+	c.raw, c.stmts = raw, map[string]*sql.Stmt{}
+	return nil
+}
+
+// prepare returns the statement of query. Queries are constants of this package, so there are
+// few and none is ever dropped.
+func (c *conn) prepare(ctx context.Context, query string) (*sql.Stmt, error) {
+	if stmt, ok := c.stmts[query]; ok {
+		return stmt, nil
+	}
+	stmt, err := c.raw.PrepareContext(ctx, query)
+	if err != nil {
+		return nil, err
+	}
+	c.stmts[query] = stmt
+	return stmt, nil
+}
+
+// discard closes the connection for good; the next transaction opens a new one. It is what is
+// left to do when its state is not known.
+func (c *conn) discard() {
+	if c.raw == nil {
+		return
+	}
+	for _, stmt := range c.stmts {
+		_ = stmt.Close()
+	}
+	// ErrBadConn keeps database/sql from giving the connection out again, and closes it.
+	_ = c.raw.Raw(func(any) error { return driver.ErrBadConn })
+	_ = c.raw.Close()
+	c.raw, c.stmts = nil, nil
+}

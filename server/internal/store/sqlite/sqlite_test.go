@@ -1,0 +1,173 @@
+package sqlite
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/kedge-dev/kedge/server/internal/store"
+	"github.com/kedge-dev/kedge/server/internal/store/storetest"
+)
+
+// open opens a database and closes it at the end of the test.
+func open(t *testing.T, path string) *Store {
+	t.Helper()
+	s, err := Open(t.Context(), Config{Path: path})
+	if err != nil {
+		t.Fatalf("opening: %v", err)
+	}
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Errorf("closing: %v", err)
+		}
+	})
+	return s
+}
+
+// TestConformance runs the suite, and then looks at the plan of every query that it made: none
+// may read a whole table but those that are about a whole table.
+func TestConformance(t *testing.T) {
+	t.Parallel()
+	var mu sync.Mutex
+	queries := map[string]bool{}
+	empty := emptyDatabase(t)
+	t.Run("suite", func(t *testing.T) {
+		storetest.Run(t, func(t *testing.T) store.Store {
+			t.Helper()
+			path := filepath.Join(t.TempDir(), "kedge.db")
+			if err := os.WriteFile(path, empty, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			s := open(t, path)
+			t.Cleanup(func() {
+				mu.Lock()
+				defer mu.Unlock()
+				for _, query := range append(prepared(s.writer), prepared(s.readers)...) {
+					queries[query] = true
+				}
+			})
+			return s
+		})
+	})
+	if len(queries) < 60 {
+		t.Fatalf("the suite made %d queries; the contract has more methods than that", len(queries))
+	}
+	s := open(t, filepath.Join(t.TempDir(), "plans.db"))
+	used := map[string]bool{}
+	for query := range queries {
+		checkPlan(t, s, query, used)
+	}
+	for prefix := range scansAllowed {
+		if !used[prefix] {
+			t.Errorf("no plan has %q any more: it need not be allowed", prefix)
+		}
+	}
+}
+
+// emptyDatabase returns the file of a database that was just migrated: under the race detector a
+// copy is much faster than a migration per test.
+func emptyDatabase(t *testing.T) []byte {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "empty.db")
+	if err := open(t, path).Close(); err != nil {
+		t.Fatal(err)
+	}
+	content, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return content
+}
+
+// prepared returns the texts of the statements of all connections; a closed pool has none.
+func prepared(p *pool) []string {
+	var out []string
+	for range len(p.idle) {
+		c := <-p.idle
+		for query := range c.stmts {
+			out = append(out, query)
+		}
+		p.idle <- c
+	}
+	return out
+}
+
+// scansAllowed are steps of plans that read all of something on purpose.
+var scansAllowed = map[string]string{
+	"SCAN json_each VIRTUAL TABLE INDEX 1:":         "the list of ids that is asked for",
+	"SCAN newest":                                   "a page that a limit has bounded",
+	"SCAN tenants":                                  "List of tenants, which takes no page",
+	"SCAN t USING COVERING INDEX":                   "Trim goes over all tenants",
+	"SCAN api_tokens":                               "a count of a few",
+	"SCAN connections USING INDEX connections_open": "the open connections, by their own index",
+	"SCAN r":       "ListAllTenants of repositories",
+	"SCAN changes": "a page of the outbox in the order of its key, bounded by a limit",
+}
+
+func checkPlan(t *testing.T, s *Store, query string, used map[string]bool) {
+	t.Helper()
+	switch query {
+	case "BEGIN", "BEGIN IMMEDIATE", "COMMIT", "ROLLBACK":
+		return
+	}
+	for _, step := range plan(t, s, query) {
+		if !strings.HasPrefix(step, "SCAN") {
+			continue
+		}
+		allowed := false
+		for prefix := range scansAllowed {
+			if strings.HasPrefix(step, prefix) {
+				allowed, used[prefix] = true, true
+			}
+		}
+		if !allowed {
+			t.Errorf("%s: the plan has %q", query, step)
+		}
+	}
+}
+
+// TestEventsAreFoundByTheirIndex looks closer: any of the indexes avoids a scan of the table, but
+// the wrong one reads all events of the tenant.
+func TestEventsAreFoundByTheirIndex(t *testing.T) {
+	t.Parallel()
+	s := open(t, filepath.Join(t.TempDir(), "kedge.db"))
+	cases := []struct {
+		filter store.EventFilter
+		want   string
+	}{
+		{store.EventFilter{}, "events_by_tenant (tenant_id=? AND seq>?)"},
+		{store.EventFilter{Agent: "a"}, "events_by_agent (tenant_id=? AND agent=? AND seq>?)"},
+		{store.EventFilter{Deployment: "d"}, "events_by_deployment (tenant_id=? AND deployment=? AND seq>?)"},
+	}
+	for _, c := range cases {
+		query, _ := eventQuery("t", c.filter)
+		if got := strings.Join(plan(t, s, query), "\n"); !strings.Contains(got, c.want) {
+			t.Errorf("plan of events by %+v: got\n%s\nwant a search by %s", c.filter, got, c.want)
+		}
+	}
+}
+
+// plan returns the steps in which SQLite would run a query.
+func plan(t *testing.T, s *Store, query string) []string {
+	t.Helper()
+	rows, err := s.readerDB.QueryContext(t.Context(), "EXPLAIN QUERY PLAN "+query, make([]any, 25)...)
+	if err != nil {
+		t.Fatalf("explaining %s: %v", query, err)
+	}
+	defer rows.Close()
+	var steps []string
+	for rows.Next() {
+		var id, parent, unused int
+		var detail string
+		if err := rows.Scan(&id, &parent, &unused, &detail); err != nil {
+			t.Fatal(err)
+		}
+		steps = append(steps, detail)
+	}
+	if err := rows.Err(); err != nil {
+		t.Fatal(err)
+	}
+	return steps
+}

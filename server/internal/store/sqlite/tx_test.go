@@ -1,0 +1,121 @@
+package sqlite
+
+import (
+	"errors"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"modernc.org/sqlite"
+
+	"github.com/kedge-dev/kedge/internal/fleet"
+	"github.com/kedge-dev/kedge/server/internal/store"
+)
+
+func TestNoErrorOfTheDriverLeaves(t *testing.T) {
+	t.Parallel()
+	s := open(t, filepath.Join(t.TempDir(), "kedge.db"))
+	ctx := t.Context()
+	cases := []struct {
+		reason, query string
+		args          []any
+		want          error // nil: any
+	}{
+		{"a statement that is wrong", "SELEKT", nil, nil},
+		{"a value that a CHECK refuses", `INSERT INTO tenants (id, name, created_at) VALUES ('', '', 1)`, nil, nil},
+		{"a key that is taken", `INSERT INTO server_beat (one, at) VALUES (1, 1), (1, 2)`, nil, store.ErrExists},
+		{"a parent that is missing", `INSERT INTO agents (tenant_id, id, name, scope, created_at) VALUES ('x', 'x', 'x', 'cluster', 1)`,
+			nil, store.ErrNotFound},
+	}
+	for _, c := range cases {
+		err := s.Update(ctx, func(st store.Tx) error {
+			_, err := st.(*tx).exec(ctx, c.query, c.args...)
+			return err
+		})
+		var driver *sqlite.Error
+		if err == nil || errors.As(err, &driver) || (c.want != nil && !errors.Is(err, c.want)) {
+			t.Errorf("%s: got error %v, want %v and none of the driver", c.reason, err, c.want)
+		}
+	}
+}
+
+func TestReadersCannotWriteEvenPastTheContract(t *testing.T) {
+	t.Parallel()
+	s := open(t, filepath.Join(t.TempDir(), "kedge.db"))
+	err := s.View(t.Context(), func(st store.Tx) error {
+		_, err := st.(*tx).run(t.Context(), `INSERT INTO server_beat (one, at) VALUES (1, 1)`)
+		return err
+	})
+	if !errors.Is(err, store.ErrReadOnly) {
+		t.Errorf("got error %v, want %v", err, store.ErrReadOnly)
+	}
+}
+
+func TestAConnectionWhoseTransactionIsGoneIsReplaced(t *testing.T) {
+	t.Parallel()
+	s := open(t, filepath.Join(t.TempDir(), "kedge.db"))
+	ctx := t.Context()
+	// SQLite rolls back by itself when, say, the disk is full. The rollback after that finds no
+	// transaction to end, and nobody knows what else is wrong with the connection.
+	err := s.Update(ctx, func(st store.Tx) error {
+		if _, err := st.(*tx).run(ctx, "ROLLBACK"); err != nil {
+			return err
+		}
+		return errors.New("sorry")
+	})
+	if err == nil || err.Error() != "sorry" {
+		t.Fatalf("got error %v", err)
+	}
+	if left := prepared(s.writer); len(left) > 0 {
+		t.Errorf("the connection was kept with its statements %q", left)
+	}
+	err = s.Update(ctx, func(tx store.Tx) error { return tx.Connections().Beat(ctx, time.Now()) })
+	if err != nil {
+		t.Errorf("the next transaction: %v", err)
+	}
+}
+
+// TestAFullDiskFailsTheTransactionOnly bounds the database to its size now.
+func TestAFullDiskFailsTheTransactionOnly(t *testing.T) {
+	t.Parallel()
+	s := open(t, filepath.Join(t.TempDir(), "kedge.db"))
+	ctx := t.Context()
+	tenant := fleet.Tenant{ID: fleet.NewTenantID(), Name: "a", CreatedAt: time.Now()}
+	pages := func(st store.Tx, n string) error {
+		var got int
+		return st.(*tx).get(ctx, []any{&got}, "PRAGMA max_page_count("+n+")")
+	}
+	err := s.Update(ctx, func(tx store.Tx) error {
+		return errors.Join(pages(tx, "1"), tx.Tenants().Create(ctx, tenant))
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	put := func(tx store.Tx) error {
+		return tx.Bundles().Put(ctx, fleet.Bundle{TenantID: tenant.ID, Digest: "d", Content: make([]byte, 1<<20), CreatedAt: time.Now()})
+	}
+	err = s.Update(ctx, func(tx store.Tx) error {
+		_ = tx.Connections().Beat(ctx, time.Now())
+		_ = put(tx) // fails, and is overlooked
+		_ = tx.Connections().Beat(ctx, time.Now())
+		return nil
+	})
+	if err == nil || !strings.Contains(err.Error(), "full") {
+		t.Fatalf("got error %v, want one that says that the database is full", err)
+	}
+	err = s.View(ctx, func(tx store.Tx) error {
+		beat, err := tx.Connections().LastBeat(ctx)
+		if err == nil && !beat.IsZero() {
+			t.Error("a part of the transaction was kept")
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = s.Update(ctx, func(tx store.Tx) error { return errors.Join(pages(tx, "1000000"), put(tx)) })
+	if err != nil {
+		t.Errorf("after there is room again: %v", err)
+	}
+}

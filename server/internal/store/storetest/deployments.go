@@ -1,0 +1,224 @@
+package storetest
+
+import (
+	"context"
+	"slices"
+	"testing"
+
+	"github.com/kedge-dev/kedge/internal/fleet"
+	"github.com/kedge-dev/kedge/server/internal/store"
+)
+
+var deploymentTests = map[string]func(*testing.T, store.Store){
+	"are read with the names of what they refer to":   deploymentsAreWhole,
+	"free their name when they are deleted":           deploymentNames,
+	"are listed page by page, the deleted among them": deploymentsArePaged,
+	"remember the newest render and error":            deploymentRenders,
+	"stay until their targets are gone":               deploymentRemoval,
+	"refer to rows that exist":                        deploymentReferences,
+}
+
+func getDeployment(t *testing.T, s store.Store, w *world) fleet.Deployment {
+	t.Helper()
+	return read(t, s, func(ctx context.Context, tx store.Tx) (fleet.Deployment, error) {
+		return tx.Deployments().Get(ctx, w.tenant.ID, w.deployment.ID)
+	})
+}
+
+func deploymentsAreWhole(t *testing.T, s store.Store) {
+	w := newWorld(t, s, "a")
+	same(t, "by id", getDeployment(t, s, w), w.deployment)
+	same(t, "by name", read(t, s, func(ctx context.Context, tx store.Tx) (fleet.Deployment, error) {
+		return tx.Deployments().ByName(ctx, w.tenant.ID, w.deployment.Name)
+	}), w.deployment)
+	bare := fleet.Deployment{
+		ID: fleet.NewDeploymentID(), TenantID: w.tenant.ID, Name: "bare", RepositoryID: w.repo.ID, EnvironmentID: w.env.ID, CreatedAt: at(1),
+	}
+	before := last(t, s)
+	update(t, s, func(ctx context.Context, tx store.Tx) error { return tx.Deployments().Create(ctx, bare) })
+	same(t, "changes", since(t, s, before), []store.Change{
+		{TenantID: w.tenant.ID, Kind: store.ChangeDeployment, ID: string(bare.ID), DeploymentID: bare.ID}})
+	bare.Environment, bare.Source.RepoURL = w.env.Name, w.repo.URL
+	want := []fleet.Deployment{bare, w.deployment}
+	listings := map[string]func(context.Context, store.Tx) ([]fleet.Deployment, error){
+		"List": func(ctx context.Context, tx store.Tx) ([]fleet.Deployment, error) {
+			return tx.Deployments().List(ctx, w.tenant.ID, store.Page{})
+		},
+		"OfRepository": func(ctx context.Context, tx store.Tx) ([]fleet.Deployment, error) {
+			return tx.Deployments().OfRepository(ctx, w.tenant.ID, w.repo.ID)
+		},
+		"OfEnvironment": func(ctx context.Context, tx store.Tx) ([]fleet.Deployment, error) {
+			return tx.Deployments().OfEnvironment(ctx, w.tenant.ID, w.env.ID)
+		},
+	}
+	for name, list := range listings {
+		same(t, name, read(t, s, list), want)
+	}
+}
+
+// covers: T5
+func deploymentNames(t *testing.T, s store.Store) {
+	w := newWorld(t, s, "a")
+	current := w.deployment
+	for round := range 3 {
+		refuse(t, s, store.ErrExists, func(ctx context.Context, tx store.Tx) error {
+			return tx.Deployments().Create(ctx, newDeployment(w, "shop"))
+		})
+		before := last(t, s)
+		for _, n := range []int{100, 200} { // the first time stands
+			update(t, s, func(ctx context.Context, tx store.Tx) error {
+				return tx.Deployments().MarkDeleted(ctx, w.tenant.ID, current.ID, at(n+round))
+			})
+		}
+		same(t, "changes", since(t, s, before), []store.Change{
+			{TenantID: w.tenant.ID, Kind: store.ChangeDeployment, ID: string(current.ID), DeploymentID: current.ID}})
+		gone := read(t, s, func(ctx context.Context, tx store.Tx) (fleet.Deployment, error) {
+			return tx.Deployments().Get(ctx, w.tenant.ID, current.ID)
+		})
+		same(t, "deleted at", gone.DeletedAt, at(100+round))
+		missing(t, s, func(ctx context.Context, tx store.Tx) (fleet.Deployment, error) {
+			return tx.Deployments().ByName(ctx, w.tenant.ID, "shop")
+		})
+		current = newDeployment(w, "shop")
+		update(t, s, func(ctx context.Context, tx store.Tx) error { return tx.Deployments().Create(ctx, current) })
+	}
+	found := read(t, s, func(ctx context.Context, tx store.Tx) (fleet.Deployment, error) {
+		return tx.Deployments().ByName(ctx, w.tenant.ID, "shop")
+	})
+	same(t, "the one of that name", found.ID, current.ID)
+	of := read(t, s, func(ctx context.Context, tx store.Tx) ([]fleet.Deployment, error) {
+		return tx.Deployments().OfRepository(ctx, w.tenant.ID, w.repo.ID)
+	})
+	if len(of) != 1 || of[0].ID != current.ID {
+		t.Errorf("deployments of the repository: got %v, want only the one that is not deleted", of)
+	}
+}
+
+func deploymentsArePaged(t *testing.T, s store.Store) {
+	w := newWorld(t, s, "a")
+	want := []string{string(w.deployment.ID)}
+	update(t, s, func(ctx context.Context, tx store.Tx) error {
+		for _, name := range []string{"b", "b", "b", "a", "z"} {
+			d := newDeployment(w, name)
+			d.DeletedAt = at(50) // one name, several times
+			want = append(want, string(d.ID))
+			if err := tx.Deployments().Create(ctx, d); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	var got []string
+	page := store.Page{Limit: 2}
+	for {
+		rows := read(t, s, func(ctx context.Context, tx store.Tx) ([]fleet.Deployment, error) {
+			return tx.Deployments().List(ctx, w.tenant.ID, page)
+		})
+		if len(rows) == 0 {
+			break
+		}
+		if len(rows) > 2 {
+			t.Fatalf("page: got %d rows, want at most 2", len(rows))
+		}
+		for _, d := range rows {
+			got = append(got, string(d.ID))
+		}
+		page.After, page.AfterID = rows[len(rows)-1].Name, string(rows[len(rows)-1].ID)
+	}
+	slices.Sort(got)
+	slices.Sort(want)
+	same(t, "all pages", got, want)
+	rest := read(t, s, func(ctx context.Context, tx store.Tx) ([]fleet.Deployment, error) {
+		return tx.Deployments().List(ctx, w.tenant.ID, store.Page{After: "b"})
+	})
+	if len(rest) != 2 || rest[0].Name != "shop" || rest[1].Name != "z" {
+		t.Errorf("after a name without an id: got %d rows, want shop and z", len(rest))
+	}
+}
+
+func deploymentRenders(t *testing.T, s store.Store) {
+	w := newWorld(t, s, "a")
+	bundle := newBundle(w.tenant.ID, "two")
+	update(t, s, func(ctx context.Context, tx store.Tx) error { return tx.Bundles().Put(ctx, bundle) })
+	rendered := fleet.Rendered{Commit: "beef", Key: "key-2", Digest: bundle.Digest, At: at(40)}
+	later := rendered
+	later.At = at(90)
+	steps := []struct {
+		reason  string
+		do      func(context.Context, store.Deployments) error
+		expect  func(*fleet.Deployment)
+		changes int
+	}{
+		{"an error keeps the last render", func(ctx context.Context, d store.Deployments) error {
+			return d.SetSourceError(ctx, w.tenant.ID, w.deployment.ID, "bad yaml", at(30))
+		}, func(d *fleet.Deployment) { d.SourceError, d.SourceAt = "bad yaml", at(30) }, 1},
+		{"the same error is no news", func(ctx context.Context, d store.Deployments) error {
+			return d.SetSourceError(ctx, w.tenant.ID, w.deployment.ID, "bad yaml", at(35))
+		}, func(*fleet.Deployment) {}, 0},
+		{"a render clears the error", func(ctx context.Context, d store.Deployments) error {
+			return d.SetRendered(ctx, w.tenant.ID, w.deployment.ID, rendered)
+		}, func(d *fleet.Deployment) { d.SourceError, d.SourceAt, d.Rendered = "", at(40), rendered }, 1},
+		{"the same render is no news", func(ctx context.Context, d store.Deployments) error {
+			return d.SetRendered(ctx, w.tenant.ID, w.deployment.ID, later)
+		}, func(*fleet.Deployment) {}, 0},
+		{"a new error", func(ctx context.Context, d store.Deployments) error {
+			return d.SetSourceError(ctx, w.tenant.ID, w.deployment.ID, "no such path", at(50))
+		}, func(d *fleet.Deployment) { d.SourceError, d.SourceAt = "no such path", at(50) }, 1},
+		{"the same render clears it, too", func(ctx context.Context, d store.Deployments) error {
+			return d.SetRendered(ctx, w.tenant.ID, w.deployment.ID, later)
+		}, func(d *fleet.Deployment) { d.SourceError, d.SourceAt, d.Rendered = "", at(90), later }, 1},
+	}
+	want := w.deployment
+	for _, step := range steps {
+		before := last(t, s)
+		update(t, s, func(ctx context.Context, tx store.Tx) error { return step.do(ctx, tx.Deployments()) })
+		step.expect(&want)
+		same(t, step.reason, getDeployment(t, s, w), want)
+		if got := len(since(t, s, before)); got != step.changes {
+			t.Errorf("%s: got %d changes, want %d", step.reason, got, step.changes)
+		}
+	}
+	refuse(t, s, store.ErrNotFound, func(ctx context.Context, tx store.Tx) error {
+		return tx.Deployments().SetRendered(ctx, w.tenant.ID, w.deployment.ID, fleet.Rendered{Digest: "sha256:unknown", At: at(99)})
+	})
+	refuse(t, s, store.ErrNotFound, func(ctx context.Context, tx store.Tx) error {
+		return tx.Deployments().SetSourceError(ctx, w.tenant.ID, fleet.NewDeploymentID(), "x", at(99))
+	})
+	same(t, "after what was refused", getDeployment(t, s, w), want)
+}
+
+func deploymentRemoval(t *testing.T, s store.Store) {
+	w := newWorld(t, s, "a")
+	update(t, s, func(ctx context.Context, tx store.Tx) error {
+		return tx.Deployments().MarkDeleted(ctx, w.tenant.ID, w.deployment.ID, at(50))
+	})
+	remove := func(ctx context.Context, tx store.Tx) error {
+		return tx.Deployments().Remove(ctx, w.tenant.ID, w.deployment.ID)
+	}
+	refuse(t, s, store.ErrExists, remove)
+	update(t, s, func(ctx context.Context, tx store.Tx) error {
+		return tx.Targets().Remove(ctx, w.tenant.ID, w.target.ID)
+	})
+	before := last(t, s)
+	update(t, s, remove)
+	same(t, "changes", since(t, s, before), []store.Change{
+		{TenantID: w.tenant.ID, Kind: store.ChangeDeployment, ID: string(w.deployment.ID), DeploymentID: w.deployment.ID}})
+	missing(t, s, func(ctx context.Context, tx store.Tx) (fleet.Deployment, error) {
+		return tx.Deployments().Get(ctx, w.tenant.ID, w.deployment.ID)
+	})
+	refuse(t, s, store.ErrNotFound, remove)
+}
+
+func deploymentReferences(t *testing.T, s store.Store) {
+	w := newWorld(t, s, "a")
+	spoil := map[string]func(*fleet.Deployment){
+		"repository":  func(d *fleet.Deployment) { d.RepositoryID = fleet.NewRepositoryID() },
+		"environment": func(d *fleet.Deployment) { d.EnvironmentID = fleet.NewEnvironmentID() },
+		"bundle":      func(d *fleet.Deployment) { d.Rendered.Digest = "sha256:unknown" },
+	}
+	for what, fn := range spoil {
+		d := newDeployment(w, "no-"+what)
+		fn(&d)
+		refuse(t, s, store.ErrNotFound, func(ctx context.Context, tx store.Tx) error { return tx.Deployments().Create(ctx, d) })
+	}
+}

@@ -1,0 +1,92 @@
+package storetest
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/kedge-dev/kedge/server/internal/store"
+)
+
+var notifyTests = map[string]func(*testing.T, store.Store){
+	"comes after a commit that recorded changes": notifyAfterCommit,
+	"is coalesced and holds nobody up":           notifyIsCoalesced,
+	"ends with its context":                      notifyEnds,
+}
+
+// patience bounds a wait for something that happens at once.
+const patience = 10 * time.Second
+
+func heard(t *testing.T, wake <-chan struct{}) {
+	t.Helper()
+	select {
+	case _, open := <-wake:
+		if !open {
+			t.Fatal("the channel was closed")
+		}
+	case <-time.After(patience):
+		t.Fatal("nothing was heard")
+	}
+}
+
+func silent(t *testing.T, what string, wake <-chan struct{}) {
+	t.Helper()
+	select {
+	case <-wake:
+		t.Fatalf("%s: something was heard", what)
+	default:
+	}
+}
+
+func notifyAfterCommit(t *testing.T, s store.Store) {
+	w := newWorld(t, s, "a")
+	first, second := s.Notify(t.Context()), s.Notify(t.Context())
+	silent(t, "what happened before", first)
+	sorry := errors.New("sorry")
+	refuse(t, s, sorry, func(ctx context.Context, tx store.Tx) error {
+		return errors.Join(sorry, tx.Events().Append(ctx, w.event))
+	})
+	silent(t, "a rollback", first)
+	update(t, s, func(ctx context.Context, tx store.Tx) error { return tx.Connections().Beat(ctx, at(1)) })
+	silent(t, "a commit without changes", first)
+
+	before := last(t, s)
+	update(t, s, func(ctx context.Context, tx store.Tx) error {
+		err := tx.Events().Append(ctx, w.event)
+		silent(t, "a commit that is yet to come", first)
+		return err
+	})
+	heard(t, first)
+	heard(t, second)
+	if last(t, s) <= before {
+		t.Error("what was announced should be there to be read")
+	}
+}
+
+func notifyIsCoalesced(t *testing.T, s store.Store) {
+	tenant := newTenant(t, s, "a")
+	wake := s.Notify(t.Context())
+	for range 5 {
+		appendEvents(t, s, tenant, 1) // nobody reads meanwhile
+	}
+	heard(t, wake)
+	for range 2 { // what is heard late may be heard once more, never once per commit
+		select {
+		case <-wake:
+		default:
+			return
+		}
+	}
+	t.Error("five commits should not be heard three times by one who was busy")
+}
+
+func notifyEnds(t *testing.T, s store.Store) {
+	tenant := newTenant(t, s, "a")
+	ctx, cancel := context.WithCancel(t.Context())
+	s.Notify(ctx)
+	live := s.Notify(t.Context())
+	cancel()
+	appendEvents(t, s, tenant, 1)
+	heard(t, live)
+}
