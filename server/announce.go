@@ -1,0 +1,88 @@
+package server
+
+import (
+	"fmt"
+	"net"
+	"net/url"
+	"path/filepath"
+
+	"github.com/kedge-dev/kedge/server/internal/listen"
+)
+
+// announce prints what a person wants to know at a start. Programs that start a server read these
+// lines too: their first words stay as they are.
+func announce(cfg Config, door *listen.Server, adminToken string) {
+	address := externalURL(cfg, door)
+	fmt.Fprintf(cfg.Out, "address  %s\n", address)
+	if adminToken != "" {
+		fmt.Fprintf(cfg.Out, "token    %s  (of the fleet admin; shown this once: keep it)\n", adminToken)
+		fmt.Fprintf(cfg.Out, "console  %s/#token=%s\n", address, adminToken)
+	} else {
+		fmt.Fprintf(cfg.Out, "console  %s/\n", address)
+	}
+	if door.CAPEM() != nil {
+		fmt.Fprintf(cfg.Out, "ca       %s  (for kedge login --ca-file)\n", filepath.Join(cfg.DataDir, "ca.pem"))
+	}
+	fmt.Fprintf(cfg.Out, "kedge-server is ready\n")
+}
+
+// externalURL is how users reach the server.
+func externalURL(cfg Config, door *listen.Server) string {
+	if cfg.ExternalURL != "" {
+		return cfg.ExternalURL
+	}
+	scheme := "http"
+	if door.TLS() {
+		scheme = "https"
+	}
+	return scheme + "://" + reachable(cfg, door.Addr())
+}
+
+// agentAddress is what enrol manifests tell agents.
+func agentAddress(cfg Config, door *listen.Server) string {
+	secure, host := door.TLS(), reachable(cfg, door.AgentAddr())
+	if external, err := url.Parse(cfg.ExternalURL); err == nil && cfg.ExternalURL != "" {
+		// What is before the server may end TLS, and has the port that counts.
+		secure = external.Scheme == "https"
+		if cfg.AgentListen == "" {
+			host = withPort(external)
+		} else {
+			host = net.JoinHostPort(external.Hostname(), portOf(door.AgentAddr()))
+		}
+	}
+	if secure {
+		return "grpcs://" + host
+	}
+	return "grpc://" + host
+}
+
+func withPort(u *url.URL) string {
+	switch {
+	case u.Port() != "":
+		return u.Host
+	case u.Scheme == "https":
+		return net.JoinHostPort(u.Hostname(), "443")
+	default:
+		return net.JoinHostPort(u.Hostname(), "80")
+	}
+}
+
+// reachable is an address that a client on the way to a wildcard listener can dial.
+func reachable(cfg Config, addr net.Addr) string {
+	host, port, err := net.SplitHostPort(addr.String())
+	if err != nil {
+		return addr.String()
+	}
+	if ip := net.ParseIP(host); ip != nil && ip.IsUnspecified() {
+		host = "localhost"
+		if len(cfg.TLSHosts) > 0 {
+			host = cfg.TLSHosts[0]
+		}
+	}
+	return net.JoinHostPort(host, port)
+}
+
+func portOf(addr net.Addr) string {
+	_, port, _ := net.SplitHostPort(addr.String())
+	return port
+}

@@ -1,0 +1,5 @@
+// Package server is the composition root of kedge-server: it builds the rooms, starts them in
+// stages and stops them in reverse. It decides nothing.
+//
+//	store, git ─▶ control ─▶ gateway, restapi, console ─▶ listener
+package server

@@ -1,0 +1,105 @@
+// The JSON of the public REST API, as far as the console shows it. Times are RFC 3339; a missing
+// one is absent, empty or Go's zero time (see time.tsx). Lists may be null when they are empty.
+
+export type Sync = "Pending" | "Syncing" | "Synced" | "Failed" | "Deleted" | "Rewound";
+export type Health = "Current" | "InProgress" | "Failed" | "Terminating" | "NotFound" | "Unknown" | "Stale";
+
+export interface Page<T> {
+  items: T[] | null;
+  next?: string;
+}
+
+export interface WhoAmI {
+  name?: string;
+  role?: string;
+}
+
+export interface Connection {
+  replica: string;
+  version?: string;
+  kubeVersion?: string;
+  clusterUID?: string;
+  connectedAt?: string;
+  lastSeenAt?: string;
+  connected: boolean;
+  remoteAddr?: string;
+}
+
+export interface Agent {
+  id: string;
+  name: string;
+  labels?: Record<string, string> | null;
+  scope: string;
+  namespaces?: string[] | null;
+  connected: boolean;
+  lastSeenAt?: string;
+  createdAt?: string;
+  targets: number;
+  warnings?: string[] | null;
+  connections?: Connection[] | null;
+}
+
+export interface ObjectStatus {
+  group?: string;
+  version?: string;
+  kind: string;
+  namespace?: string;
+  name: string;
+  sync: Sync;
+  health: Health;
+  message?: string;
+}
+
+export interface Target {
+  id: string;
+  agent: string;
+  sync: Sync;
+  health: Health;
+  message?: string;
+  asOf?: string;
+  staleSince?: string;
+  generation: number;
+  observedGeneration: number;
+  commit?: string;
+  objects?: ObjectStatus[] | null;
+}
+
+export interface Deployment {
+  id: string;
+  name: string;
+  source: { repoURL: string; path: string; revision?: string; globs?: string[] | null };
+  environment: string;
+  namespace?: string;
+  policy: { prune: boolean; adopt: boolean; allowEmpty: boolean };
+  commit?: string;
+  digest?: string;
+  renderedAt?: string;
+  sourceError?: string;
+  deletedAt?: string;
+  createdAt?: string;
+  sync: Sync;
+  health: Health;
+  message?: string;
+  targets?: Target[] | null;
+}
+
+export interface FleetEvent {
+  seq: number;
+  at: string;
+  type: "Normal" | "Warning";
+  reason: string;
+  agent?: string;
+  deployment?: string;
+  object?: string;
+  message?: string;
+}
+
+/** One record of the change stream: what may have changed, never how. */
+export interface Change {
+  seq: number;
+  kind: "agent" | "connection" | "token" | "environment" | "repository" | "deployment" | "desired" | "status" | "event";
+  id: string;
+  agentId?: string;
+  deploymentId?: string;
+  at?: string;
+}

@@ -1,0 +1,153 @@
+package control_test
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/kedge-dev/kedge/internal/fleet"
+	"github.com/kedge-dev/kedge/internal/testkit"
+	"github.com/kedge-dev/kedge/internal/testkit/gitserver"
+	"github.com/kedge-dev/kedge/server/internal/auth"
+	"github.com/kedge-dev/kedge/server/internal/control"
+	"github.com/kedge-dev/kedge/server/internal/gitsource"
+	"github.com/kedge-dev/kedge/server/internal/store"
+	"github.com/kedge-dev/kedge/server/internal/store/sqlite"
+)
+
+const patience = 30 * time.Second
+
+var admin = auth.Principal{Name: "admin", Role: fleet.RoleFleetAdmin}
+
+// room is a control room over a real database and a real Git server.
+type room struct {
+	*control.Service
+	store store.Store
+	git   *gitserver.Server
+	repo  *gitserver.Repo
+	url   string
+}
+
+// newRoom starts one. Polls are far apart: what a test sees comes from events.
+func newRoom(t *testing.T) *room {
+	t.Helper()
+	return newPollingRoom(t, time.Hour)
+}
+
+func newPollingRoom(t *testing.T, poll time.Duration) *room {
+	t.Helper()
+	dir := t.TempDir()
+	git, err := gitserver.Start(filepath.Join(dir, "remote"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = git.Close() })
+	repo, err := git.CreateRepo(t.Context(), "apps", filepath.Join(dir, "clone"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &room{git: git, repo: repo, url: git.URL("apps")}
+	r.open(t, dir, poll)
+	return r
+}
+
+func (r *room) open(t *testing.T, dir string, poll time.Duration) {
+	t.Helper()
+	st, err := sqlite.Open(t.Context(), sqlite.Config{Path: filepath.Join(dir, "kedge.db")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	manager, err := gitsource.New(gitsource.Config{Dir: filepath.Join(dir, "git"), Allow: []string{"http", "file"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	svc, err := control.New(control.Config{
+		Key: []byte(strings.Repeat("k", 32)), Version: "test", PollInterval: poll, Log: slog.New(slog.DiscardHandler),
+	}, st, manager)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := svc.Bootstrap(t.Context(), false); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
+	done := make(chan error, 1)
+	go func() { done <- svc.Run(ctx) }()
+	r.Service, r.store = svc, st
+	t.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Errorf("Run: %v", err)
+		}
+		_ = manager.Close()
+		_ = st.Close()
+	})
+}
+
+// push commits files, pushes them and tells control, as a webhook would.
+func (r *room) push(t *testing.T, files map[string]string) string {
+	t.Helper()
+	commit, err := r.repo.CommitAndPush(t.Context(), files, "change")
+	if err != nil {
+		t.Fatal(err)
+	}
+	repos, err := r.Repositories(t.Context(), admin, "default")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, repo := range repos {
+		if err := r.Push(t.Context(), repo.ID, "refs/heads/main"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return commit
+}
+
+func (r *room) enroll(t *testing.T, name string) fleet.Agent {
+	t.Helper()
+	e, err := r.EnrollAgent(t.Context(), admin, "default", control.EnrollAgent{Name: name})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return e.Agent
+}
+
+func (r *room) deploy(t *testing.T, name, path string) {
+	t.Helper()
+	_, err := r.CreateDeployment(t.Context(), admin, "default", control.CreateDeployment{
+		Name: name, Source: fleet.Source{RepoURL: r.url, Path: path},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// await waits until check is content with a deployment.
+func (r *room) await(t *testing.T, name string, check func(control.DeploymentView) error) control.DeploymentView {
+	t.Helper()
+	var d control.DeploymentView
+	testkit.Eventually(t, patience, func(ctx context.Context) (err error) {
+		if d, err = r.Deployment(ctx, admin, "default", name); err != nil {
+			return err
+		}
+		return check(d)
+	})
+	return d
+}
+
+func atCommit(commit string) func(control.DeploymentView) error {
+	return func(d control.DeploymentView) error {
+		if d.Rendered.Commit != commit {
+			return fmt.Errorf("rendered %q, not %q; %s", d.Rendered.Commit, commit, d.Message)
+		}
+		return nil
+	}
+}
+
+func configMap(name, value string) string {
+	return fmt.Sprintf("apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: %s\ndata:\n  value: %q\n", name, value)
+}

@@ -1,0 +1,85 @@
+package gateway
+
+import (
+	"context"
+
+	"github.com/kedge-dev/kedge/internal/fleet"
+	"github.com/kedge-dev/kedge/internal/wire"
+)
+
+// possession is what an agent has of a target.
+type possession struct {
+	version fleet.Version
+	digest  string
+	atHand  bool // it can go on with that without being sent anything
+}
+
+func possessions(held map[fleet.TargetID]wire.Held) map[fleet.TargetID]possession {
+	out := make(map[fleet.TargetID]possession, len(held))
+	for id, h := range held {
+		out[id] = possession{version: h.Version, digest: h.Digest, atHand: h.Digest != ""}
+	}
+	return out
+}
+
+// sendable reports whether there is anything to say about a target yet.
+func sendable(t fleet.Target) bool { return t.Desired.Digest != "" || t.Desired.Tombstone }
+
+type action int
+
+const (
+	doNothing action = iota
+	doSend
+	// tellAhead sends nothing: the agent knows more than the server, or means something else by the
+	// same version, so it has a history that the server does not know (invariant 4). Control decides.
+	tellAhead
+)
+
+func decide(t fleet.Target, had possession, known bool) action {
+	if !sendable(t) {
+		return doNothing
+	}
+	if !known {
+		return doSend
+	}
+	order := had.version.Compare(t.Desired.Version)
+	switch {
+	case order > 0:
+		return tellAhead
+	case order < 0 || !had.atHand:
+		return doSend
+	case had.digest != t.Desired.Digest:
+		return tellAhead
+	default:
+		return doNothing
+	}
+}
+
+// The calls to control below take one of the places for asking it.
+
+func (g *Gateway) connected(ctx context.Context, c fleet.Connection) error {
+	release, err := g.load(ctx)
+	if err != nil {
+		return err
+	}
+	defer release()
+	return g.control.AgentConnected(ctx, c)
+}
+
+func (g *Gateway) targetsOf(ctx context.Context, agent fleet.Agent, ids []fleet.TargetID) ([]fleet.Target, error) {
+	release, err := g.load(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer release()
+	return g.control.TargetsOf(ctx, agent, ids)
+}
+
+func (g *Gateway) ahead(ctx context.Context, agent fleet.Agent, target fleet.TargetID, has fleet.Version) error {
+	release, err := g.load(ctx)
+	if err != nil {
+		return err
+	}
+	defer release()
+	return g.control.AgentAhead(ctx, agent, target, has)
+}

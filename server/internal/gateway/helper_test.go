@@ -1,0 +1,177 @@
+package gateway_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/metadata"
+
+	"github.com/kedge-dev/kedge/internal/fleet"
+	"github.com/kedge-dev/kedge/internal/manifest"
+	"github.com/kedge-dev/kedge/internal/wire"
+	"github.com/kedge-dev/kedge/internal/wire/agentv1"
+	"github.com/kedge-dev/kedge/server/gatewaytest"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// peer is an agent that does only what a test tells it to.
+type peer struct {
+	t      *testing.T
+	rpc    agentv1.AgentServiceClient
+	ctx    context.Context
+	stream grpc.BidiStreamingClient[agentv1.ConnectRequest, agentv1.ConnectResponse]
+	cancel context.CancelFunc
+}
+
+func serve(t *testing.T, m *gatewaytest.Memory, o gatewaytest.Options) *gatewaytest.Server {
+	t.Helper()
+	s, err := gatewaytest.Start(m, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.Stop(); err != nil {
+			t.Errorf("stopping the server: %v", err)
+		}
+	})
+	return s
+}
+
+func dial(t *testing.T, s *gatewaytest.Server, token string) *peer {
+	t.Helper()
+	cc, err := grpc.NewClient("passthrough:///"+s.Addr(), grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(metadata.AppendToOutgoingContext(t.Context(), "authorization", "Bearer "+token), 30*time.Second)
+	p := &peer{t: t, rpc: agentv1.NewAgentServiceClient(cc), ctx: ctx, cancel: cancel}
+	t.Cleanup(func() {
+		cancel()
+		_ = cc.Close()
+	})
+	if p.stream, err = p.rpc.Connect(ctx); err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// connect dials and says Hello.
+func connect(t *testing.T, s *gatewaytest.Server, token string, edit func(*wire.Hello)) (*peer, wire.Welcome) {
+	t.Helper()
+	p := dial(t, s, token)
+	hello := wire.Hello{AgentVersion: "test", Replica: "r-0", Clock: time.Now()}
+	if edit != nil {
+		edit(&hello)
+	}
+	p.send(&agentv1.ConnectRequest{Frame: &agentv1.ConnectRequest_Hello{Hello: hello.Proto()}})
+	w, err := wire.ParseWelcome(p.recv().GetWelcome())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p, w
+}
+
+func (p *peer) send(frame *agentv1.ConnectRequest) {
+	p.t.Helper()
+	if err := p.stream.Send(frame); err != nil {
+		_, why := p.stream.Recv()
+		p.t.Fatal(errors.Join(err, why))
+	}
+}
+
+func (p *peer) held(held ...wire.Held) {
+	p.send(&agentv1.ConnectRequest{Frame: &agentv1.ConnectRequest_Held{Held: wire.HeldProto(held)}})
+}
+
+func (p *peer) status(s wire.Status) {
+	p.send(&agentv1.ConnectRequest{Frame: &agentv1.ConnectRequest_Status{Status: s.Proto()}})
+}
+
+func (p *peer) recv() *agentv1.ConnectResponse {
+	p.t.Helper()
+	frame, err := p.stream.Recv()
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	return frame
+}
+
+// snapshot reads until SnapshotComplete and returns what came before it.
+func (p *peer) snapshot() []*agentv1.Desired {
+	p.t.Helper()
+	var out []*agentv1.Desired
+	for {
+		frame := p.recv()
+		if frame.GetSnapshotComplete() != nil {
+			return out
+		}
+		if d := frame.GetDesired(); d != nil {
+			out = append(out, d)
+		}
+	}
+}
+
+// ended reads until the stream ends and returns why.
+func (p *peer) ended() error {
+	for {
+		if _, err := p.stream.Recv(); err != nil {
+			return err
+		}
+	}
+}
+
+func within(t *testing.T) context.Context {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+func configMap(t *testing.T, value string) *manifest.Set {
+	t.Helper()
+	objects, err := manifest.Parse("a.yaml", []byte("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a, namespace: default}\ndata: {v: \""+value+"\"}\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	set, err := manifest.NewSet(objects, "default")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return set
+}
+
+func heldOf(t fleet.Target) wire.Held {
+	return wire.Held{Target: t.ID, Version: t.Desired.Version, Digest: t.Desired.Digest}
+}
+
+// awaitFrames waits until the server has taken n frames of a kind.
+func awaitFrames(t *testing.T, s *gatewaytest.Server, kind string, n float64) {
+	t.Helper()
+	ctx, tick := within(t), time.NewTicker(5*time.Millisecond)
+	defer tick.Stop()
+	for {
+		families, err := s.Metrics.Gather()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, f := range families {
+			for _, metric := range f.GetMetric() {
+				if f.GetName() == "kedge_gateway_frames_total" && len(metric.GetLabel()) == 2 &&
+					metric.GetLabel()[1].GetValue() == kind && metric.GetCounter().GetValue() >= n {
+					return
+				}
+			}
+		}
+		select {
+		case <-ctx.Done():
+			t.Fatalf("the server never took %v frames %q", n, kind)
+		case <-tick.C:
+		}
+	}
+}

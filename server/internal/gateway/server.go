@@ -1,0 +1,117 @@
+package gateway
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/keepalive"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+
+	"github.com/kedge-dev/kedge/internal/fleet"
+	"github.com/kedge-dev/kedge/internal/obs"
+	"github.com/kedge-dev/kedge/internal/wire"
+	"github.com/kedge-dev/kedge/server/internal/auth"
+)
+
+// NewServer makes a gRPC server for agents with the gateway registered.
+func (g *Gateway) NewServer() *grpc.Server {
+	srv := grpc.NewServer(
+		grpc.MaxRecvMsgSize(wire.MaxFrame),
+		grpc.MaxSendMsgSize(wire.MaxFrame),
+		grpc.MaxConcurrentStreams(256),
+		grpc.ConnectionTimeout(10*time.Second),
+		grpc.KeepaliveParams(keepalive.ServerParameters{
+			// Heartbeats are traffic, so a ping is sent only to an agent that has gone quiet.
+			Time:    max(g.cfg.Lease*2/3, time.Second),
+			Timeout: max(g.cfg.Lease/3, time.Second),
+			// Sessions end themselves with a Goodbye before this; it catches connections without one.
+			MaxConnectionAge:      g.cfg.MaxAge * 5 / 4,
+			MaxConnectionAgeGrace: time.Minute,
+		}),
+		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 5 * time.Second, PermitWithoutStream: true}),
+		grpc.StatsHandler(g.metrics.statsHandler()),
+		grpc.ChainStreamInterceptor(g.authenticate),
+	)
+	g.Register(srv)
+	return srv
+}
+
+// caller is who opened a stream.
+type caller struct {
+	agent  fleet.Agent
+	tenant fleet.Tenant
+	token  string // kept in memory only, to ask again whether it is still valid
+}
+
+type callerKey struct{}
+
+type authenticated struct {
+	grpc.ServerStream
+	ctx context.Context
+}
+
+func (a authenticated) Context() context.Context { return a.ctx }
+
+func (g *Gateway) authenticate(srv any, stream grpc.ServerStream, _ *grpc.StreamServerInfo, next grpc.StreamHandler) error {
+	ctx := stream.Context()
+	token := bearer(ctx)
+	agent, tenant, err := g.identify(ctx, token)
+	if err != nil {
+		return err
+	}
+	who := caller{agent: agent, tenant: tenant, token: token}
+	return next(srv, authenticated{ServerStream: stream, ctx: context.WithValue(ctx, callerKey{}, who)})
+}
+
+// identify answers with a gRPC status that says nothing about why a token is no good.
+func (g *Gateway) identify(ctx context.Context, token string) (fleet.Agent, fleet.Tenant, error) {
+	if token == "" {
+		return fleet.Agent{}, fleet.Tenant{}, status.Error(codes.Unauthenticated, auth.ErrUnauthenticated.Error())
+	}
+	release, err := g.load(ctx)
+	if err != nil {
+		return fleet.Agent{}, fleet.Tenant{}, err
+	}
+	defer release()
+	agent, tenant, err := g.control.AuthenticateAgent(ctx, token)
+	switch {
+	case errors.Is(err, auth.ErrUnauthenticated):
+		g.log.Info("an agent's token was refused", obs.KeyAddress, remoteAddr(ctx))
+		return fleet.Agent{}, fleet.Tenant{}, status.Error(codes.Unauthenticated, auth.ErrUnauthenticated.Error())
+	case err != nil:
+		g.log.Warn("authenticating an agent", obs.Err(err))
+		return fleet.Agent{}, fleet.Tenant{}, status.Error(codes.Unavailable, "the server cannot check tokens now")
+	}
+	return agent, tenant, nil
+}
+
+// load takes one of the places for asking control.
+func (g *Gateway) load(ctx context.Context) (release func(), err error) {
+	select {
+	case g.loads <- struct{}{}:
+		return func() { <-g.loads }, nil
+	case <-ctx.Done():
+		return nil, fmt.Errorf("waiting for a place: %w", ctx.Err())
+	}
+}
+
+func bearer(ctx context.Context) string {
+	md, _ := metadata.FromIncomingContext(ctx)
+	for _, value := range md.Get("authorization") {
+		if scheme, token, ok := strings.Cut(value, " "); ok && strings.EqualFold(scheme, "bearer") {
+			return strings.TrimSpace(token)
+		}
+	}
+	return ""
+}
+
+func callerOf(ctx context.Context) caller {
+	who, _ := ctx.Value(callerKey{}).(caller)
+	return who
+}

@@ -1,0 +1,279 @@
+package gateway
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/peer"
+	"google.golang.org/grpc/status"
+
+	"github.com/kedge-dev/kedge/internal/fleet"
+	"github.com/kedge-dev/kedge/internal/obs"
+	"github.com/kedge-dev/kedge/internal/wire"
+	"github.com/kedge-dev/kedge/internal/wire/agentv1"
+)
+
+const (
+	helloTimeout = 10 * time.Second
+	clockSkew    = 30 * time.Second
+)
+
+var (
+	errTooMuch = status.Error(codes.ResourceExhausted, "the agent reports more than a bundle can hold")
+	errStopped = status.Error(codes.Unavailable, "the server is stopping")
+	errSilent  = status.Error(codes.DeadlineExceeded, "nothing was heard of the agent for longer than its lease")
+	errRevoked = status.Error(codes.Unauthenticated, "the token was revoked or the agent deleted")
+	// errGoodbye ends a session in good order.
+	errGoodbye = errors.New("goodbye")
+)
+
+// session is one connected replica of an agent.
+type session struct {
+	gateway *Gateway
+	stream  grpc.BidiStreamingServer[agentv1.ConnectRequest, agentv1.ConnectResponse]
+	caller
+	log   *slog.Logger
+	conn  fleet.Connection
+	hello chan wire.Hello
+	wake  chan struct{}
+	done  chan struct{} // closed by end
+	// has is what the agent has of each target. Only the stream's handler touches it.
+	has map[fleet.TargetID]possession
+
+	mu       sync.Mutex
+	todo     todo
+	endErr   error
+	lastSeen time.Time
+	busy     bool // the reader waits for the intake, not for the agent
+	silence  *time.Timer
+	goneOnce sync.Once
+}
+
+// todo is what the handler has to do, as marked by others. It is state, not a queue.
+type todo struct {
+	dirty     map[fleet.TargetID]time.Time // since when
+	all       bool                         // every target may have changed
+	complete  bool                         // tell the agent when that has been sent
+	held      map[fleet.TargetID]wire.Held // the agent's answer to send_held, once
+	recheck   bool                         // ask whether the token is still valid
+	stored    int64                        // status frames that have been written
+	goodbye   string
+	within    time.Duration
+	announced int64 // of stored
+	awaiting  bool  // the agent was asked for Held and has not answered
+}
+
+// Connect serves one replica of an agent for as long as it stays.
+func (g *Gateway) Connect(stream grpc.BidiStreamingServer[agentv1.ConnectRequest, agentv1.ConnectResponse]) error {
+	who := callerOf(stream.Context())
+	s := &session{
+		gateway: g, stream: stream, caller: who, hello: make(chan wire.Hello, 1), wake: make(chan struct{}, 1),
+		done: make(chan struct{}), has: map[fleet.TargetID]possession{}, lastSeen: time.Now(),
+		log: g.log.With(obs.KeyTenant, who.tenant.Name, obs.KeyAgent, who.agent.Name),
+	}
+	go s.read()
+	err := s.serve(stream.Context())
+	if errors.Is(err, errGoodbye) {
+		return nil
+	}
+	return err
+}
+
+func (s *session) serve(ctx context.Context) error {
+	hello, err := s.awaitHello(ctx)
+	if err != nil {
+		return err
+	}
+	now := time.Now()
+	s.conn = fleet.Connection{
+		SessionID: fleet.NewSessionID(), AgentID: s.agent.ID, TenantID: s.agent.TenantID, Replica: hello.Replica,
+		Version: hello.AgentVersion, KubeVersion: hello.KubeVersion, ClusterUID: hello.ClusterUID,
+		RemoteAddr: remoteAddr(ctx), ConnectedAt: now, LastSeenAt: now,
+	}
+	s.log = s.log.With(obs.KeyReplica, hello.Replica, obs.KeySession, string(s.conn.SessionID))
+	// Joined before the first read of rows: a change in between marks the session dirty.
+	if !s.gateway.join(s) {
+		return errStopped
+	}
+	defer s.gone()
+	if err := s.welcome(ctx, hello); err != nil {
+		return err
+	}
+	s.log.Info("agent connected", obs.KeyVersion, hello.AgentVersion, "kubeVersion", hello.KubeVersion, obs.KeyAddress, s.conn.RemoteAddr)
+	s.checkClock(ctx, hello.Clock)
+	err = s.live(ctx)
+	s.log.Info("agent disconnected", obs.KeyReason, endReason(err), obs.Err(err))
+	s.gateway.metrics.ended.WithLabelValues(endReason(err)).Inc()
+	return err
+}
+
+func (s *session) awaitHello(ctx context.Context) (wire.Hello, error) {
+	timeout := time.NewTimer(helloTimeout)
+	defer timeout.Stop()
+	select {
+	case hello := <-s.hello:
+		return hello, nil
+	case <-s.done:
+		return wire.Hello{}, s.ended()
+	case <-ctx.Done():
+		return wire.Hello{}, ctx.Err()
+	case <-timeout.C:
+		return wire.Hello{}, status.Error(codes.DeadlineExceeded, "no Hello within "+helloTimeout.String())
+	}
+}
+
+// live works off what others mark until the session ends.
+func (s *session) live(ctx context.Context) error {
+	s.watchSilence()
+	age := s.gateway.cfg.MaxAge*9/10 + rand.N(s.gateway.cfg.MaxAge/5)
+	old := time.AfterFunc(age, func() { s.sayGoodbye("the connection has reached its age", time.Second) })
+	defer old.Stop()
+	for attempt := 0; ; {
+		select {
+		case <-ctx.Done():
+			return status.FromContextError(ctx.Err()).Err()
+		case <-s.done:
+			return s.ended()
+		case <-s.wake:
+		}
+		err := s.work(ctx)
+		var later *laterError
+		switch {
+		case err == nil:
+			attempt = 0
+		case errors.As(err, &later):
+			s.log.Warn("serving an agent, trying again", obs.Err(err))
+			time.AfterFunc(retryDelay(attempt), func() { signal(s.wake) })
+			attempt++
+		default:
+			return err
+		}
+	}
+}
+
+// watchSilence ends the session when nothing is heard for longer than the lease. It does not rely
+// on the handler, which may be blocked by an agent that takes nothing.
+func (s *session) watchSilence() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	lease := s.gateway.cfg.Lease
+	s.silence = time.AfterFunc(lease, func() {
+		s.mu.Lock()
+		quiet := time.Since(s.lastSeen)
+		if s.busy {
+			quiet = 0
+		}
+		if quiet < lease {
+			s.silence.Reset(lease - quiet)
+			s.mu.Unlock()
+			return
+		}
+		s.mu.Unlock()
+		s.end(errSilent)
+		s.gone()
+	})
+}
+
+// gone takes the session off the books, once.
+func (s *session) gone() {
+	s.goneOnce.Do(func() {
+		s.gateway.leave(s)
+		s.mu.Lock()
+		if s.silence != nil {
+			s.silence.Stop()
+		}
+		lastSeen := s.lastSeen
+		s.mu.Unlock()
+		if s.conn.SessionID != "" {
+			s.gateway.closing.add(s.conn, lastSeen)
+		}
+	})
+}
+
+// end makes the handler return with err. The first one counts.
+func (s *session) end(err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.endErr == nil {
+		s.endErr = err
+		close(s.done)
+	}
+}
+
+func (s *session) ended() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.endErr
+}
+
+func (s *session) mark(set func(*todo)) {
+	s.mu.Lock()
+	set(&s.todo)
+	s.mu.Unlock()
+	signal(s.wake)
+}
+
+func (s *session) markDirty(id fleet.TargetID, since time.Time) {
+	s.mark(func(t *todo) {
+		if t.dirty == nil {
+			t.dirty = map[fleet.TargetID]time.Time{}
+		}
+		if _, ok := t.dirty[id]; !ok {
+			t.dirty[id] = since
+		}
+	})
+}
+
+func (s *session) markAll()     { s.mark(func(t *todo) { t.all, t.recheck = true, true }) }
+func (s *session) markRecheck() { s.mark(func(t *todo) { t.recheck = true }) }
+
+func (s *session) confirm(n int64) { s.mark(func(t *todo) { t.stored = max(t.stored, n) }) }
+
+func (s *session) sayGoodbye(reason string, within time.Duration) {
+	s.mark(func(t *todo) { t.goodbye, t.within = reason, within })
+}
+
+func remoteAddr(ctx context.Context) string {
+	if p, ok := peer.FromContext(ctx); ok && p.Addr != nil {
+		return p.Addr.String()
+	}
+	return ""
+}
+
+// endReason is a bounded set of words for metrics and logs.
+func endReason(err error) string {
+	switch {
+	case err == nil, errors.Is(err, io.EOF):
+		return "closed by the agent"
+	case errors.Is(err, errGoodbye):
+		return "goodbye"
+	case errors.Is(err, errSilent):
+		return "silent"
+	case errors.Is(err, errRevoked):
+		return "revoked"
+	case errors.Is(err, errStopped):
+		return "stopped"
+	case errors.Is(err, wire.ErrFrame), status.Code(err) == codes.InvalidArgument:
+		return "malformed frame"
+	case status.Code(err) == codes.Canceled:
+		return "connection lost"
+	default:
+		return "error"
+	}
+}
+
+// laterError is a failure that is not the agent's and may pass.
+type laterError struct{ err error }
+
+func (e *laterError) Error() string { return e.err.Error() }
+func (e *laterError) Unwrap() error { return e.err }
+
+func later(format string, args ...any) error { return &laterError{fmt.Errorf(format, args...)} }

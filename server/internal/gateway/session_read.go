@@ -1,0 +1,128 @@
+package gateway
+
+import (
+	"context"
+	"errors"
+	"io"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/kedge-dev/kedge/internal/wire"
+	"github.com/kedge-dev/kedge/internal/wire/agentv1"
+	"github.com/kedge-dev/kedge/server/internal/control"
+	"github.com/kedge-dev/kedge/server/internal/store"
+)
+
+// read takes frames until the stream ends.
+func (s *session) read() {
+	ctx := s.stream.Context()
+	var state readState
+	for {
+		frame, err := s.stream.Recv()
+		if err != nil {
+			if errors.Is(err, io.EOF) {
+				err = errGoodbye // the agent has said all it will: an orderly end
+			}
+			s.end(err)
+			return
+		}
+		s.touch(true)
+		err = s.take(ctx, &state, frame)
+		s.touch(false)
+		if err != nil {
+			if errors.Is(err, wire.ErrFrame) {
+				err = status.Error(codes.InvalidArgument, err.Error())
+			}
+			s.end(err)
+			return
+		}
+	}
+}
+
+// readState is what the order of frames depends on.
+type readState struct {
+	hello, held bool
+	statuses    int64
+}
+
+func (s *session) touch(busy bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.lastSeen, s.busy = time.Now(), busy
+}
+
+func (s *session) take(ctx context.Context, state *readState, frame *agentv1.ConnectRequest) error {
+	count := s.gateway.metrics.frames
+	hello, isHello := frame.GetFrame().(*agentv1.ConnectRequest_Hello)
+	if isHello == state.hello {
+		return status.Error(codes.InvalidArgument, "Hello has to be the first frame, and to come once")
+	}
+	switch f := frame.GetFrame().(type) {
+	case *agentv1.ConnectRequest_Hello:
+		count.WithLabelValues("in", "hello").Inc()
+		state.hello = true
+		parsed, err := wire.ParseHello(hello.Hello)
+		if err == nil {
+			s.hello <- parsed
+		}
+		return err
+	case *agentv1.ConnectRequest_Held:
+		count.WithLabelValues("in", "held").Inc()
+		return s.takeHeld(state, f.Held)
+	case *agentv1.ConnectRequest_Status:
+		count.WithLabelValues("in", "status").Inc()
+		return s.takeStatus(ctx, state, f.Status)
+	case *agentv1.ConnectRequest_Events:
+		count.WithLabelValues("in", "events").Inc()
+		return s.takeEvents(ctx, f.Events)
+	case *agentv1.ConnectRequest_Heartbeat:
+		count.WithLabelValues("in", "heartbeat").Inc()
+	default: // a frame of a newer agent
+		count.WithLabelValues("in", "unknown").Inc()
+	}
+	return nil
+}
+
+func (s *session) takeHeld(state *readState, m *agentv1.Held) error {
+	if state.held {
+		return status.Error(codes.InvalidArgument, "Held has to come once")
+	}
+	state.held = true
+	held, err := wire.ParseHeld(m)
+	if err != nil {
+		return err
+	}
+	s.mark(func(t *todo) { t.held = held })
+	return nil
+}
+
+func (s *session) takeStatus(ctx context.Context, state *readState, m *agentv1.Status) error {
+	parsed, err := wire.ParseStatus(m)
+	if err != nil {
+		return err
+	}
+	// An agent whose clock is ahead must not make its statuses look newer than now.
+	if now := time.Now(); parsed.Observed.AsOf.After(now) || parsed.Observed.AsOf.IsZero() {
+		parsed.Observed.AsOf = now
+	}
+	state.statuses++
+	return s.gateway.intake.status(ctx, s, state.statuses, store.Report(parsed))
+}
+
+func (s *session) takeEvents(ctx context.Context, m *agentv1.Events) error {
+	parsed, err := wire.ParseEvents(m)
+	if err != nil {
+		return err
+	}
+	now := time.Now()
+	events := make([]control.AgentEvent, 0, len(parsed))
+	for _, e := range parsed {
+		if e.Event.At.After(now) || e.Event.At.IsZero() {
+			e.Event.At = now
+		}
+		events = append(events, control.AgentEvent{Target: e.Target, Event: e.Event})
+	}
+	return s.gateway.intake.events(ctx, s.agent, events)
+}

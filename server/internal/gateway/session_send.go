@@ -1,0 +1,268 @@
+package gateway
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/kedge-dev/kedge/internal/fleet"
+	"github.com/kedge-dev/kedge/internal/obs"
+	"github.com/kedge-dev/kedge/internal/wire"
+	"github.com/kedge-dev/kedge/internal/wire/agentv1"
+	"github.com/kedge-dev/kedge/server/internal/control"
+	"github.com/kedge-dev/kedge/server/internal/store"
+)
+
+// welcome answers Hello. When the agent holds exactly what the server desires, nothing else is
+// sent; otherwise the agent is asked for the list, and the rest happens when it comes.
+func (s *session) welcome(ctx context.Context, hello wire.Hello) error {
+	if err := s.gateway.connected(ctx, s.conn); err != nil {
+		s.log.Warn("recording a connection", obs.Err(err))
+		return status.Error(codes.Unavailable, "the server cannot take connections now")
+	}
+	targets, err := s.gateway.targetsOf(ctx, s.agent, nil)
+	if err != nil {
+		s.log.Warn("reading what an agent shall hold", obs.Err(err))
+		return status.Error(codes.Unavailable, "the server cannot read desired state now")
+	}
+	state, statuses := hashes(targets)
+	w := wire.Welcome{
+		Session: s.conn.SessionID, AgentID: s.agent.ID, AgentName: s.agent.Name, Tenant: s.tenant.Name, Lease: s.gateway.cfg.Lease,
+		Scope: s.agent.Scope, Namespaces: s.agent.Namespaces, ServerVersion: s.gateway.cfg.Version,
+		SendHeld: !bytes.Equal(state, hello.StateHash), SendStatuses: !bytes.Equal(statuses, hello.StatusHash),
+	}
+	if err := s.send("welcome", &agentv1.ConnectResponse{Frame: &agentv1.ConnectResponse_Welcome{Welcome: w.Proto()}}); err != nil {
+		return err
+	}
+	if w.SendHeld {
+		s.mark(func(t *todo) { t.awaiting = true })
+		return nil
+	}
+	for _, t := range targets {
+		if sendable(t) {
+			s.has[t.ID] = possession{version: t.Desired.Version, digest: t.Desired.Digest, atHand: true}
+		}
+	}
+	return s.sendComplete()
+}
+
+// hashes are over what the server would expect of an agent that has everything.
+func hashes(targets []fleet.Target) (state, statuses []byte) {
+	var held []wire.Held
+	var confirmed []wire.Confirmed
+	for _, t := range targets {
+		if sendable(t) {
+			held = append(held, wire.Held{Target: t.ID, Version: t.Desired.Version, Digest: t.Desired.Digest})
+		}
+		if !t.Observed.AsOf.IsZero() {
+			confirmed = append(confirmed, wire.ConfirmedOf(t.ID, t.Observed))
+		}
+	}
+	return wire.StateHash(held), wire.StatusHash(confirmed)
+}
+
+// checkClock warns when agent and server disagree about the time.
+func (s *session) checkClock(ctx context.Context, clock time.Time) {
+	skew := time.Since(clock).Round(time.Second)
+	if clock.IsZero() || skew.Abs() <= clockSkew {
+		return
+	}
+	direction := "behind"
+	if skew < 0 {
+		direction = "ahead of"
+	}
+	message := fmt.Sprintf("the clock of replica %s is %s %s the server's: times of its reports and certificate checks are off", s.conn.Replica, skew.Abs(), direction)
+	s.log.Warn("clock skew", obs.KeyReason, message)
+	_ = s.gateway.intake.events(ctx, s.agent, []control.AgentEvent{{Event: fleet.Event{ // fails only with ctx
+		At: time.Now(), Type: fleet.EventWarning, Reason: "ClockSkew", Message: message,
+	}}})
+}
+
+// work does what has been marked since the last time. What fails for a reason that may pass is
+// marked again.
+func (s *session) work(ctx context.Context) error {
+	job := s.takeTodo()
+	if job.stored > job.announced {
+		if err := s.send("status_stored", &agentv1.ConnectResponse{
+			Frame: &agentv1.ConnectResponse_StatusStored{StatusStored: &agentv1.StatusStored{Count: job.stored}},
+		}); err != nil {
+			return err
+		}
+	}
+	if job.goodbye != "" {
+		return s.leaveInGoodOrder(job)
+	}
+	if job.recheck {
+		if err := s.recheck(ctx); err != nil {
+			return s.again(err, job)
+		}
+		job.recheck = false
+	}
+	return s.again(s.deliver(ctx, job), job)
+}
+
+func (s *session) takeTodo() todo {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	job := s.todo
+	s.todo = todo{stored: job.stored, announced: job.stored, awaiting: job.awaiting && job.held == nil}
+	switch {
+	case s.todo.awaiting: // nothing is sent before it is known what the agent has
+		s.todo.dirty, s.todo.all = job.dirty, job.all
+		job.dirty, job.all = nil, false
+	case job.held != nil:
+		s.has = possessions(job.held)
+		job.held, job.all, job.complete = nil, true, true
+	}
+	return job
+}
+
+// again marks what a job was about, for the next time, if err is one that may pass.
+func (s *session) again(err error, job todo) error {
+	var passing *laterError
+	if !errors.As(err, &passing) {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	t := &s.todo
+	t.recheck = t.recheck || job.recheck
+	t.all = t.all || job.all
+	t.complete = t.complete || job.complete
+	if t.dirty == nil {
+		t.dirty = map[fleet.TargetID]time.Time{}
+	}
+	maps.Copy(t.dirty, job.dirty) // older, so its times win
+	return err
+}
+
+// recheck ends the session of an agent that is no longer let in, or that is no longer what it was
+// welcomed as.
+func (s *session) recheck(ctx context.Context) error {
+	agent, _, err := s.gateway.identify(ctx, s.token)
+	switch {
+	case status.Code(err) == codes.Unauthenticated:
+		return errRevoked
+	case err != nil:
+		return later("checking the token again: %w", err)
+	case agent.ID != s.agent.ID || agent.Scope != s.agent.Scope || !slices.Equal(agent.Namespaces, s.agent.Namespaces):
+		s.sayGoodbye("the agent's configuration has changed", 0)
+	}
+	return nil
+}
+
+func (s *session) leaveInGoodOrder(job todo) error {
+	if err := s.send("goodbye", &agentv1.ConnectResponse{Frame: &agentv1.ConnectResponse_Goodbye{
+		Goodbye: &agentv1.Goodbye{Reason: job.goodbye, ReconnectWithinMilliseconds: job.within.Milliseconds()},
+	}}); err != nil {
+		return err
+	}
+	return errGoodbye
+}
+
+// deliver sends the newest state of the targets that a job names, of those that the agent lacks.
+func (s *session) deliver(ctx context.Context, job todo) error {
+	var ids []fleet.TargetID
+	switch {
+	case job.all:
+	case len(job.dirty) > 0:
+		ids = slices.Sorted(maps.Keys(job.dirty))
+	default:
+		return nil
+	}
+	targets, err := s.gateway.targetsOf(ctx, s.agent, ids)
+	if err != nil {
+		return later("reading desired state: %w", err)
+	}
+	// What cannot be sent now holds up nothing else of this agent.
+	var postponed error
+	for _, t := range targets {
+		err := s.deliverOne(ctx, t)
+		if errors.As(err, new(*laterError)) {
+			postponed = errors.Join(postponed, err)
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		if since, ok := job.dirty[t.ID]; ok && !since.IsZero() {
+			s.gateway.metrics.changeToSent.Observe(time.Since(since).Seconds())
+		}
+	}
+	if postponed != nil {
+		return postponed
+	}
+	if job.complete {
+		return s.sendComplete()
+	}
+	return nil
+}
+
+func (s *session) deliverOne(ctx context.Context, t fleet.Target) error {
+	had, known := s.has[t.ID]
+	switch decide(t, had, known) {
+	case doNothing:
+		return nil
+	case tellAhead:
+		s.log.Warn("the agent is ahead of the server", obs.KeyTarget, string(t.ID), obs.KeyDeployment, t.DeploymentName,
+			obs.KeyGeneration, had.version.Generation)
+		if err := s.gateway.ahead(ctx, s.agent, t.ID, had.version); err != nil {
+			return later("recording that an agent is ahead: %w", err)
+		}
+		return nil
+	}
+	d := wire.Desired{Target: t.ID, Tenant: s.tenant.Name, Deployment: t.DeploymentName, State: t.Desired}
+	form, err := s.inline(ctx, &d)
+	if err != nil {
+		return err
+	}
+	if err := s.send("desired", &agentv1.ConnectResponse{Frame: &agentv1.ConnectResponse_Desired{Desired: d.Proto()}}); err != nil {
+		return err
+	}
+	s.has[t.ID] = possession{version: t.Desired.Version, digest: t.Desired.Digest, atHand: true}
+	s.gateway.metrics.desired.WithLabelValues(form).Inc()
+	s.log.Info("desired state sent", obs.KeyTarget, string(t.ID), obs.KeyDeployment, t.DeploymentName,
+		obs.KeyGeneration, t.Desired.Generation, obs.KeyCommit, t.Desired.Commit)
+	return nil
+}
+
+// inline puts a small bundle into d and says in which form the objects travel.
+func (s *session) inline(ctx context.Context, d *wire.Desired) (form string, err error) {
+	if d.State.Tombstone {
+		return "tombstone", nil
+	}
+	content, err := s.gateway.bundles.get(ctx, s.agent.TenantID, d.State.Digest)
+	switch {
+	case errors.Is(err, store.ErrNotFound):
+		// The agent may still have it; if not, its fetch fails and says so where users look.
+		s.log.Error("a desired bundle is missing", obs.KeyTarget, string(d.Target), obs.KeyDigest, d.State.Digest)
+		return "reference", nil
+	case err != nil:
+		return "", later("reading bundle %s: %w", d.State.Digest, err)
+	case len(content) > wire.MaxInlineBundle:
+		return "reference", nil
+	}
+	d.Bundle = content
+	return "inline", nil
+}
+
+func (s *session) sendComplete() error {
+	return s.send("snapshot_complete", &agentv1.ConnectResponse{
+		Frame: &agentv1.ConnectResponse_SnapshotComplete{SnapshotComplete: &agentv1.SnapshotComplete{}},
+	})
+}
+
+func (s *session) send(kind string, frame *agentv1.ConnectResponse) error {
+	if err := s.stream.Send(frame); err != nil {
+		return err
+	}
+	s.gateway.metrics.frames.WithLabelValues("out", kind).Inc()
+	return nil
+}

@@ -1,0 +1,231 @@
+package gateway_test
+
+import (
+	"errors"
+	"io"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/kedge-dev/kedge/internal/fleet"
+	"github.com/kedge-dev/kedge/internal/wire"
+	"github.com/kedge-dev/kedge/internal/wire/agentv1"
+	"github.com/kedge-dev/kedge/server/gatewaytest"
+)
+
+func randomText(n int) string {
+	var out strings.Builder
+	for range n {
+		out.WriteByte("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789+/"[rand.IntN(64)])
+	}
+	return out.String()
+}
+
+// covers: C11
+func TestWrongTokenIsRefused(t *testing.T) {
+	t.Parallel()
+	m := gatewaytest.NewMemory()
+	srv := serve(t, m, gatewaytest.Options{})
+	for _, token := range []string{"", "kedge-agent-wrong"} {
+		if err := dial(t, srv, token).ended(); status.Code(err) != codes.Unauthenticated {
+			t.Errorf("with token %q the stream ended with %v, want Unauthenticated", token, err)
+		}
+	}
+	if c := m.Counts(); c.Connected != 0 {
+		t.Errorf("%d connections recorded for refused tokens", c.Connected)
+	}
+}
+
+// covers: C7
+func TestRevokedTokenLosesItsStream(t *testing.T) {
+	t.Parallel()
+	m := gatewaytest.NewMemory()
+	_, token := m.Enroll("edge-1")
+	_, other := m.Enroll("edge-2")
+	srv := serve(t, m, gatewaytest.Options{})
+	p, _ := connect(t, srv, token, nil)
+	p.snapshot()
+	stays, _ := connect(t, srv, other, nil)
+	stays.snapshot()
+
+	began := time.Now()
+	m.Revoke(token)
+	if err := p.ended(); status.Code(err) != codes.Unauthenticated {
+		t.Errorf("the stream ended with %v, want Unauthenticated", err)
+	}
+	if took := time.Since(began); took > 5*time.Second {
+		t.Errorf("it took %s, want at most 5 s", took)
+	}
+	if err := m.AwaitOpen(within(t), 1); err != nil {
+		t.Errorf("the other agent's session did not stay: %v", err)
+	}
+}
+
+// covers: C6
+func TestReplicasAndAgentsAreToldApart(t *testing.T) {
+	t.Parallel()
+	m := gatewaytest.NewMemory()
+	a, tokenA := m.Enroll("edge-1")
+	b, tokenB := m.Enroll("edge-2")
+	srv := serve(t, m, gatewaytest.Options{})
+	type key struct {
+		agent   fleet.AgentID
+		replica string
+	}
+	want := map[key]bool{{a.ID, "r-0"}: true, {a.ID, "r-1"}: true, {b.ID, "r-0"}: true}
+	sessions := map[fleet.SessionID]bool{}
+	for _, c := range []struct{ token, replica string }{{tokenA, "r-0"}, {tokenA, "r-1"}, {tokenB, "r-0"}} {
+		_, w := connect(t, srv, c.token, func(h *wire.Hello) { h.Replica, h.ClusterUID = c.replica, "same-cluster" })
+		sessions[w.Session] = true
+	}
+	if err := m.AwaitOpen(within(t), 3); err != nil {
+		t.Fatal(err)
+	}
+	if len(sessions) != 3 {
+		t.Errorf("%d sessions, want 3 different ones", len(sessions))
+	}
+	for _, c := range m.Connections() {
+		if !want[key{c.AgentID, c.Replica}] || c.Version != "test" || c.ClusterUID != "same-cluster" {
+			t.Errorf("connection %+v is not one of those made", c)
+		}
+		delete(want, key{c.AgentID, c.Replica})
+	}
+}
+
+// covers: C10, D7
+func TestSilentAgentIsLostWithinItsLease(t *testing.T) {
+	t.Parallel()
+	const lease = 400 * time.Millisecond
+	m := gatewaytest.NewMemory()
+	_, token := m.Enroll("edge-1")
+	srv := serve(t, m, gatewaytest.Options{Lease: lease})
+	p, w := connect(t, srv, token, nil)
+	if w.Lease != lease {
+		t.Fatalf("told a lease of %s, want %s", w.Lease, lease)
+	}
+	p.snapshot()
+	beat := time.NewTicker(lease / 4)
+	defer beat.Stop()
+	for range 8 { // twice the lease
+		<-beat.C
+		p.send(&agentv1.ConnectRequest{Frame: &agentv1.ConnectRequest_Heartbeat{Heartbeat: &agentv1.Heartbeat{}}})
+	}
+	last := time.Now()
+	if open := m.Connections(); len(open) != 1 || !open[0].Connected() {
+		t.Fatalf("connections = %+v, want one that its heartbeats keep open", open)
+	}
+	// From here on the agent says nothing, as after a kill -9 of its machine.
+	if err := m.AwaitOpen(within(t), 0); err != nil {
+		t.Fatal(err)
+	}
+	c := m.Connections()[0]
+	if lost := c.DisconnectedAt.Sub(last); lost > 4*lease {
+		t.Errorf("it read as connected for %s after its last word, want about %s", lost, lease)
+	}
+	if c.LastSeenAt.After(last.Add(lease / 2)) {
+		t.Errorf("last seen at %s, but its last word was at %s", c.LastSeenAt, last)
+	}
+	if err := p.ended(); status.Code(err) != codes.DeadlineExceeded {
+		t.Errorf("the stream ended with %v, want DeadlineExceeded", err)
+	}
+}
+
+// covers: C10
+func TestBrokenConnectionIsRecorded(t *testing.T) {
+	t.Parallel()
+	m := gatewaytest.NewMemory()
+	_, token := m.Enroll("edge-1")
+	srv := serve(t, m, gatewaytest.Options{})
+	p, _ := connect(t, srv, token, nil)
+	p.snapshot()
+	p.cancel()
+	if err := m.AwaitOpen(within(t), 0); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// covers: C11
+func TestSkewedClockIsWarnedOf(t *testing.T) {
+	t.Parallel()
+	m := gatewaytest.NewMemory()
+	_, token := m.Enroll("edge-1")
+	srv := serve(t, m, gatewaytest.Options{})
+	connect(t, srv, token, func(h *wire.Hello) { h.Clock = time.Now().Add(-10 * time.Minute) })
+	if err := m.AwaitEvents(within(t), 1); err != nil {
+		t.Fatal(err)
+	}
+	e := m.Events()[0].Event
+	if e.Reason != "ClockSkew" || e.Type != fleet.EventWarning || !strings.Contains(e.Message, "10m0s behind") {
+		t.Errorf("event = %+v, want a warning of ten minutes", e)
+	}
+}
+
+// covers: C9
+func TestStopSaysGoodbye(t *testing.T) {
+	t.Parallel()
+	m := gatewaytest.NewMemory()
+	_, token := m.Enroll("edge-1")
+	srv := serve(t, m, gatewaytest.Options{})
+	p, _ := connect(t, srv, token, nil)
+	p.snapshot()
+	stopped := make(chan error, 1)
+	go func() { stopped <- srv.Stop() }()
+	if g := p.recv().GetGoodbye(); g.GetReconnectWithinMilliseconds() < 1000 || g.GetReason() == "" {
+		t.Errorf("received %v, want a goodbye that spreads the return over at least a second", g)
+	}
+	if err := p.ended(); !errors.Is(err, io.EOF) {
+		t.Errorf("the stream ended with %v, want in good order", err)
+	}
+	if err := <-stopped; err != nil {
+		t.Errorf("Stop() = %v", err)
+	}
+	if c := m.Connections()[0]; c.Connected() {
+		t.Error("the connection reads as open after the server has stopped")
+	}
+}
+
+func TestOldConnectionsAreMadeAnew(t *testing.T) {
+	t.Parallel()
+	m := gatewaytest.NewMemory()
+	_, token := m.Enroll("edge-1")
+	srv := serve(t, m, gatewaytest.Options{MaxAge: 200 * time.Millisecond})
+	p, _ := connect(t, srv, token, nil)
+	p.snapshot()
+	if g := p.recv().GetGoodbye(); g == nil {
+		t.Error("no goodbye at the end of the connection's age")
+	}
+}
+
+func TestBrokenProtocolEndsTheStream(t *testing.T) {
+	t.Parallel()
+	hello := func() *agentv1.ConnectRequest {
+		return &agentv1.ConnectRequest{Frame: &agentv1.ConnectRequest_Hello{Hello: wire.Hello{Replica: "r"}.Proto()}}
+	}
+	beat := &agentv1.ConnectRequest{Frame: &agentv1.ConnectRequest_Heartbeat{Heartbeat: &agentv1.Heartbeat{}}}
+	tests := []struct {
+		name, reason string
+		frames       []*agentv1.ConnectRequest
+	}{
+		{"no hello first", "nothing is known of the sender", []*agentv1.ConnectRequest{beat}},
+		{"hello twice", "a session is one replica", []*agentv1.ConnectRequest{hello(), hello()}},
+		{"bad target", "ids are checked", []*agentv1.ConnectRequest{hello(), {Frame: &agentv1.ConnectRequest_Status{Status: &agentv1.Status{Target: "UPPER"}}}}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			m := gatewaytest.NewMemory()
+			_, token := m.Enroll("edge-1")
+			p := dial(t, serve(t, m, gatewaytest.Options{}), token)
+			for _, f := range tt.frames {
+				p.send(f)
+			}
+			if err := p.ended(); status.Code(err) != codes.InvalidArgument {
+				t.Errorf("the stream ended with %v, want InvalidArgument: %s", err, tt.reason)
+			}
+		})
+	}
+}

@@ -1,0 +1,185 @@
+package gitsource
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os/exec"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/kedge-dev/kedge/internal/filetree"
+)
+
+// catIdle is how long a reader stays open that nobody uses.
+const catIdle = 5 * time.Minute
+
+var errNoObject = errors.New("there is no such object")
+
+// catFile is one git cat-file that stays open, so that reading costs no process. It is started
+// when it is needed, after it has died, and again after close. Requests take turns; each is a
+// round trip through a pipe. git looks for packs and refs again when it does not find something, so
+// it sees what was fetched after it started.
+type catFile struct {
+	git    *git
+	dir    string
+	onIdle func()
+
+	token chan struct{} // holds one token; guards what follows
+	cmd   *exec.Cmd
+	in    io.WriteCloser
+	out   *bufio.Reader
+	idle  *time.Timer
+}
+
+// object is what git says of one.
+type object struct {
+	id   string
+	kind string
+	size int64
+}
+
+func newCatFile(g *git, dir string, onIdle func()) *catFile {
+	return &catFile{git: g, dir: dir, onIdle: onIdle, token: make(chan struct{}, 1)}
+}
+
+// info finds an object by any name that git understands. It fails with errNoObject when there is
+// none.
+func (c *catFile) info(ctx context.Context, name string) (object, error) {
+	var found object
+	err := c.do(ctx, func() (err error) {
+		found, err = c.request("info", name)
+		return err
+	})
+	return found, err
+}
+
+// read returns the content of an object, and fails with filetree.ErrTooBig before reading one that
+// is larger than limit.
+func (c *catFile) read(ctx context.Context, name string, limit int64) (object, []byte, error) {
+	var found object
+	var content []byte
+	err := c.do(ctx, func() (err error) {
+		if found, err = c.request("info", name); err != nil {
+			return err
+		}
+		if found.size > limit {
+			return filetree.ErrTooBig
+		}
+		if found, err = c.request("contents", found.id); err != nil {
+			return err
+		}
+		content = make([]byte, found.size+1) // a line feed follows
+		if _, err := io.ReadFull(c.out, content); err != nil {
+			return fmt.Errorf("reading from git: %w", err)
+		}
+		content = content[:found.size]
+		return nil
+	})
+	return found, content, err
+}
+
+// do runs one exchange, and once more with a new process when an old one turns out to be dead.
+func (c *catFile) do(ctx context.Context, exchange func() error) error {
+	select {
+	case c.token <- struct{}{}:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	defer func() { <-c.token }()
+	for {
+		fresh, err := c.startLocked()
+		if err != nil {
+			return err
+		}
+		// A reader that hangs is ended by its caller's patience; the next one starts it again.
+		process, killed := c.cmd, make(chan struct{})
+		stop := context.AfterFunc(ctx, func() {
+			_ = process.Cancel()
+			close(killed)
+		})
+		err = exchange()
+		if !stop() {
+			<-killed // before its process id can be given to another
+			c.stopLocked()
+			return ctx.Err()
+		}
+		if err == nil || errors.Is(err, errNoObject) || errors.Is(err, filetree.ErrTooBig) {
+			c.idle.Reset(catIdle)
+			return err
+		}
+		c.stopLocked()
+		if fresh {
+			return err
+		}
+	}
+}
+
+func (c *catFile) startLocked() (fresh bool, err error) {
+	if c.cmd != nil {
+		return false, nil
+	}
+	cmd := c.git.command(context.Background(), c.dir, "cat-file", "--batch-command")
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		return false, fmt.Errorf("starting git cat-file: %w", err)
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		return false, fmt.Errorf("starting git cat-file: %w", err)
+	}
+	if err := cmd.Start(); err != nil {
+		return false, fmt.Errorf("starting git cat-file: %w", err)
+	}
+	c.cmd, c.in, c.out = cmd, in, bufio.NewReaderSize(out, 32<<10)
+	c.idle = time.AfterFunc(catIdle, c.close)
+	return true, nil
+}
+
+// close ends the process; the next request starts another.
+func (c *catFile) close() {
+	c.token <- struct{}{}
+	defer func() { <-c.token }()
+	c.stopLocked()
+	c.onIdle()
+}
+
+func (c *catFile) stopLocked() {
+	if c.cmd == nil {
+		return
+	}
+	c.idle.Stop()
+	_ = c.in.Close()
+	_ = c.cmd.Cancel()
+	_ = c.cmd.Wait() // it was killed: how it ended says nothing
+	c.cmd, c.in, c.out = nil, nil, nil
+}
+
+func (c *catFile) request(verb, name string) (object, error) {
+	if strings.ContainsAny(name, "\n\x00") {
+		return object{}, errNoObject
+	}
+	if _, err := io.WriteString(c.in, verb+" "+name+"\n"); err != nil {
+		return object{}, fmt.Errorf("asking git: %w", err)
+	}
+	line, err := c.out.ReadString('\n')
+	if err != nil {
+		return object{}, fmt.Errorf("reading from git: %w", err)
+	}
+	line = strings.TrimSuffix(line, "\n")
+	if strings.HasSuffix(line, " missing") || strings.HasSuffix(line, " ambiguous") {
+		return object{}, errNoObject
+	}
+	fields := strings.Fields(line)
+	if len(fields) != 3 {
+		return object{}, fmt.Errorf("reading from git: unexpected answer %q", line)
+	}
+	size, err := strconv.ParseInt(fields[2], 10, 64)
+	if err != nil {
+		return object{}, fmt.Errorf("reading from git: unexpected answer %q", line)
+	}
+	return object{id: fields[0], kind: fields[1], size: size}, nil
+}

@@ -1,0 +1,122 @@
+package gitsource
+
+import (
+	"context"
+	"errors"
+	"path/filepath"
+	"testing"
+
+	"github.com/kedge-dev/kedge/internal/filetree"
+	"github.com/kedge-dev/kedge/internal/testkit/gitserver"
+)
+
+// openReader returns the reader of a repository that holds one file, and the file's object.
+func openReader(t *testing.T) (*catFile, string) {
+	t.Helper()
+	dir := filepath.Join(t.TempDir(), "repo.git")
+	repo, err := gitserver.NewRepo(t.Context(), dir, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := repo.Commit(t.Context(), map[string]string{"a": "content"}, "a commit"); err != nil {
+		t.Fatal(err)
+	}
+	m, err := New(Config{Dir: t.TempDir()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	cat := newCatFile(m.git, dir, func() {})
+	t.Cleanup(cat.close)
+	found, err := cat.info(t.Context(), "refs/heads/main:a")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return cat, found.id
+}
+
+func TestReaderIsStartedAgainAfterItDied(t *testing.T) {
+	t.Parallel()
+	cat, id := openReader(t)
+	for _, reason := range []string{"killed", "closed"} {
+		if reason == "killed" {
+			if err := cat.cmd.Cancel(); err != nil {
+				t.Fatal(err)
+			}
+		} else {
+			cat.close()
+		}
+		_, content, err := cat.read(t.Context(), id, 100)
+		if err != nil || string(content) != "content" {
+			t.Errorf("after it was %s: %q, %v", reason, content, err)
+		}
+	}
+}
+
+func TestReaderKeepsItsPlaceAfterErrors(t *testing.T) {
+	t.Parallel()
+	cat, id := openReader(t)
+	first := cat.cmd
+	if _, _, err := cat.read(t.Context(), "refs/heads/none", 100); !errors.Is(err, errNoObject) {
+		t.Errorf("an unknown name gave %v", err)
+	}
+	if _, err := cat.info(t.Context(), "two\nlines"); !errors.Is(err, errNoObject) {
+		t.Errorf("a name of two lines gave %v", err)
+	}
+	if _, _, err := cat.read(t.Context(), id, 3); !errors.Is(err, filetree.ErrTooBig) {
+		t.Errorf("a file beyond the limit gave %v", err)
+	}
+	if _, content, err := cat.read(t.Context(), id, 100); err != nil || string(content) != "content" {
+		t.Errorf("after errors: %q, %v", content, err)
+	}
+	if cat.cmd != first {
+		t.Error("an error that is an answer cost a process")
+	}
+}
+
+func TestReaderGivesUpWithItsCaller(t *testing.T) {
+	t.Parallel()
+	cat, id := openReader(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, _, err := cat.read(ctx, id, 100); !errors.Is(err, context.Canceled) {
+		t.Errorf("a cancelled read gave %v", err)
+	}
+	if _, content, err := cat.read(t.Context(), id, 100); err != nil || string(content) != "content" {
+		t.Errorf("the next caller got %q, %v", content, err)
+	}
+}
+
+func FuzzParseTree(f *testing.F) {
+	f.Add([]byte("100644 a\x0001234567890123456789"))
+	f.Add([]byte("40000 dir\x0001234567890123456789120000 l\x0001234567890123456789"))
+	f.Add([]byte("100644 ../x\x0001234567890123456789"))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		entries, err := parseTree(data)
+		if err != nil {
+			return
+		}
+		for i, e := range entries {
+			if e.Name == "" || e.Name == ".." || !isCommit(e.ID) {
+				t.Errorf("entry %d is %+v", i, e)
+			}
+			if i > 0 && entries[i-1].Name > e.Name {
+				t.Errorf("%q comes before %q", entries[i-1].Name, e.Name)
+			}
+		}
+	})
+}
+
+func TestCacheForgetsTheOldest(t *testing.T) {
+	t.Parallel()
+	c := newTreeCache(10)
+	entries := make([]filetree.Entry, 4)
+	c.put("a", entries)
+	c.put("b", entries)
+	c.get("a")
+	c.put("c", entries)
+	for id, want := range map[string]bool{"a": true, "b": false, "c": true} {
+		if _, got := c.get(id); got != want {
+			t.Errorf("%s is cached: %t, want %t", id, got, want)
+		}
+	}
+}

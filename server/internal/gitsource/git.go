@@ -1,0 +1,186 @@
+package gitsource
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+)
+
+const (
+	maxStderr = 16 << 10
+	maxStdout = 16 << 20
+)
+
+// git runs the git program apart from the user that the server runs as.
+type git struct {
+	path    string
+	env     []string
+	home    string // an empty folder
+	timeout time.Duration
+}
+
+// gitConfig is the only configuration that git sees. It is a file, not a list of -c arguments,
+// because those do not reach the processes that git starts for a file:// remote.
+const gitConfig = `[safe]
+	# Readers of file:// remotes check who owns them; nothing of a remote is ever run.
+	directory = *
+	bareRepository = explicit
+[protocol]
+	version = 2
+[transfer]
+	# Objects are checked as they come, for which git keeps each fetch as a pack of its own.
+	fsckObjects = true
+[fetch]
+	writeCommitGraph = false
+	recurseSubmodules = false
+[fetch "fsck"]
+	# Old tools wrote these into many honest histories.
+	zeroPaddedFilemode = ignore
+	missingSpaceBeforeDate = ignore
+	badTimezone = ignore
+	missingEmail = ignore
+	missingNameBeforeEmail = ignore
+[core]
+	# A mirror is a cache: one that a power failure damaged is made anew.
+	fsync = none
+	hooksPath = /dev/null
+	logAllRefUpdates = false
+[gc]
+	auto = 0
+[maintenance]
+	auto = false
+[pack]
+	threads = 1
+[http]
+	followRedirects = false
+	lowSpeedLimit = 1
+	lowSpeedTime = 60
+[submodule]
+	recurse = false
+`
+
+func newGit(cfg Config) (*git, error) {
+	path, err := exec.LookPath("git")
+	if err != nil {
+		return nil, fmt.Errorf("finding git: %w", err)
+	}
+	g := &git{path: path, home: filepath.Join(cfg.Dir, "home"), timeout: cfg.Timeout}
+	if err := os.MkdirAll(g.home, 0o700); err != nil {
+		return nil, fmt.Errorf("making the folder of mirrors: %w", err)
+	}
+	config := filepath.Join(cfg.Dir, "gitconfig")
+	if err := os.WriteFile(config, []byte(gitConfig), 0o600); err != nil {
+		return nil, fmt.Errorf("configuring git: %w", err)
+	}
+	g.env = append(inherited(),
+		"HOME="+g.home,
+		"XDG_CONFIG_HOME="+g.home,
+		"LC_ALL=C", // the texts of errors are read
+		"GIT_CONFIG_NOSYSTEM=1",
+		"GIT_CONFIG_GLOBAL="+config,
+		"GIT_ATTR_NOSYSTEM=1",
+		"GIT_TERMINAL_PROMPT=0",
+		"GIT_ASKPASS=",
+		"SSH_ASKPASS=",
+		"GIT_ALLOW_PROTOCOL="+strings.Join(cfg.Allow, ":"),
+		"GIT_CEILING_DIRECTORIES="+cfg.Dir,
+		"GIT_OPTIONAL_LOCKS=0",
+		"GIT_NO_REPLACE_OBJECTS=1",
+		// Keys of the user that the server runs as are not for repositories that tenants name.
+		"GIT_SSH_COMMAND=ssh -F /dev/null -oBatchMode=yes -oIdentityFile=none -oIdentityAgent=none -oStrictHostKeyChecking=yes -oConnectTimeout=15",
+	)
+	return g, g.checkVersion()
+}
+
+// inherited returns the few variables that git shares with the server: where programs and
+// certificates are, and how to get out.
+func inherited() []string {
+	var out []string
+	for _, name := range []string{
+		"PATH", "TMPDIR", "SSL_CERT_FILE", "SSL_CERT_DIR", "GIT_SSL_CAINFO", "CURL_CA_BUNDLE",
+		"HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "ALL_PROXY", "http_proxy", "https_proxy", "no_proxy", "all_proxy",
+	} {
+		if value, ok := os.LookupEnv(name); ok {
+			out = append(out, name+"="+value)
+		}
+	}
+	return out
+}
+
+func (g *git) checkVersion() error {
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	out, err := g.run(ctx, "", "version")
+	if err != nil {
+		return err
+	}
+	var major, minor int
+	if _, err := fmt.Sscanf(out, "git version %d.%d", &major, &minor); err != nil {
+		return fmt.Errorf("reading the version of git from %q: %w", strings.TrimSpace(out), err)
+	}
+	if major < 2 || (major == 2 && minor < 36) {
+		return fmt.Errorf("git %d.%d is too old: 2.36 or newer is needed", major, minor)
+	}
+	return nil
+}
+
+// command prepares git on the repository dir, or on none when it is "". Nothing that a user wrote
+// may come before the arguments that end options.
+func (g *git) command(ctx context.Context, dir string, args ...string) *exec.Cmd {
+	if dir != "" {
+		args = append([]string{"--git-dir=" + dir}, args...)
+	}
+	cmd := exec.CommandContext(ctx, g.path, args...)
+	cmd.Env = g.env
+	cmd.Dir = g.home
+	// git starts others (remote helpers, index-pack): all of them end together.
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
+	cmd.WaitDelay = 5 * time.Second
+	return cmd
+}
+
+// run runs git to its end and returns what it wrote. A failure is an *exitError or that of ctx.
+func (g *git) run(ctx context.Context, dir string, args ...string) (string, error) {
+	cmd := g.command(ctx, dir, args...)
+	stdout, stderr := &tail{limit: maxStdout}, &tail{limit: maxStderr}
+	cmd.Stdout, cmd.Stderr = stdout, stderr
+	err := cmd.Run()
+	if ctxErr := ctx.Err(); err != nil && ctxErr != nil {
+		return "", fmt.Errorf("running git %s: %w", args[0], ctxErr)
+	}
+	if err != nil {
+		return "", &exitError{command: args[0], stderr: stderr.String(), err: err}
+	}
+	if stdout.cut {
+		return "", fmt.Errorf("running git %s: %w", args[0], errTooMuch)
+	}
+	return stdout.String(), nil
+}
+
+var errTooMuch = errors.New("it wrote more than is read")
+
+// tail keeps the last limit bytes that are written to it.
+type tail struct {
+	limit int
+	buf   bytes.Buffer
+	cut   bool
+}
+
+func (t *tail) Write(p []byte) (int, error) {
+	t.buf.Write(p)
+	if extra := t.buf.Len() - t.limit; extra > 0 {
+		t.buf.Next(extra)
+		t.cut = true
+	}
+	return len(p), nil
+}
+
+func (t *tail) String() string { return t.buf.String() }

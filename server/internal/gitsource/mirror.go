@@ -1,0 +1,122 @@
+package gitsource
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+)
+
+// mirror is one bare repository on disk.
+type mirror struct {
+	git *git
+	url string
+	dir string
+	log *slog.Logger
+
+	writer      chan struct{} // holds one token: who has it may change the repository
+	ready       bool          // the repository exists and is tidy; under writer
+	maintaining bool          // upkeep is on its way; under writer
+	maxPacks    int           // beyond which upkeep is due
+
+	knownMu sync.Mutex
+	known   map[string]string // full ref by revision
+
+	cat   *catFile
+	trees *treeCache
+	// suspect says that something could not be read that must be there.
+	suspect atomic.Bool
+}
+
+func newMirror(g *git, url, dir string, log *slog.Logger) *mirror {
+	trees := newTreeCache(maxCachedEntries)
+	return &mirror{
+		git: g, url: url, dir: dir, log: log,
+		writer: make(chan struct{}, 1), maxPacks: defaultMaxPacks,
+		known: map[string]string{},
+		cat:   newCatFile(g, dir, trees.clear),
+		trees: trees,
+	}
+}
+
+func (r *mirror) lock(ctx context.Context) error {
+	select {
+	case r.writer <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("waiting for the mirror of %s: %w", r.url, ctx.Err())
+	}
+}
+
+func (r *mirror) unlock() { <-r.writer }
+
+// prepareLocked makes the repository if there is none, and clears away what a process that was
+// killed has left.
+func (r *mirror) prepareLocked(ctx context.Context) error {
+	if r.ready {
+		return nil
+	}
+	if !r.exists() {
+		if err := os.RemoveAll(r.dir); err != nil {
+			return fmt.Errorf("clearing the mirror of %s: %w", r.url, err)
+		}
+		if _, err := r.git.run(ctx, "", "init", "--quiet", "--bare", "--template=", "--initial-branch=none", "--", r.dir); err != nil {
+			return fmt.Errorf("making the mirror of %s: %w", r.url, err)
+		}
+		if err := r.stampCollected(); err != nil {
+			return fmt.Errorf("making the mirror of %s: %w", r.url, err)
+		}
+	}
+	if err := removeLeftovers(r.dir); err != nil {
+		return fmt.Errorf("tidying the mirror of %s: %w", r.url, err)
+	}
+	r.ready = true
+	return nil
+}
+
+// exists reports whether the repository is there and whole: without its HEAD, an attempt to make it
+// was cut short.
+func (r *mirror) exists() bool {
+	_, err := os.Stat(filepath.Join(r.dir, "HEAD"))
+	return err == nil
+}
+
+// removeLeftovers deletes the locks and temporary files of killed processes. Only the holder of
+// the writer's token runs anything that makes them.
+func removeLeftovers(dir string) error {
+	for _, folder := range []string{".", "refs/kedge", "objects/pack"} {
+		entries, err := os.ReadDir(filepath.Join(dir, folder))
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		for _, e := range entries {
+			name := e.Name()
+			if strings.HasSuffix(name, ".lock") || strings.HasPrefix(name, "tmp_") || strings.HasPrefix(name, ".tmp-") {
+				if err := os.Remove(filepath.Join(dir, folder, name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+					return err
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// discardLocked removes the repository, to be made anew.
+func (r *mirror) discardLocked() error {
+	r.ready = false
+	r.suspect.Store(false)
+	r.cat.close()
+	if err := os.RemoveAll(r.dir); err != nil {
+		return fmt.Errorf("discarding the mirror of %s: %w", r.url, err)
+	}
+	return nil
+}

@@ -1,0 +1,151 @@
+package gitsource
+
+import (
+	"fmt"
+	"net/url"
+	"regexp"
+	"slices"
+	"strings"
+	"unicode"
+)
+
+// URLError says why a URL may not be used: a user's mistake. It never repeats the URL, which may
+// hold a password.
+type URLError struct{ Problem string }
+
+func (e *URLError) Error() string { return e.Problem }
+
+func badURL(format string, args ...any) error {
+	return &URLError{Problem: fmt.Sprintf(format, args...)}
+}
+
+const maxURL = 2048
+
+var (
+	helperURL = regexp.MustCompile(`^[A-Za-z0-9_+.-]+::`)
+	userName  = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_.-]*$`)
+	scpURL    = regexp.MustCompile(`^(?:([A-Za-z0-9_][A-Za-z0-9_.-]*)@)?([A-Za-z0-9][A-Za-z0-9.-]*|\[[0-9A-Fa-f:.]+\]):([^:].*)$`)
+)
+
+// CheckURL says whether a repository URL may be used where the transports in allow are, and
+// returns it in the one form that it is known by. Plain http where it is not allowed becomes
+// https. Errors are of type [*URLError].
+func CheckURL(raw string, allow []string) (string, error) {
+	raw = strings.TrimSpace(raw)
+	switch {
+	case raw == "":
+		return "", badURL("the URL is empty")
+	case len(raw) > maxURL:
+		return "", badURL("the URL is longer than %d characters", maxURL)
+	case strings.HasPrefix(raw, "-"):
+		return "", badURL("the URL begins with a dash")
+	case strings.ContainsFunc(raw, isControl):
+		return "", badURL("the URL holds white space or control characters")
+	case helperURL.MatchString(raw):
+		return "", badURL("the URL names a remote helper: use one of %s", schemes(allow))
+	}
+	if strings.Contains(raw, "://") {
+		return checkStandard(raw, allow)
+	}
+	return checkSCP(raw, allow)
+}
+
+func isControl(r rune) bool {
+	return unicode.IsControl(r) || unicode.IsSpace(r) || r == unicode.ReplacementChar
+}
+
+func schemes(allow []string) string {
+	out := make([]string, 0, len(allow))
+	for _, s := range allow {
+		out = append(out, s+"://")
+	}
+	return strings.Join(out, ", ")
+}
+
+// checkSCP checks the form git@host:path, which stays as it is: unlike ssh://host/path its path is
+// relative to the home folder there.
+func checkSCP(raw string, allow []string) (string, error) {
+	match := scpURL.FindStringSubmatch(raw)
+	if match == nil {
+		return "", badURL("not a URL of a repository: use one of %s", schemes(allow))
+	}
+	user, host, path := match[1], match[2], strings.TrimRight(match[3], "/")
+	switch {
+	case path == "":
+		return "", badURL("the URL names no repository")
+	case strings.Contains(path, "@"):
+		return "", badURL("the URL holds a password: store it as a credential instead")
+	case strings.HasPrefix(path, "-"):
+		return "", badURL("the path of the URL begins with a dash")
+	case !slices.Contains(allow, "ssh"):
+		return "", badURL("ssh is not allowed: use one of %s", schemes(allow))
+	}
+	if user != "" {
+		user += "@"
+	}
+	return user + strings.ToLower(host) + ":" + path, nil
+}
+
+func checkStandard(raw string, allow []string) (string, error) {
+	u, err := url.Parse(raw)
+	if err != nil {
+		// Its text repeats the URL.
+		return "", badURL("not a valid URL")
+	}
+	if err := checkParts(u); err != nil {
+		return "", err
+	}
+	if u.Scheme == "http" && !slices.Contains(allow, "http") {
+		u.Scheme = "https"
+		if u.Port() == "80" {
+			u.Host = strings.TrimSuffix(u.Host, ":80")
+		}
+	}
+	if !slices.Contains(transports, u.Scheme) || !slices.Contains(allow, u.Scheme) {
+		return "", badURL("%s is not allowed: use one of %s", u.Scheme, schemes(allow))
+	}
+	if err := checkPlace(u); err != nil {
+		return "", err
+	}
+	u.Host = strings.ToLower(u.Host)
+	u.Path = strings.TrimRight(u.Path, "/")
+	u.RawPath = ""
+	return u.String(), nil
+}
+
+func checkParts(u *url.URL) error {
+	if _, hasPassword := u.User.Password(); hasPassword || (u.User != nil && u.Scheme != "ssh") {
+		return badURL("the URL holds a user name, token or password: store it as a credential instead")
+	}
+	if u.User != nil && !userName.MatchString(u.User.Username()) {
+		return badURL("the user name in the URL is not valid")
+	}
+	if u.RawQuery != "" || u.ForceQuery || u.Fragment != "" {
+		return badURL("the URL of a repository has no query and no fragment")
+	}
+	if strings.ContainsFunc(u.Path, unicode.IsControl) {
+		return badURL("the URL holds control characters")
+	}
+	return nil
+}
+
+func checkPlace(u *url.URL) error {
+	path := strings.Trim(u.Path, "/")
+	if u.Scheme == "file" {
+		switch {
+		case u.Host != "" && u.Host != "localhost":
+			return badURL("a file URL has three slashes and no host: file:///srv/repo.git")
+		case path == "":
+			return badURL("the URL names no repository")
+		}
+		u.Host = ""
+		return nil
+	}
+	switch {
+	case u.Hostname() == "" || strings.HasPrefix(u.Hostname(), "-"):
+		return badURL("the URL names no host")
+	case path == "":
+		return badURL("the URL names no repository")
+	}
+	return nil
+}

@@ -1,0 +1,187 @@
+package listen
+
+import (
+	"crypto/x509"
+	"encoding/pem"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+	"time"
+)
+
+func TestWhichListenersHaveTLS(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	tests := []struct {
+		name, reason string
+		cfg          Config
+		want         string // "plain", "own" or "error"
+	}{
+		{"loopback", "nobody else can reach it", Config{Address: "127.0.0.1:8080"}, "plain"},
+		{"loopback of IPv6", "the same", Config{Address: "[::1]:8080"}, "plain"},
+		{"localhost", "the same", Config{Address: "localhost:8080"}, "plain"},
+		{"all addresses", "anybody can reach it", Config{Address: ":8080", DataDir: dir}, "own"},
+		{"another address", "anybody can reach it", Config{Address: "192.0.2.1:8080", DataDir: dir}, "own"},
+		{"agents from outside", "their port counts too", Config{Address: "127.0.0.1:8080", AgentAddress: ":8443", DataDir: dir}, "own"},
+		{"outside in plain text on purpose", "a flag says so", Config{Address: ":8080", Plaintext: true}, "plain"},
+		{"loopback with a name", "naming a host asks for a certificate", Config{Address: "127.0.0.1:8080", Hosts: []string{"a.test"}, DataDir: dir}, "own"},
+		{"certificate without a key", "half a setting is a mistake", Config{Address: ":8080", CertFile: "a.pem"}, "error"},
+		{"certificate that is not there", "better now than at the first agent", Config{Address: ":8080", CertFile: dir + "/no", KeyFile: dir + "/no"}, "error"},
+		{"nowhere to keep a CA", "agents would have to be told anew after every start", Config{Address: ":8080"}, "error"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			certs, err := chooseCertificates(tt.cfg)
+			got := "plain"
+			switch {
+			case err != nil:
+				got = "error"
+			case certs != nil:
+				got = "own"
+			}
+			if got != tt.want {
+				t.Errorf("%s (%v), want %s: %s", got, err, tt.want, tt.reason)
+			}
+		})
+	}
+}
+
+// covers: C3 (the address in the enrol manifest is one that the certificate is for)
+func TestOwnCertificateIsForWhatIsListenedOn(t *testing.T) {
+	t.Parallel()
+	certs, err := chooseCertificates(Config{Address: "192.0.2.1:8080", AgentAddress: "0.0.0.0:8443", Hosts: []string{"kedge.test"}, DataDir: t.TempDir()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	made, err := certs.get(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string]bool{"192.0.2.1": true, "kedge.test": true, "localhost": true, "127.0.0.1": true, "0.0.0.0": false, "192.0.2.2": false} {
+		if err := made.Leaf.VerifyHostname(name); (err == nil) != want {
+			t.Errorf("a certificate for %s: %v, want one: %t", name, err, want)
+		}
+	}
+}
+
+func TestOwnCAIsMadeOnceAndKept(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(t.TempDir(), "data")
+	first, err := openCA(dir, []string{"kedge.test", "192.0.2.7"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	info, err := os.Stat(filepath.Join(dir, "ca.key"))
+	if err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("ca.key has mode %v, %v, want 0600", info.Mode(), err)
+	}
+	second, err := openCA(dir, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if string(first.caPEM()) != string(second.caPEM()) {
+		t.Error("a second start made another CA: agents would lose their server")
+	}
+	cert, err := first.get(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pool := x509.NewCertPool()
+	pool.AppendCertsFromPEM(second.caPEM())
+	for _, host := range []string{"kedge.test", "192.0.2.7", "localhost", "127.0.0.1", "::1"} {
+		if _, err := cert.Leaf.Verify(x509.VerifyOptions{Roots: pool, DNSName: host}); err != nil {
+			t.Errorf("the certificate is not good for %s: %v", host, err)
+		}
+	}
+	if err := os.Remove(filepath.Join(dir, "ca.pem")); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := openCA(dir, nil); err != nil {
+		t.Errorf("a CA whose certificate was lost is not made again: %v", err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "ca.key"), []byte("junk"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := openCA(dir, nil); err == nil {
+		t.Error("a damaged key was replaced or accepted: agents would lose their server without a word")
+	}
+}
+
+func TestServerCertificateIsRenewedBeforeItsEnd(t *testing.T) {
+	t.Parallel()
+	ca, err := openCA(t.TempDir(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	old, err := ca.sign(time.Now().Add(certRenew - certLife - time.Minute))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ca.server = old
+	renewed, err := ca.get(nil)
+	if err != nil || slices.Equal(renewed.Certificate[0], old.Certificate[0]) {
+		t.Errorf("a certificate that ends at %s was served again (%v)", old.Leaf.NotAfter, err)
+	}
+	if again, _ := ca.get(nil); again != renewed {
+		t.Error("a fresh certificate was made again")
+	}
+}
+
+func TestGivenCertificateIsReadAgainWhenItChanges(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	ca, err := openCA(filepath.Join(dir, "ca"), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	certFile, keyFile := filepath.Join(dir, "tls.crt"), filepath.Join(dir, "tls.key")
+	replace := func(age time.Duration) []byte {
+		cert, err := ca.sign(time.Now())
+		if err != nil {
+			t.Fatal(err)
+		}
+		key, err := x509.MarshalPKCS8PrivateKey(cert.PrivateKey)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for file, block := range map[string]*pem.Block{certFile: {Type: "CERTIFICATE", Bytes: cert.Certificate[0]}, keyFile: {Type: "PRIVATE KEY", Bytes: key}} {
+			if err := os.WriteFile(file, pem.EncodeToMemory(block), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			at := time.Now().Add(-age)
+			if err := os.Chtimes(file, at, at); err != nil {
+				t.Fatal(err)
+			}
+		}
+		return cert.Certificate[0]
+	}
+	first := replace(time.Hour)
+	f, err := newFileCertificate(certFile, keyFile, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	served := func() []byte {
+		f.checked = time.Time{} // as if a second had passed
+		cert, err := f.get(nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return cert.Certificate[0]
+	}
+	if !slices.Equal(served(), first) {
+		t.Error("not the given certificate is served")
+	}
+	second := replace(time.Minute)
+	if !slices.Equal(served(), second) {
+		t.Error("the old certificate is served after it was replaced")
+	}
+	if err := os.WriteFile(keyFile, []byte("half"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if !slices.Equal(served(), second) {
+		t.Error("a half-written file replaced a good certificate")
+	}
+}

@@ -1,0 +1,213 @@
+package restapi_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/kedge-dev/kedge/internal/fleet"
+	"github.com/kedge-dev/kedge/internal/testkit"
+	"github.com/kedge-dev/kedge/server/internal/control"
+	"github.com/kedge-dev/kedge/server/internal/restapi"
+	"github.com/kedge-dev/kedge/server/internal/store"
+)
+
+func agentView() control.AgentView {
+	return control.AgentView{
+		Agent: fleet.Agent{
+			ID: "agt-1", Name: "prod", Labels: map[string]string{"region": "eu"}, Scope: fleet.ScopeNamespaced,
+			Namespaces: []string{"dude"}, CreatedAt: born,
+		},
+		Connected: true, LastSeenAt: later, Targets: 2, Warnings: []string{"replica pod-b runs version v1.0.0, the server runs v1.2.3"},
+		Connections: []fleet.Connection{
+			{Replica: "pod-b", Version: "v1.0.0", KubeVersion: "v1.36.3", RemoteAddr: "10.0.0.2:1", ConnectedAt: born, LastSeenAt: later},
+			// Times of any zone read as UTC.
+			{Replica: "pod-a", Version: "v1.2.3", ClusterUID: "uid", ConnectedAt: born.In(time.FixedZone("x", 3600)), LastSeenAt: later, DisconnectedAt: later},
+		},
+	}
+}
+
+func deploymentView() control.DeploymentView {
+	target := func(id, agent string, observed int64, v fleet.View, objects ...fleet.ObjectStatus) control.TargetView {
+		return control.TargetView{
+			Target: fleet.Target{
+				ID: fleet.TargetID(id), AgentName: agent,
+				Desired:  fleet.Desired{Version: fleet.Version{Epoch: 1, Generation: 4}, Commit: "c0ffee"},
+				Observed: fleet.Observed{Version: fleet.Version{Epoch: 1, Generation: observed}},
+			},
+			View: v, Objects: objects,
+		}
+	}
+	return control.DeploymentView{
+		Deployment: fleet.Deployment{
+			ID: "dep-1", Name: "web", Source: fleet.Source{RepoURL: "https://git.example.com/web", Path: "deploy", Revision: "main"},
+			Environment: "default", Namespace: "web", Policy: fleet.Policy{Prune: true}, CreatedAt: born,
+			Rendered: fleet.Rendered{Commit: "c0ffee", Digest: "sha256:abc", At: later}, SourceError: "deploy/a.yaml: not YAML",
+		},
+		Sync: fleet.SyncFailed, Health: fleet.HealthStale, Message: "deploy/a.yaml: not YAML",
+		Targets: []control.TargetView{
+			target("tgt-1", "prod", 4, fleet.View{Sync: fleet.SyncFailed, Health: fleet.HealthInProgress, Message: "1 object failed", AsOf: later},
+				fleet.ObjectStatus{
+					ObjectRef: fleet.ObjectRef{Group: "apps", Version: "v1", Kind: "Deployment", Namespace: "naww", Name: "nginx"},
+					Sync:      fleet.SyncFailed, Health: fleet.HealthNotFound, Message: "forbidden",
+				}),
+			target("tgt-2", "lost", 3, fleet.View{Sync: fleet.SyncSynced, Health: fleet.HealthStale, AsOf: born, StaleSince: later}),
+		},
+	}
+}
+
+func TestAnswersAreAsRecorded(t *testing.T) {
+	t.Parallel()
+	h := restapi.New(config(), fake{
+		agents: func(string, store.Page) ([]control.AgentView, error) {
+			return []control.AgentView{agentView(), {}}, nil
+		},
+		agent:        func(string, string) (control.AgentView, error) { return agentView(), nil },
+		environments: func(string, store.Page) ([]fleet.Environment, error) { return nil, nil },
+		createEnv: func(_ string, r control.CreateEnvironment) (fleet.Environment, error) {
+			return fleet.Environment{ID: "env-1", Name: r.Name, Agents: r.Agents, MatchLabels: r.MatchLabels, CreatedAt: born}, nil
+		},
+		deployments: func(string, store.Page) ([]control.DeploymentView, error) {
+			return []control.DeploymentView{deploymentView()}, nil
+		},
+		deployment: func(string, string) (control.DeploymentView, error) { return deploymentView(), nil },
+		repositories: func(string) ([]fleet.Repository, error) {
+			return []fleet.Repository{{ID: "rep-1", URL: "https://git.example.com/web", CheckedAt: later, Error: "no route"}}, nil
+		},
+		webhook: func(_ string, id fleet.RepositoryID) (control.Webhook, error) {
+			return control.Webhook{Repository: id, Secret: "s3cret"}, nil
+		},
+		events: func(string, store.EventFilter) ([]fleet.Event, error) {
+			return []fleet.Event{{
+				Seq: 7, At: later, Type: fleet.EventWarning, Reason: "ApplyFailed", Agent: "prod", Deployment: "web",
+				Object: "Deployment.apps naww/nginx", Message: "forbidden",
+			}}, nil
+		},
+	})
+	const base = "/api/v1/tenants/default/"
+	cases := map[string]struct {
+		method, path, body string
+		status             int
+	}{
+		"whoami":             {"GET", "/api/v1/whoami", "", 200},
+		"agents":             {"GET", base + "agents", "", 200},
+		"agent":              {"GET", base + "agents/prod", "", 200},
+		"environments":       {"GET", base + "environments", "", 200},
+		"environment-create": {"POST", base + "environments", `{"name":"eu","agents":["prod"],"matchLabels":{"region":"eu"}}`, 201},
+		"deployments":        {"GET", base + "deployments", "", 200},
+		"deployment":         {"GET", base + "deployments/web", "", 200},
+		"repositories":       {"GET", base + "repositories", "", 200},
+		"webhook":            {"POST", base + "repositories/rep-1/webhook", "", 200},
+		"events":             {"GET", base + "events?deployment=web&limit=5", "", 200},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			got := do(t, h, c.method, c.path, c.body)
+			if got.status != c.status {
+				t.Fatalf("status %d, want %d: %s", got.status, c.status, got.body)
+			}
+			testkit.Golden(t, name+".json", got.pretty(t))
+		})
+	}
+}
+
+func TestDeploymentIsAskedForAsWritten(t *testing.T) {
+	t.Parallel()
+	no := false
+	cases := map[string]struct {
+		body string
+		want control.CreateDeployment
+	}{
+		"the least": {
+			`{"name":"web","source":{"repoURL":"https://x/y"}}`,
+			control.CreateDeployment{Name: "web", Source: fleet.Source{RepoURL: "https://x/y"}},
+		},
+		"everything": {
+			`{"name":"web","source":{"repoURL":"https://x/y","path":"p","revision":"v1","globs":["*.yaml"]},"environment":"eu",` +
+				`"namespace":"web","policy":{"prune":false,"adopt":true,"allowEmpty":true}}`,
+			control.CreateDeployment{
+				Name: "web", Source: fleet.Source{RepoURL: "https://x/y", Path: "p", Revision: "v1", Globs: []string{"*.yaml"}},
+				Environment: "eu", Namespace: "web", Prune: &no, Adopt: true, AllowEmpty: true,
+			},
+		},
+	}
+	for name, c := range cases {
+		var got control.CreateDeployment
+		h := restapi.New(config(), fake{create: func(_ string, r control.CreateDeployment) (control.DeploymentView, error) {
+			got = r
+			return deploymentView(), nil
+		}})
+		if a := do(t, h, "POST", deployments, c.body); a.status != 201 {
+			t.Errorf("%s: %d %s", name, a.status, a.body)
+		}
+		if diff := cmp.Diff(c.want, got); diff != "" {
+			t.Errorf("%s: %s", name, diff)
+		}
+	}
+}
+
+func TestDeleteIsAccepted(t *testing.T) {
+	t.Parallel()
+	var deleted string
+	h := restapi.New(config(), fake{remove: func(tenant, name string) error { deleted = tenant + "/" + name; return nil }})
+	if got := do(t, h, "DELETE", deployments+"/web", ""); got.status != 202 || deleted != "default/web" {
+		t.Errorf("got %d %s, deleted %q", got.status, got.body, deleted)
+	}
+}
+
+func TestAgentIsDeleted(t *testing.T) {
+	t.Parallel()
+	h := restapi.New(config(), fake{removeAgent: func(tenant, name string) error {
+		if tenant+"/"+name != "default/prod" {
+			return store.ErrNotFound
+		}
+		return nil
+	}})
+	const agents = "/api/v1/tenants/default/agents/"
+	if got := do(t, h, "DELETE", agents+"prod", ""); got.status != 204 || got.body != "" {
+		t.Errorf("got %d %s", got.status, got.body)
+	}
+	if got := do(t, h, "DELETE", agents+"nobody", ""); got.status != 404 {
+		t.Errorf("an agent that is not there: got %d %s", got.status, got.body)
+	}
+}
+
+// covers: C4, C3 (the manifest holds address, token and certificate; the later one no token)
+func TestEnrolAnswersWithTokenAndManifest(t *testing.T) {
+	t.Parallel()
+	h := restapi.New(config(), fake{
+		enroll: func(_ string, r control.EnrollAgent) (control.Enrollment, error) {
+			a := fleet.Agent{ID: "agt-1", Name: r.Name, Scope: fleet.ScopeNamespaced, Namespaces: r.Namespaces, Labels: r.Labels}
+			return control.Enrollment{Agent: a, Token: "kedge-agent-fresh"}, nil
+		},
+		agent: func(tenant, name string) (control.AgentView, error) {
+			if tenant != "default" || name != "prod" {
+				return control.AgentView{}, store.ErrNotFound
+			}
+			return agentView(), nil
+		},
+	})
+	const agents = "/api/v1/tenants/default/agents"
+	got := do(t, h, "POST", agents, `{"name":"prod","namespaces":["dude"],"labels":{"a":"b"},"image":"my/agent:v2"}`)
+	for _, want := range []string{
+		`"token":"kedge-agent-fresh"`, "token: kedge-agent-fresh", "image: my/agent:v2",
+		"--server-address=grpcs://kedge.example.com:443", "--ca-cert-file", "namespace: dude", `"labels":{"a":"b"}`,
+	} {
+		if got.status != 201 || !strings.Contains(got.body, want) {
+			t.Fatalf("%d without %q: %s", got.status, want, got.body)
+		}
+	}
+	if got.header.Get("Cache-Control") != "no-store" {
+		t.Error("an answer with a token may be cached")
+	}
+	got = do(t, h, "GET", agents+"/prod/manifest?serverAddress=ws://10.0.0.1:80", "")
+	if got.status != 200 || got.header.Get("Content-Type") != "application/yaml" {
+		t.Fatalf("got %d %v %s", got.status, got.header, got.body)
+	}
+	if !strings.HasPrefix(got.body, "apiVersion: v1\n") || strings.Contains(got.body, "kind: Secret") || !strings.Contains(got.body, "ws://10.0.0.1:80") {
+		t.Errorf("manifest without the token: %s", got.body)
+	}
+}

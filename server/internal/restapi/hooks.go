@@ -1,0 +1,105 @@
+package restapi
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"github.com/kedge-dev/kedge/internal/fleet"
+	"github.com/kedge-dev/kedge/server/internal/store"
+)
+
+type hookControl interface {
+	// WebhookSecret is what the Git host of a repository signs with; store.ErrNotFound when there
+	// is no such repository.
+	WebhookSecret(ctx context.Context, repo fleet.RepositoryID) (string, error)
+	// Push says that a ref may have moved; "" means any.
+	Push(ctx context.Context, repo fleet.RepositoryID, ref string) error
+}
+
+const (
+	hooksPath = base + "/hooks/{repository}"
+	// maxHookBody is what an unknown caller can make the server hold before its signature is known
+	// to be wrong. GitHub sends up to 25 MB, but a push of a thousand commits stays below 5 MiB, and
+	// what is refused here the poll finds.
+	maxHookBody = 5 << 20
+	// hookTimeout is how long such a caller may take to send it.
+	hookTimeout = 10 * time.Second
+)
+
+// registerHooks adds the webhooks. They are no huma operation, because the body has to be read, as
+// it came and with a bound, before anything else is looked at.
+func (a *api) registerHooks(mux *http.ServeMux) {
+	mux.HandleFunc("POST "+hooksPath, a.serveHook)
+	object := &huma.Schema{Type: huma.TypeObject, Properties: map[string]*huma.Schema{
+		"ref": {Type: huma.TypeString, Description: "The ref that moved, such as refs/heads/main; any when absent."},
+	}}
+	str := &huma.Schema{Type: huma.TypeString}
+	a.huma.OpenAPI().AddOperation(&huma.Operation{
+		OperationID: "webhook", Method: http.MethodPost, Path: hooksPath,
+		Summary: "Be told of a push",
+		Description: "Takes push events of GitHub (JSON or form) and, from anything else, a JSON body signed by HMAC-SHA256 with the webhook secret " +
+			"of the repository. A missing or wrong signature and an unknown repository get the same answer.",
+		Security: []map[string][]string{{}},
+		Parameters: []*huma.Param{
+			{Name: "repository", In: "path", Required: true, Schema: str, Description: "Id of the repository."},
+			{Name: headerKedgeSignature, In: "header", Schema: str, Description: "sha256=<hex> over the body."},
+			{Name: headerGitHubSignature, In: "header", Schema: str, Description: "The same, as GitHub names it."},
+			{Name: headerGitHubEvent, In: "header", Schema: str, Description: "push, ping; others are ignored."},
+		},
+		RequestBody: &huma.RequestBody{Content: map[string]*huma.MediaType{"application/json": {Schema: object}}},
+		Responses: map[string]*huma.Response{
+			"202": {Description: "Accepted."}, "401": {Description: "The signature is missing or wrong, or there is no such repository."},
+			"413": {Description: "The body is too large."}, "422": {Description: "The body is not what it should be."},
+		},
+	})
+}
+
+func (a *api) serveHook(w http.ResponseWriter, r *http.Request) {
+	// Anybody may send here: who is slow goes. Not every writer has deadlines; those of net/http do.
+	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(hookTimeout))
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxHookBody))
+	if err != nil {
+		writeProblem(w, problem(http.StatusRequestEntityTooLarge, fmt.Sprintf(
+			"the body could not be read or is larger than %d bytes; the push will be found by polling", maxHookBody)))
+		return
+	}
+	repo := fleet.RepositoryID(r.PathValue("repository"))
+	infoFrom(r.Context()).about = subject{kind: "repository", name: string(repo)}
+	secret, err := a.control.WebhookSecret(r.Context(), repo)
+	unknown := errors.Is(err, store.ErrNotFound)
+	if err != nil && !unknown {
+		writeProblem(w, mapError(r.Context(), err, subject{}))
+		return
+	}
+	// The signature is computed for an unknown repository too, so that time does not tell it apart.
+	if !signed(secret, r.Header, body) || unknown {
+		infoFrom(r.Context()).err = errBadSignature
+		writeProblem(w, problem(http.StatusUnauthorized, errBadSignature.Error()))
+		return
+	}
+	if err := a.acceptHook(r, repo, body); err != nil {
+		writeProblem(w, mapError(r.Context(), err, subject{}))
+		return
+	}
+	w.WriteHeader(http.StatusAccepted)
+}
+
+func (a *api) acceptHook(r *http.Request, repo fleet.RepositoryID, body []byte) error {
+	event, err := parseHook(r.Header, body)
+	if err != nil {
+		return err
+	}
+	if !event.push {
+		return nil
+	}
+	if err := a.control.Push(r.Context(), repo, event.ref); err != nil {
+		return fmt.Errorf("passing on a push of repository %s: %w", repo, err)
+	}
+	return nil
+}

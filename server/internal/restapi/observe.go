@@ -1,0 +1,148 @@
+package restapi
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"runtime/debug"
+	"strings"
+	"time"
+
+	"github.com/kedge-dev/kedge/internal/obs"
+	"github.com/kedge-dev/kedge/server/internal/auth"
+)
+
+// Keys of log lines that only this door has.
+const (
+	keyRequest   = "request"
+	keyMethod    = "method"
+	keyPath      = "path"
+	keyStatus    = "status"
+	keyPrincipal = "principal"
+)
+
+// requestInfo is what is learnt about a request on its way, for its one line in the log. It belongs
+// to the goroutine that serves the request.
+type requestInfo struct {
+	id        string
+	method    string
+	principal auth.Principal
+	about     subject
+	err       error
+}
+
+type infoKey struct{}
+
+// infoFrom never returns nil.
+func infoFrom(ctx context.Context) *requestInfo {
+	if info, ok := ctx.Value(infoKey{}).(*requestInfo); ok {
+		return info
+	}
+	return &requestInfo{}
+}
+
+func (i *requestInfo) caller() string {
+	if i.principal.Name == "" {
+		return "the caller"
+	}
+	return fmt.Sprintf("token %q", i.principal.Name)
+}
+
+// location is where the fields of the request are.
+func (i *requestInfo) location() string {
+	if i.method == http.MethodGet {
+		return "query"
+	}
+	return "body"
+}
+
+// observed gives each request an id and a line in the log, and sets headers that hold for all answers.
+func (a *api) observed(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		start := time.Now()
+		info := &requestInfo{id: strings.ToLower(rand.Text()[:12]), method: r.Method}
+		rec := &statusRecorder{ResponseWriter: w}
+		h := w.Header()
+		h.Set("X-Request-Id", info.id)
+		h.Set("X-Content-Type-Options", "nosniff")
+		h.Set("Cache-Control", "no-store") // answers hold tokens and secrets
+		ctx := context.WithValue(r.Context(), infoKey{}, info)
+		defer func() {
+			if v := recover(); v != nil {
+				a.crashed(ctx, rec, v)
+			}
+			a.log(ctx, r, info, rec.status, time.Since(start))
+		}()
+		next.ServeHTTP(rec, r.WithContext(ctx))
+	})
+}
+
+// crashed answers for a handler that panicked, if nothing was written yet.
+func (a *api) crashed(ctx context.Context, rec *statusRecorder, v any) {
+	p := mapError(ctx, fmt.Errorf("handler panicked: %v\n%s", v, debug.Stack()), subject{})
+	if rec.status == 0 {
+		writeProblem(rec, p)
+	}
+}
+
+// log writes the one line of a request. Neither query nor headers nor bodies are in it: they may
+// hold secrets.
+func (a *api) log(ctx context.Context, r *http.Request, info *requestInfo, status int, took time.Duration) {
+	level, attrs := slog.LevelInfo, []slog.Attr{
+		slog.String(keyRequest, info.id), slog.String(keyMethod, r.Method), slog.String(keyPath, r.URL.Path),
+		slog.Int(keyStatus, status), slog.Duration(obs.KeyDuration, took), slog.String(obs.KeyAddress, r.RemoteAddr),
+	}
+	attrs = append(attrs, info.about.attrs()...)
+	if info.principal.Name != "" {
+		attrs = append(attrs, slog.String(keyPrincipal, info.principal.Name))
+	}
+	switch {
+	case status >= http.StatusInternalServerError:
+		level = slog.LevelError
+	case status >= http.StatusBadRequest:
+		attrs = append(attrs, slog.Bool(obs.KeyUserError, true))
+	}
+	if info.err != nil {
+		attrs = append(attrs, obs.Err(info.err))
+	}
+	a.cfg.Log.LogAttrs(ctx, level, "request", attrs...)
+}
+
+// attrs name what a request was about.
+func (s subject) attrs() []slog.Attr {
+	var attrs []slog.Attr
+	if s.tenant != "" {
+		attrs = append(attrs, slog.String(obs.KeyTenant, s.tenant))
+	}
+	key, known := map[string]string{
+		"agent": obs.KeyAgent, "deployment": obs.KeyDeployment, "environment": obs.KeyEnvironment, "repository": obs.KeyRepository,
+	}[s.kind]
+	if known && s.name != "" {
+		attrs = append(attrs, slog.String(key, s.name))
+	}
+	return attrs
+}
+
+// statusRecorder remembers the status; http.ResponseController reaches through it by Unwrap.
+type statusRecorder struct {
+	http.ResponseWriter
+	status int
+}
+
+func (s *statusRecorder) WriteHeader(status int) {
+	if s.status == 0 {
+		s.status = status
+	}
+	s.ResponseWriter.WriteHeader(status)
+}
+
+func (s *statusRecorder) Write(b []byte) (int, error) {
+	if s.status == 0 {
+		s.status = http.StatusOK
+	}
+	return s.ResponseWriter.Write(b)
+}
+
+func (s *statusRecorder) Unwrap() http.ResponseWriter { return s.ResponseWriter }

@@ -1,0 +1,88 @@
+package restapi
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"github.com/kedge-dev/kedge/internal/fleet"
+	"github.com/kedge-dev/kedge/server/internal/auth"
+	"github.com/kedge-dev/kedge/server/internal/store"
+)
+
+// subject is what a request is about, for messages.
+type subject struct {
+	kind   string // "agent"
+	name   string // "" for a listing
+	tenant string
+	list   string // where to look for what there is
+}
+
+func (s subject) String() string {
+	switch {
+	case s.kind == "":
+		return "it"
+	case s.name == "":
+		return fmt.Sprintf("tenant %q", s.tenant)
+	default:
+		return fmt.Sprintf("%s %q in tenant %q", s.kind, s.name, s.tenant)
+	}
+}
+
+// mapError turns what went wrong into what the caller is told: what happened, to which object, and
+// what to do next. It is the only place that does. What is not the caller's doing is told to the
+// log alone.
+func mapError(ctx context.Context, err error, about subject) *huma.ErrorModel {
+	info := infoFrom(ctx)
+	info.err = err
+	var invalid *fleet.InvalidError
+	switch {
+	case errors.As(err, &invalid):
+		p := problem(http.StatusUnprocessableEntity, invalid.Error()+"; nothing was changed")
+		p.Errors = []*huma.ErrorDetail{{Location: info.location() + "." + invalid.Field, Message: invalid.Problem}}
+		return p
+	case errors.Is(err, store.ErrNotFound):
+		return problem(http.StatusNotFound, fmt.Sprintf("%s was not found: check %s", about, about.check()))
+	case errors.Is(err, store.ErrExists):
+		return problem(http.StatusConflict, fmt.Sprintf("%s already exists: choose another name", about))
+	case errors.Is(err, auth.ErrUnauthenticated):
+		return problem(http.StatusUnauthorized, auth.ErrUnauthenticated.Error()+`: send the header "Authorization: Bearer TOKEN" with a valid API token`)
+	case errors.Is(err, auth.ErrForbidden):
+		return problem(http.StatusForbidden, fmt.Sprintf("%s may not do this to %s: ask an administrator for the role", info.caller(), about))
+	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
+		return problem(http.StatusServiceUnavailable, "the request ended before it was answered: try again")
+	default:
+		return problem(http.StatusInternalServerError, fmt.Sprintf(
+			"the server failed to answer; the reason is in its log under request id %s", info.id))
+	}
+}
+
+// check is what to look at when there is no such thing.
+func (s subject) check() string {
+	if s.name == "" {
+		return "its name"
+	}
+	return "the name and the tenant; GET " + s.list + " lists what there is"
+}
+
+func problem(status int, detail string) *huma.ErrorModel {
+	return &huma.ErrorModel{Status: status, Title: http.StatusText(status), Detail: detail}
+}
+
+func noRoute(r *http.Request, status int) *huma.ErrorModel {
+	if status == http.StatusMethodNotAllowed {
+		return problem(status, fmt.Sprintf("%s does not take %s: see %s/openapi.json", r.URL.Path, r.Method, base))
+	}
+	return problem(http.StatusNotFound, fmt.Sprintf("there is nothing at %s: see %s/openapi.json", r.URL.Path, base))
+}
+
+// writeProblem answers with a problem document where huma is not in between.
+func writeProblem(w http.ResponseWriter, p *huma.ErrorModel) {
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(p.Status)
+	_ = json.NewEncoder(w).Encode(p) // the caller is gone if this fails
+}

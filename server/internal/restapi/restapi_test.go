@@ -1,0 +1,187 @@
+package restapi_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/kedge-dev/kedge/internal/fleet"
+	"github.com/kedge-dev/kedge/internal/testkit"
+	"github.com/kedge-dev/kedge/server/internal/auth"
+	"github.com/kedge-dev/kedge/server/internal/control"
+	"github.com/kedge-dev/kedge/server/internal/restapi"
+	"github.com/kedge-dev/kedge/server/internal/store"
+)
+
+const deployments = "/api/v1/tenants/default/deployments"
+
+func TestOpenAPIIsAsRecorded(t *testing.T) {
+	t.Parallel()
+	got := do(t, restapi.New(config(), fake{}), "GET", "/api/v1/openapi.json", "", "Authorization", "")
+	if got.status != http.StatusOK || !strings.Contains(got.body, `"openapi":"3.1.0"`) {
+		t.Fatalf("got %d %.200s", got.status, got.body)
+	}
+	testkit.Golden(t, "openapi.json", got.pretty(t))
+}
+
+func TestEverythingElseNeedsAToken(t *testing.T) {
+	t.Parallel()
+	h := restapi.New(config(), fake{})
+	for _, path := range []string{
+		"GET /api/v1/whoami", "GET /api/v1/tenants/default/agents", "POST /api/v1/tenants/default/agents",
+		"GET /api/v1/tenants/default/agents/a/manifest", "GET /api/v1/tenants/default/stream", "DELETE " + deployments + "/x",
+		"GET /api/v1/tenants/default/repositories", "GET /api/v1/nothing", "GET /api/v1/hooks/rep-1", "GET /",
+	} {
+		method, path, _ := strings.Cut(path, " ")
+		for reason, header := range map[string]string{
+			"none": "", "wrong": "Bearer wrong", "no scheme": token, "another scheme": "Basic " + token, "empty": "Bearer ",
+		} {
+			got := do(t, h, method, path, "", "Authorization", header)
+			if got.status != http.StatusUnauthorized || got.header.Get("WWW-Authenticate") == "" {
+				t.Errorf("%s %s, token %s: got %d %s", method, path, reason, got.status, got.body)
+			}
+			if strings.Contains(got.body, token) {
+				t.Errorf("%s %s: the answer holds the token", method, path)
+			}
+		}
+	}
+}
+
+// covers: T6 (errors name the field or the object and say what to do)
+func TestErrorsBecomeProblems(t *testing.T) {
+	t.Parallel()
+	cases := []struct {
+		reason string
+		err    error
+		status int
+		says   []string
+	}{
+		{"a user's mistake names the field", fleet.Invalid("source.path", "must not leave the repository"), 422,
+			[]string{"source.path: must not leave the repository", "query.source.path: must not leave", "nothing was changed"}},
+		{"missing names the object and the tenant", fmt.Errorf("deployment: %w", store.ErrNotFound), 404,
+			[]string{`deployment "web" in tenant "default" was not found`, "GET " + deployments + " lists"}},
+		{"taken", fmt.Errorf("creating: %w", store.ErrExists), 409, []string{`deployment "web" in tenant "default" already exists`}},
+		{"not allowed names the caller", auth.ErrForbidden, 403, []string{`token "admin" may not`, `deployment "web"`}},
+		{"the caller left", context.Canceled, 503, []string{"try again"}},
+		{"internals stay inside", errors.New("sqlite: disk I/O error in /var/lib/kedge"), 500, []string{"request id"}},
+	}
+	for _, c := range cases {
+		t.Run(c.reason, func(t *testing.T) {
+			t.Parallel()
+			h := restapi.New(config(), fake{deployment: func(string, string) (control.DeploymentView, error) {
+				return control.DeploymentView{}, c.err
+			}})
+			got := do(t, h, "GET", deployments+"/web", "")
+			if got.status != c.status {
+				t.Errorf("status %d, want %d", got.status, c.status)
+			}
+			for _, want := range c.says {
+				if !strings.Contains(got.detail(t), want) {
+					t.Errorf("%q does not say %q", got.detail(t), want)
+				}
+			}
+			if strings.Contains(got.body, "sqlite") {
+				t.Errorf("internals in %s", got.body)
+			}
+		})
+	}
+}
+
+// covers: T6 (bad input is refused before anything is stored)
+func TestBadRequestsReachNobody(t *testing.T) {
+	t.Parallel()
+	h := restapi.New(config(), fake{agent: func(string, string) (control.AgentView, error) { return agentView(), nil }}) // any other call would panic: every closure is nil
+	cases := []struct {
+		reason, method, path, body string
+		status                     int
+		says                       string
+	}{
+		{"an unknown field", "POST", deployments, `{"name":"a","source":{"repoURL":"x"},"prunee":true}`, 422, "body.prunee"},
+		{"an unknown field deep inside", "POST", deployments, `{"name":"a","source":{"repoURL":"x","paths":"y"}}`, 422, "body.source.paths"},
+		{"a missing field", "POST", deployments, `{"name":"a"}`, 422, "source"},
+		{"a field of the wrong type", "POST", deployments, `{"name":1,"source":{"repoURL":"x"}}`, 422, "body.name"},
+		{"not JSON", "POST", deployments, `{"name":`, 400, "body"},
+		{"nothing at all", "POST", deployments, ``, 400, "body is required"},
+		{"too large", "POST", deployments, `{"name":"` + strings.Repeat("a", 1<<20) + `"}`, 413, "too large"},
+		{"a limit beyond the maximum", "GET", deployments + "?limit=501", "", 422, "query.limit"},
+		{"a limit of nothing", "GET", deployments + "?limit=0", "", 422, "query.limit"},
+		{"a mistyped filter", "GET", "/api/v1/tenants/default/events?deploymnt=a", "", 422, "deploymnt"},
+		{"a cursor that is no number", "GET", "/api/v1/tenants/default/stream?after=x", "", 422, "after"},
+		{"a route that does not exist", "GET", "/api/v1/tenants/default/apps", "", 404, "/api/v1/openapi.json"},
+		{"a method that a route does not take", "PUT", deployments, "{}", 405, "does not take PUT"},
+		{"an address for a manifest that agents cannot use", "GET", "/api/v1/tenants/default/agents/a/manifest?serverAddress=x", "", 422, "query.serverAddress"},
+		{"an address that agents cannot use", "POST", "/api/v1/tenants/default/agents", `{"name":"a","serverAddress":"https://x"}`, 422, "serverAddress"},
+	}
+	for _, c := range cases {
+		t.Run(c.reason, func(t *testing.T) {
+			t.Parallel()
+			got := do(t, h, c.method, c.path, c.body)
+			if detail := got.detail(t); got.status != c.status || !strings.Contains(detail, c.says) {
+				t.Errorf("got %d %q, want %d that says %q", got.status, detail, c.status, c.says)
+			}
+		})
+	}
+}
+
+func TestPagesGoOnWhereTheLastOneEnded(t *testing.T) {
+	t.Parallel()
+	var asked []store.Page
+	names := []string{"a", "b", "c"}
+	h := restapi.New(config(), fake{environments: func(_ string, page store.Page) ([]fleet.Environment, error) {
+		asked = append(asked, page)
+		var out []fleet.Environment
+		for _, n := range names {
+			if n > page.After && len(out) < page.Limit {
+				out = append(out, fleet.Environment{Name: n})
+			}
+		}
+		return out, nil
+	}})
+	const path = "/api/v1/tenants/default/environments?limit=2"
+	if got := do(t, h, "GET", path, "").body; !strings.Contains(got, `"next":"b"`) || strings.Contains(got, `"c"`) {
+		t.Errorf("first page: %s", got)
+	}
+	if got := do(t, h, "GET", path+"&after=b", "").body; !strings.Contains(got, `"next":""`) || !strings.Contains(got, `"name":"c"`) {
+		t.Errorf("second page: %s", got)
+	}
+	if diff := cmp.Diff([]store.Page{{Limit: 3}, {After: "b", Limit: 3}}, asked); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// covers: O2 (user mistakes are logged as such), invariant 9 (no token in a log)
+func TestLogNamesMistakesAndNeverTheToken(t *testing.T) {
+	t.Parallel()
+	var out bytes.Buffer
+	cfg := config()
+	cfg.Log = slog.New(slog.NewJSONHandler(&out, nil))
+	h := restapi.New(cfg, fake{deployment: func(string, string) (control.DeploymentView, error) {
+		return control.DeploymentView{}, errors.New("disk on fire")
+	}})
+	do(t, h, "GET", "/api/v1/nothing?token="+token, "")
+	do(t, h, "GET", deployments+"/web", "")
+	log := out.String()
+	for _, want := range []string{`"userError":true`, `"status":404`, `"status":500`, `"level":"ERROR"`, "disk on fire", `"principal":"admin"`, `"tenant":"default"`, `"deployment":"web"`} {
+		if !strings.Contains(log, want) {
+			t.Errorf("the log does not hold %s:\n%s", want, log)
+		}
+	}
+	if strings.Contains(log, token) {
+		t.Errorf("the log holds the token:\n%s", log)
+	}
+}
+
+func TestPanicIsAnswered(t *testing.T) {
+	t.Parallel()
+	h := restapi.New(config(), fake{deployment: func(string, string) (control.DeploymentView, error) { panic("ouch") }})
+	if got := do(t, h, "GET", deployments+"/web", ""); got.status != 500 || strings.Contains(got.body, "ouch") {
+		t.Errorf("got %d %s", got.status, got.body)
+	}
+}

@@ -1,0 +1,197 @@
+package restapi
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"reflect"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"github.com/kedge-dev/kedge/internal/apiv1"
+	"github.com/kedge-dev/kedge/internal/fleet"
+	"github.com/kedge-dev/kedge/server/internal/auth"
+	"github.com/kedge-dev/kedge/server/internal/control"
+	"github.com/kedge-dev/kedge/server/internal/store"
+)
+
+type streamControl interface {
+	// Follow calls fn with nothing as soon as its position is fixed, then with changes after the
+	// cursor, in order, until ctx ends or fn fails; a negative cursor starts now. It fails with control.ErrCursorLost when records are missing.
+	Follow(ctx context.Context, p auth.Principal, tenant string, after int64, fn func([]store.Change) error) error
+}
+
+const (
+	streamPath = tenant + "/stream"
+	// writeTimeout bounds how long a stream waits for a reader that has stopped reading.
+	writeTimeout = 30 * time.Second
+	fromNow      = -1
+)
+
+// registerStream adds the change feed. It is no huma operation, because keep-alives have to be
+// written while nothing happens.
+func (a *api) registerStream(mux *http.ServeMux) {
+	mux.HandleFunc("GET "+streamPath, a.serveStream)
+	zero := 0.0
+	a.huma.OpenAPI().AddOperation(&huma.Operation{
+		OperationID: "stream-changes", Method: http.MethodGet, Path: streamPath,
+		Summary: "Follow what changes (Server-Sent Events)",
+		Description: "Events of type \"change\" carry a Change as data and its seq as id. A comment line comes every 20 seconds. " +
+			"An event of type \"reset\" says that records after the cursor are no longer kept: read everything anew; the stream goes on from now.",
+		Parameters: []*huma.Param{
+			{Name: "tenant", In: "path", Required: true, Schema: &huma.Schema{Type: huma.TypeString}},
+			{Name: "after", In: "query", Description: "Begin after this seq; without it, and without Last-Event-ID, begin now.",
+				Schema: &huma.Schema{Type: huma.TypeInteger, Format: "int64", Minimum: &zero}},
+			{Name: "Last-Event-ID", In: "header", Description: "Sent by clients that reconnect; goes before 'after'.",
+				Schema: &huma.Schema{Type: huma.TypeString}},
+		},
+		Responses: map[string]*huma.Response{
+			"200": {Description: "A stream without end.", Content: map[string]*huma.MediaType{
+				"text/event-stream": {Schema: a.huma.OpenAPI().Components.Schemas.Schema(reflect.TypeFor[apiv1.Change](), true, "Change")},
+			}},
+		},
+	})
+}
+
+func (a *api) serveStream(w http.ResponseWriter, r *http.Request) {
+	name, info := r.PathValue("tenant"), infoFrom(r.Context())
+	info.about = about("stream", streamPath, name, "")
+	after, err := cursor(r)
+	if err != nil {
+		writeProblem(w, mapError(r.Context(), err, info.about))
+		return
+	}
+	ctx, cancel := context.WithCancel(r.Context())
+	defer cancel()
+	var pulse sync.WaitGroup
+	defer pulse.Wait() // nothing may write once the handler has returned
+	defer cancel()
+	s := &eventStream{w: w, rc: http.NewResponseController(w)}
+	s.onBegin = func() { pulse.Go(func() { s.keepAlive(ctx, cancel, a.cfg.KeepAlive) }) }
+	err = a.follow(ctx, name, after, s)
+	if err != nil && !s.begun {
+		writeProblem(w, mapError(r.Context(), err, info.about))
+		return
+	}
+	info.err = err
+}
+
+// follow sends changes until the caller is gone. A cursor that was lost is told and left behind.
+func (a *api) follow(ctx context.Context, name string, after int64, s *eventStream) error {
+	p := infoFrom(ctx).principal
+	for {
+		err := a.control.Follow(ctx, p, name, after, s.changes)
+		if !errors.Is(err, control.ErrCursorLost) {
+			if err == nil || ctx.Err() != nil {
+				return nil
+			}
+			return fmt.Errorf("following changes of tenant %q: %w", name, err)
+		}
+		if s.reset() != nil {
+			return nil // the caller is gone
+		}
+		after = fromNow
+	}
+}
+
+// cursor is where the caller wants to begin.
+func cursor(r *http.Request) (int64, error) {
+	// A client that reconnects repeats its URL, so what it has seen since goes first.
+	text, field := r.Header.Get("Last-Event-ID"), "Last-Event-ID"
+	if text == "" {
+		text, field = r.URL.Query().Get("after"), "after"
+	}
+	if text == "" {
+		return fromNow, nil
+	}
+	after, err := strconv.ParseInt(text, 10, 64)
+	if err != nil || after < 0 {
+		return 0, fleet.Invalid(field, "must be the id of an event, a number that is not negative")
+	}
+	return after, nil
+}
+
+// eventStream writes Server-Sent Events. Writing is safe for concurrent use.
+type eventStream struct {
+	mu      sync.Mutex
+	w       http.ResponseWriter
+	rc      *http.ResponseController
+	begun   bool
+	onBegin func()
+}
+
+// begin answers the request, once: when the position in the feed is fixed, so that a caller who sees
+// the answer misses nothing that happens afterwards.
+func (s *eventStream) begin() error {
+	if s.begun {
+		return nil
+	}
+	s.begun = true
+	defer s.onBegin()
+	// A stream outlives every bound on reading a request.
+	if err := s.rc.SetReadDeadline(time.Time{}); err != nil && !errors.Is(err, http.ErrNotSupported) {
+		return err
+	}
+	s.w.Header().Set("Content-Type", "text/event-stream")
+	s.w.Header().Set("X-Accel-Buffering", "no") // nginx would hold events back
+	s.w.WriteHeader(http.StatusOK)
+	return s.write(": ready\n\n")
+}
+
+func (s *eventStream) changes(batch []store.Change) error {
+	if err := s.begin(); err != nil || len(batch) == 0 {
+		return err
+	}
+	var text []byte
+	for _, c := range batch {
+		data, err := json.Marshal(apiv1.Change{
+			Seq: c.Seq, Kind: string(c.Kind), ID: c.ID, AgentID: string(c.AgentID), DeploymentID: string(c.DeploymentID), At: utc(c.At),
+		})
+		if err != nil {
+			return fmt.Errorf("encoding change %d: %w", c.Seq, err)
+		}
+		text = fmt.Appendf(text, "id: %d\nevent: change\ndata: %s\n\n", c.Seq, data)
+	}
+	return s.write(string(text))
+}
+
+func (s *eventStream) reset() error {
+	if err := s.begin(); err != nil {
+		return err
+	}
+	return s.write("event: reset\ndata: {}\n\n")
+}
+
+func (s *eventStream) keepAlive(ctx context.Context, gone func(), every time.Duration) {
+	ticker := time.NewTicker(every)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+			if s.write(": still here\n\n") != nil {
+				gone()
+				return
+			}
+		}
+	}
+}
+
+func (s *eventStream) write(text string) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	// Not every writer has deadlines; those of net/http do.
+	if err := s.rc.SetWriteDeadline(time.Now().Add(writeTimeout)); err != nil && !errors.Is(err, http.ErrNotSupported) {
+		return err
+	}
+	if _, err := s.w.Write([]byte(text)); err != nil {
+		return err
+	}
+	return s.rc.Flush()
+}

@@ -1,0 +1,134 @@
+package restapi_test
+
+import (
+	"bufio"
+	"context"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/kedge-dev/kedge/server/internal/control"
+	"github.com/kedge-dev/kedge/server/internal/restapi"
+	"github.com/kedge-dev/kedge/server/internal/store"
+)
+
+const streamURL = "/api/v1/tenants/default/stream"
+
+// lines reads a stream until it ends or n lines with content have come.
+func lines(t *testing.T, url string, n int, header ...string) []string {
+	t.Helper()
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Header.Set("Authorization", "Bearer "+token)
+	for i := 0; i < len(header); i += 2 {
+		r.Header.Set(header[i], header[i+1])
+	}
+	resp, err := http.DefaultClient.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	var out []string
+	for scan := bufio.NewScanner(resp.Body); len(out) < n && scan.Scan(); {
+		if scan.Text() != "" {
+			out = append(out, scan.Text())
+		}
+	}
+	return out
+}
+
+// covers: T7 (the change feed resumes from a cursor)
+func TestStreamSendsChangesAfterTheCursor(t *testing.T) {
+	t.Parallel()
+	cases := []struct {
+		reason, query string
+		header        []string
+		after         int64
+	}{
+		{"from now", "", nil, -1},
+		{"from a cursor", "?after=41", nil, 41},
+		{"a reconnect knows better than its URL", "?after=41", []string{"Last-Event-ID", "43"}, 43},
+	}
+	for _, c := range cases {
+		t.Run(c.reason, func(t *testing.T) {
+			t.Parallel()
+			after := make(chan int64, 1)
+			srv := httptest.NewServer(restapi.New(config(), fake{
+				follow: func(_ context.Context, _ string, from int64, fn func([]store.Change) error) error {
+					after <- from
+					return fn([]store.Change{{Seq: 44, Kind: store.ChangeStatus, ID: "tgt-1", AgentID: "agt-1", DeploymentID: "dep-1", At: born}, {Seq: 45, Kind: store.ChangeEvent}})
+				},
+			}))
+			defer srv.Close()
+			got := lines(t, srv.URL+streamURL+c.query, 100, c.header...)
+			want := []string{
+				": ready",
+				"id: 44", "event: change", `data: {"seq":44,"kind":"status","id":"tgt-1","agentId":"agt-1","deploymentId":"dep-1","at":"2026-11-15T12:00:00Z"}`,
+				"id: 45", "event: change", `data: {"seq":45,"kind":"event"}`,
+			}
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Error(diff)
+			}
+			if from := <-after; from != c.after {
+				t.Errorf("followed from %d, want %d", from, c.after)
+			}
+		})
+	}
+}
+
+// covers: T7 (a cursor that is too old is told, not skipped)
+func TestStreamTellsOfALostCursorAndGoesOn(t *testing.T) {
+	t.Parallel()
+	srv := httptest.NewServer(restapi.New(config(), fake{
+		follow: func(_ context.Context, _ string, from int64, fn func([]store.Change) error) error {
+			if from >= 0 {
+				return control.ErrCursorLost
+			}
+			return fn([]store.Change{{Seq: 90, Kind: store.ChangeAgent}})
+		},
+	}))
+	defer srv.Close()
+	got := lines(t, srv.URL+streamURL+"?after=1", 100)
+	if diff := cmp.Diff([]string{": ready", "event: reset", "data: {}", "id: 90"}, got[:4]); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestStreamOfAnotherTenantIsRefused(t *testing.T) {
+	t.Parallel()
+	h := restapi.New(config(), fake{follow: func(context.Context, string, int64, func([]store.Change) error) error { return store.ErrNotFound }})
+	if got := do(t, h, "GET", streamURL, ""); got.status != 404 || !strings.Contains(got.detail(t), `tenant "default"`) {
+		t.Errorf("got %d %s", got.status, got.body)
+	}
+}
+
+func TestIdleStreamWritesAComment(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		h := restapi.New(config(), fake{
+			follow: func(ctx context.Context, _ string, _ int64, fn func([]store.Change) error) error {
+				if err := fn(nil); err != nil {
+					return err
+				}
+				<-ctx.Done()
+				return nil
+			},
+		})
+		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Second)
+		defer cancel()
+		r := httptest.NewRequestWithContext(ctx, http.MethodGet, streamURL, nil)
+		r.Header.Set("Authorization", "Bearer "+token)
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, r)
+		if got := strings.Count(w.Body.String(), ": still here\n\n"); got != 2 {
+			t.Errorf("%d comments in 50 s, want 2: %q", got, w.Body.String())
+		}
+	})
+}
