@@ -1,0 +1,128 @@
+package agent
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/kedge-dev/kedge/agent/internal/link"
+	"github.com/kedge-dev/kedge/internal/obs"
+	"github.com/kedge-dev/kedge/internal/stage"
+	"github.com/kedge-dev/kedge/internal/version"
+)
+
+// ErrConfig says that the agent was set up wrong.
+var ErrConfig = errors.New("configuration")
+
+// Config is what an agent is told.
+type Config struct {
+	// ServerAddress is grpc://, grpcs://, ws:// or wss:// and a host.
+	ServerAddress string
+	// TokenFile holds the agent's token. It is read anew for every connection.
+	TokenFile string
+	// CAFile holds the certificate of the server's CA; "" means the system's authorities.
+	CAFile string
+	// Kubeconfig is for agents outside of their cluster; "" means the pod's ServiceAccount.
+	Kubeconfig string
+	// Listen is the address of health and metrics; 127.0.0.1:0 when empty.
+	Listen string
+	// Namespace is where the agent lives and keeps its inventory.
+	Namespace string
+	// Replica tells replicas of one agent apart.
+	Replica string
+	// Proxy chooses an HTTP proxy, as http.ProxyFromEnvironment does; nil means none.
+	Proxy func(*http.Request) (*url.URL, error)
+	Log   *slog.Logger
+}
+
+// Run connects a cluster to a server until ctx ends.
+func Run(ctx context.Context, cfg Config) error {
+	cfg.Listen = cmp.Or(cfg.Listen, "127.0.0.1:0")
+	if err := cfg.check(); err != nil {
+		return fmt.Errorf("%w: %w", ErrConfig, err)
+	}
+	cluster, err := cfg.cluster()
+	if err != nil {
+		return fmt.Errorf("%w: %w", ErrConfig, err)
+	}
+	registry := obs.NewRegistry(version.String())
+	metrics, err := link.NewMetrics(registry)
+	if err != nil {
+		return err
+	}
+	limitMemory(cfg.Log, cgroupLimit)
+	host, home := newEngineHost(cfg, cluster), newHome(cfg, cluster)
+	client, err := link.New(link.Config{
+		Address: cfg.ServerAddress, TokenFile: cfg.TokenFile, CAFile: cfg.CAFile, Proxy: cfg.Proxy,
+		Hello: newIntroduction(cfg, cluster).hello, Attach: host.attach, Detach: host.detach, Log: cfg.Log, Metrics: metrics,
+	})
+	if err != nil {
+		return fmt.Errorf("%w: %w", ErrConfig, err)
+	}
+	home.Reporter = client
+	host.reporter = home
+	ready := func(ctx context.Context) error { return home.ready(ctx, client.Ready) }
+	health, err := net.Listen("tcp", cfg.Listen)
+	if err != nil {
+		return fmt.Errorf("listening for health checks: %w", err)
+	}
+	cfg.Log.Info("agent started", obs.KeyVersion, version.String(), obs.KeyReplica, cfg.Replica, "health", health.Addr().String())
+	return stage.Run(ctx,
+		stage.Stage{Name: "health", Run: func(ctx context.Context) error { return obs.Serve(ctx, health, obs.Handler(registry, ready)) }},
+		stage.Stage{Name: "home", Run: home.run},
+		stage.Stage{Name: "engine", Run: host.run},
+		stage.Stage{Name: "link", Run: client.Run},
+	)
+}
+
+func (c Config) check() error {
+	switch {
+	case c.ServerAddress == "":
+		return errors.New("no server address: give --server-address")
+	case c.TokenFile == "":
+		return errors.New("no token file: give --token-file")
+	case c.Namespace == "":
+		return errors.New("no namespace for the inventory: give --namespace")
+	case c.Replica == "":
+		return errors.New("no name for this replica: give --replica")
+	case c.Log == nil:
+		return errors.New("no logger")
+	}
+	for _, named := range []struct{ flag, file string }{{"--token-file", c.TokenFile}, {"--ca-cert-file", c.CAFile}} {
+		if named.file == "" {
+			continue
+		}
+		if _, err := os.Stat(named.file); err != nil {
+			return fmt.Errorf("looking for the file of %s: %w", named.flag, err)
+		}
+	}
+	return nil
+}
+
+// cluster is how the API server is reached.
+func (c Config) cluster() (*rest.Config, error) {
+	var cfg *rest.Config
+	var err error
+	if c.Kubeconfig != "" {
+		cfg, err = clientcmd.BuildConfigFromFlags("", c.Kubeconfig)
+	} else {
+		cfg, err = rest.InClusterConfig()
+	}
+	switch {
+	case errors.Is(err, rest.ErrNotInCluster):
+		return nil, errors.New("not in a cluster: give --kubeconfig")
+	case err != nil:
+		return nil, fmt.Errorf("reading how to reach the cluster: %w", err)
+	}
+	cfg.UserAgent = "kedge-agent/" + version.String()
+	return cfg, nil
+}

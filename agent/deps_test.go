@@ -1,0 +1,45 @@
+package agent_test
+
+import (
+	"os/exec"
+	"strings"
+	"testing"
+)
+
+// forbidden are packages that the agent must not link, by their beginnings, each with its reason.
+var forbidden = map[string]string{
+	"github.com/kedge-dev/kedge/server":           "the agent knows its server by the wire alone",
+	"github.com/kedge-dev/kedge/cli":              "the agent takes flags, not commands",
+	"github.com/kedge-dev/kedge/internal/render":  "objects arrive rendered: an agent runs no template",
+	"github.com/kedge-dev/kedge/internal/testkit": "test code must not be in a product",
+	"github.com/kedge-dev/kedge/agent/agentsim":   "simulated agents must not be in a product",
+	"helm.sh/helm":                   "objects arrive rendered: an agent runs no template",
+	"sigs.k8s.io/kustomize/api":      "objects arrive rendered: an agent runs no template",
+	"sigs.k8s.io/controller-runtime": "600 packages for what a few watches do",
+	"k8s.io/client-go/kubernetes":    "typed clients are megabytes that a dynamic engine does not need",
+	"k8s.io/kubectl":                 "the engine applies by itself",
+	"k8s.io/kubernetes":              "it is not meant as a library, and is huge",
+	"modernc.org/sqlite":             "an agent keeps its state in the cluster",
+	"github.com/jackc/pgx":           "an agent keeps its state in the cluster",
+	"github.com/go-git/go-git":       "an agent never reads Git",
+	"testing":                        "test code must not be in a product",
+}
+
+func TestLinksNothingForbidden(t *testing.T) {
+	t.Parallel()
+	out, err := exec.CommandContext(t.Context(), "go", "list", "-deps", "../cmd/kedge-agent").Output()
+	if err != nil {
+		t.Fatalf("listing dependencies: %v", err)
+	}
+	deps := strings.Fields(string(out))
+	if len(deps) < 100 {
+		t.Fatalf("only %d dependencies: the list is not to be trusted", len(deps))
+	}
+	for _, dep := range deps {
+		for prefix, reason := range forbidden {
+			if dep == prefix || strings.HasPrefix(dep, prefix+"/") {
+				t.Errorf("links %s: %s", dep, reason)
+			}
+		}
+	}
+}

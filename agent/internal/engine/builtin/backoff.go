@@ -1,0 +1,70 @@
+package builtin
+
+import (
+	"math/rand/v2"
+	"time"
+)
+
+// timing holds the delays of the engine; tests make them short.
+type timing struct {
+	retryFirst   time.Duration // first retry of a failed object
+	retryMax     time.Duration
+	forbiddenMax time.Duration // granting a Role gives no event, so a 403 is asked for more often
+	kindFirst    time.Duration // first retry of an unknown kind after a CRD changed
+	healBurst    int           // heals of one object that are done at once
+	healFirst    time.Duration // delay of the first heal after the burst
+	healMax      time.Duration // also how long an object must be quiet for the burst to be full again
+	request      time.Duration // the longest that one request may take
+	slot         time.Duration // the longest that a slow request counts as one of those at once
+	watchFirst   time.Duration
+	watchMax     time.Duration
+	blindAfter   time.Duration // how long a watch may fail before what it told is not believed any more
+	review       time.Duration // between two reads of an object that is not watched; doubled when they fail
+}
+
+func defaultTiming() timing {
+	return timing{
+		retryFirst: time.Second, retryMax: time.Minute, forbiddenMax: 10 * time.Second,
+		kindFirst: 50 * time.Millisecond,
+		healBurst: 5, healFirst: time.Second, healMax: time.Minute,
+		request: 35 * time.Second, slot: 2 * time.Second,
+		watchFirst: 100 * time.Millisecond, watchMax: 10 * time.Second,
+		blindAfter: 30 * time.Second, review: 30 * time.Second,
+	}
+}
+
+// backoff is an exponential delay. The zero value is ready.
+type backoff struct{ tries int }
+
+// next returns the delay before the next try: first, doubled each time, at most limit, of which up
+// to a fifth is taken off at random so that what failed together is not retried together.
+func (b *backoff) next(first, limit time.Duration) time.Duration {
+	delay := limit
+	if b.tries < 30 {
+		delay = min(first<<b.tries, limit)
+	}
+	b.tries++
+	return delay - time.Duration(rand.Int64N(int64(delay)/5+1))
+}
+
+// healing bounds how often one object is put right when something else keeps changing it.
+type healing struct {
+	count int
+	last  time.Time
+}
+
+// next counts one heal at now and returns how long to wait before it.
+func (h *healing) next(now time.Time, t timing) time.Duration {
+	if now.Sub(h.last) > 2*t.healMax {
+		h.count = 0
+	}
+	h.last = now
+	h.count++
+	if h.count <= t.healBurst {
+		return 0
+	}
+	late := backoff{tries: h.count - t.healBurst - 1}
+	delay := late.next(t.healFirst, t.healMax)
+	h.last = now.Add(delay)
+	return delay
+}

@@ -1,0 +1,294 @@
+package builtin
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/rest"
+
+	"github.com/kedge-dev/kedge/agent/internal/engine"
+	"github.com/kedge-dev/kedge/agent/internal/inventory"
+	"github.com/kedge-dev/kedge/internal/fleet"
+)
+
+// What marks the objects in a cluster.
+const (
+	// FieldManager owns, in managedFields, everything that is applied.
+	FieldManager = "kedge"
+	// LabelAgent and LabelTarget are on every object: who applied it, and what for.
+	LabelAgent  = inventory.LabelAgent
+	LabelTarget = "kedge.dev/target"
+	// LabelInstall marks what an agent's own installation consists of. It is never touched.
+	LabelInstall = "kedge.dev/install"
+	// AnnotationDeployment names the deployment, as tenant/name, for people.
+	AnnotationDeployment = "kedge.dev/deployment"
+	// AnnotationPrune set to "disabled" keeps an object when it leaves the bundle.
+	AnnotationPrune = "kedge.dev/prune"
+)
+
+// Config is what an engine needs.
+type Config struct {
+	// Namespace is where the agent is installed and keeps its inventory.
+	Namespace string
+	REST      *rest.Config
+	Reporter  engine.Reporter
+	Log       *slog.Logger // nil discards
+
+	// AgentID, Scope and Namespaces are what Configure sets. Where the server has to say them
+	// first they are left empty: then targets wait until Configure is called.
+	AgentID    fleet.AgentID
+	Scope      fleet.Scope
+	Namespaces []string
+}
+
+// Engine applies targets to one cluster. Its methods are safe for concurrent use.
+type Engine struct {
+	namespace string
+	reporter  engine.Reporter
+	log       *slog.Logger
+	timing    timing
+	cluster   *cluster
+	store     *inventory.Store
+	claims    *claims
+	watches   *watches
+	crds      *definitions
+	work      sync.WaitGroup // targets and their requests
+	setting   sync.Mutex     // held by Set, so that claims are made in the order of versions
+
+	mu        sync.Mutex
+	settings  settings
+	targets   map[fleet.TargetID]*target
+	books     map[fleet.TargetID]*inventory.Book // recovered, and not yet taken by a target
+	recovered bool
+	running   context.Context // nil before Run
+	pending   int             // targets whose newest state is yet to be set
+	buried    map[fleet.TargetID]fleet.Version
+}
+
+var _ engine.Engine = (*Engine)(nil)
+
+// New makes an engine. It does no I/O.
+func New(cfg Config) (*Engine, error) {
+	return newEngine(cfg, defaultTiming())
+}
+
+func newEngine(cfg Config, timing timing) (*Engine, error) {
+	if cfg.Namespace == "" || cfg.REST == nil || cfg.Reporter == nil {
+		return nil, errors.New("making the builtin engine: Namespace, REST and Reporter are needed")
+	}
+	cluster, err := newCluster(cfg.REST, timing)
+	if err != nil {
+		return nil, err
+	}
+	configMaps := cluster.dynamic.Resource(schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}).Namespace(cfg.Namespace)
+	return &Engine{
+		namespace: cfg.Namespace, reporter: cfg.Reporter, log: cmp.Or(cfg.Log, slog.New(slog.DiscardHandler)),
+		timing: timing, cluster: cluster, store: inventory.NewStore(configMaps), claims: newClaims(),
+		settings: settings{agent: cfg.AgentID, scope: cfg.Scope, namespaces: slices.Clone(cfg.Namespaces)},
+		targets:  map[fleet.TargetID]*target{}, books: map[fleet.TargetID]*inventory.Book{},
+		buried: map[fleet.TargetID]fleet.Version{},
+	}, nil
+}
+
+// Configure says what the server says of this agent, and may be called again when that changes.
+// Objects that it forbids from now on fail visibly; they are not deleted.
+func (e *Engine) Configure(agent fleet.AgentID, scope fleet.Scope, namespaces []string) {
+	next := settings{agent: agent, scope: scope, namespaces: slices.Clone(namespaces)}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.settings.agent == next.agent && e.settings.scope == next.scope && slices.Equal(e.settings.namespaces, next.namespaces) {
+		return
+	}
+	e.settings = next
+	for _, t := range e.targets {
+		t.reconsider()
+	}
+}
+
+// config returns what is known of this agent now.
+func (e *Engine) config() settings {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.settings
+}
+
+// Recover implements [engine.Engine]. Without an agent ID it takes every inventory in the agent's
+// namespace for its own; those of other agents are left out once Configure has named it.
+func (e *Engine) Recover(ctx context.Context) ([]engine.Held, error) {
+	books, err := e.store.Load(ctx, e.config().agent)
+	if err != nil {
+		return nil, fmt.Errorf("recovering what this agent holds: %w", err)
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.recovered = true
+	var held []engine.Held
+	for _, book := range books {
+		rec := book.Record()
+		e.books[rec.Target] = book
+		if names := book.Damaged(); len(names) > 0 {
+			e.reporter.Event(rec.Target, fleet.Event{
+				At: time.Now(), Type: fleet.EventWarning, Reason: "InventoryDamaged", Deployment: rec.Deployment,
+				Message: fmt.Sprintf("ConfigMap %s/%s cannot be read as a part of the inventory; nothing of this deployment is deleted until it is repaired or removed", e.namespace, names[0]),
+			})
+		}
+		held = append(held, engine.Held{Target: rec.Target, Version: rec.Version, Digest: rec.Digest})
+	}
+	return held, nil
+}
+
+// Run implements [engine.Engine].
+func (e *Engine) Run(ctx context.Context) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	e.mu.Lock()
+	if !e.recovered || e.running != nil {
+		e.mu.Unlock()
+		return errors.New("running the builtin engine: Recover has to come first, and Run is called once")
+	}
+	e.running = ctx
+	e.watches = &watches{
+		client: e.cluster.dynamic, log: e.log, timing: e.timing, settings: e.config, background: ctx,
+		kinds: map[mapping]*kindWatch{},
+	}
+	e.crds = &definitions{
+		client: e.cluster.metadata, mapper: e.cluster.mapper, log: e.log, timing: e.timing, background: ctx,
+		waiting: map[kindWaiter]bool{},
+	}
+	for _, t := range e.targets {
+		e.startLocked(t)
+	}
+	e.mu.Unlock()
+	<-ctx.Done()
+	e.mu.Lock()   // no Set can start another target from here on
+	e.mu.Unlock() //nolint:staticcheck // the section is empty on purpose: it waits for a Set that holds the lock
+	e.work.Wait()
+	return nil
+}
+
+func (e *Engine) startLocked(t *target) {
+	if e.running == nil || e.running.Err() != nil {
+		return
+	}
+	e.work.Go(func() { t.run(e.running) })
+}
+
+// Set implements [engine.Engine].
+func (e *Engine) Set(d engine.Desired) {
+	e.setting.Lock()
+	defer e.setting.Unlock()
+	if e.isBuried(d) {
+		return
+	}
+	t := e.target(d.Target)
+	if !t.accept(d) {
+		return
+	}
+	for _, id := range e.claims.set(d) {
+		e.poke(id)
+	}
+	t.signal()
+}
+
+// Pending implements [engine.Engine].
+func (e *Engine) Pending(n int) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	changed := (n > 0) != (e.pending > 0)
+	e.pending = n
+	if !changed {
+		return
+	}
+	for _, t := range e.targets {
+		t.signal()
+	}
+}
+
+// isPending reports whether states of other targets are still on their way.
+func (e *Engine) isPending() bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.pending > 0
+}
+
+// isBuried reports whether d is nothing new of a target whose tombstone was carried out.
+func (e *Engine) isBuried(d engine.Desired) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	version, ok := e.buried[d.Target]
+	return ok && d.State.Compare(version) <= 0
+}
+
+// maxBuried bounds what is remembered of targets that are gone. One that is forgotten and whose
+// tombstone arrives again is buried again, which costs nothing.
+const maxBuried = 4096
+
+// retire lets go of a target whose tombstone was carried out and told of. It reports false when
+// something newer has arrived: then the target goes on.
+func (e *Engine) retire(t *target, version fleet.Version) bool {
+	e.setting.Lock() // no Set finds the target while it goes
+	defer e.setting.Unlock()
+	if t.hasNext() {
+		return false
+	}
+	e.claims.drop(t.id)
+	e.crds.want(t, false)
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	delete(e.targets, t.id)
+	for id := range e.buried {
+		if len(e.buried) < maxBuried {
+			break
+		}
+		delete(e.buried, id)
+	}
+	e.buried[t.id] = version
+	return true
+}
+
+// target returns the target of an ID, making and starting it if there is none.
+func (e *Engine) target(id fleet.TargetID) *target {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	t := e.targets[id]
+	if t != nil {
+		return t
+	}
+	var held fleet.Version
+	if book := e.books[id]; book != nil {
+		held = book.Version()
+	}
+	t = newTarget(e, id, held)
+	e.targets[id] = t
+	e.startLocked(t)
+	return t
+}
+
+// poke makes a target look at once at what failed.
+func (e *Engine) poke(id fleet.TargetID) {
+	e.mu.Lock()
+	t := e.targets[id]
+	e.mu.Unlock()
+	if t != nil {
+		t.reconsider()
+	}
+}
+
+// takeBook hands the inventory of a target to its goroutine; a new one when none was recovered.
+func (e *Engine) takeBook(id fleet.TargetID) *inventory.Book {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	book := e.books[id]
+	delete(e.books, id)
+	if book == nil || book.Agent() != e.settings.agent {
+		return e.store.New(e.settings.agent, id)
+	}
+	return book
+}

@@ -1,0 +1,143 @@
+package builtin
+
+import (
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
+
+	"github.com/kedge-dev/kedge/agent/internal/health"
+	"github.com/kedge-dev/kedge/agent/internal/inventory"
+	"github.com/kedge-dev/kedge/internal/fleet"
+	"github.com/kedge-dev/kedge/internal/manifest"
+)
+
+// phase is what an object of a target waits for.
+//
+//	desired:   resolve ─▶ verify ─▶ inPlace ◀─▶ apply ─▶ applying
+//	                └──────────────────▶ apply     ▲        │
+//	                                               └ failed ◀┘
+//	leaving:   leaving ─▶ removing ─▶ (forgotten)
+//	              ▲ └─▶ held   └─▶ terminating ─▶ removing
+type phase int
+
+const (
+	phaseResolve     phase = iota // its kind is to be looked up
+	phaseVerify                   // believed to be in place: a watch or a read has yet to show it
+	phaseReading                  // that read is under way
+	phaseApply                    // to be applied, when its step has come and it is due
+	phaseApplying                 // a request is under way
+	phaseInPlace                  // as desired
+	phaseFailed                   // tried again when due
+	phaseLeaving                  // not desired any more: to be deleted or held
+	phaseHeld                     // not desired any more and kept
+	phaseRemoving                 // a request is under way
+	phaseTerminating              // deletion was accepted; not gone yet
+)
+
+// object is one object of a target: desired, or leaving when manifest is nil.
+type object struct {
+	ref      fleet.ObjectRef
+	key      inventory.Key
+	manifest *manifest.Object
+	hash     string // of manifest
+	step     int
+	phase    phase
+
+	resolved bool // mapping is known and ref is where it really is
+	mapping  mapping
+	listed   bool   // in the inventory
+	blind    bool   // its watch does not work
+	denied   string // because the agent may not watch it
+	dark     string // because it has failed for long: what is known of the object is old
+	unread   string // why it could not be read either
+	mustRead bool   // the watch will not say how it is
+	unknown  bool   // the cluster does not know its kind
+	expected bool   // something was heard of that kind: it may be there any moment
+
+	attempted bool // tried at least once for this version, with whatever result
+	failure   string
+	backoff   backoff
+	due       time.Time
+
+	// What was last applied, and what is known of it.
+	applied string // hash of the manifest; "" when not known
+	live    string // projection of our fields
+	uid     string
+	version string // resourceVersion last seen
+	fields  []byte // our fields, FieldsV1
+	known   bool   // seen alive and ours
+
+	scaler string // the autoscaler that has set the replicas which the manifest declares
+	health fleet.Health
+	note   string // why health is what it is
+	held   string // why it is kept although it is not desired any more
+	keep   bool   // because its annotation asks for it
+	// refused: the agent must not touch it at all. waits: only until others have what they desire.
+	refused, waits bool
+
+	force   bool
+	healing bool                       // was in place before
+	delayed bool                       // healed so often that it has to wait
+	drifted *unstructured.Unstructured // what it looked like, when it was changed
+	heals   healing
+	later   *observation // seen while a request was under way
+
+	review    time.Time // when it is read again, where no watch tells of it
+	reviewing bool      // that read is under way
+	reviews   backoff
+}
+
+// reviewable reports whether an object is in place and nothing would tell if it were not.
+func (o *object) reviewable() bool { return o.phase == phaseInPlace && o.blind && o.resolved }
+
+// reviewed notes that an object was read, with or without success, and when to read it again.
+func (o *object) reviewed(now time.Time, every time.Duration, err error) {
+	o.reviewing = false
+	o.unread = ""
+	if err == nil {
+		o.reviews = backoff{}
+	} else if o.blind {
+		o.unread = "it is not watched and cannot be read: " + err.Error()
+	}
+	o.review = now.Add(o.reviews.next(every, 2*every))
+}
+
+func (o *object) busy() bool {
+	return o.phase == phaseReading || o.phase == phaseApplying || o.phase == phaseRemoving
+}
+
+func (o *object) entry() inventory.Entry {
+	return inventory.Entry{ObjectRef: o.ref, Hash: o.applied, Live: o.live, UID: o.uid}
+}
+
+// look takes over what a live object says of itself.
+func (o *object) look(live *unstructured.Unstructured) {
+	o.version = live.GetResourceVersion()
+	o.scaler = scalerOf(live)
+	if o.manifest == nil || o.scaler != "" && !declaresReplicas(*o.manifest) {
+		o.scaler = ""
+	}
+	o.health, o.note = health.Of(live)
+}
+
+// outdated reports whether something older than what is known was seen.
+func (o *object) outdated(version string) bool {
+	if o.version == "" {
+		return false
+	}
+	order, err := resourceversion.CompareResourceVersion(version, o.version)
+	// Versions that cannot be compared are looked at: a look too many does no harm.
+	return err == nil && order < 0
+}
+
+// rawOurFields is ourFields as they were written.
+func rawOurFields(live metav1.Object) []byte {
+	for _, entry := range live.GetManagedFields() {
+		if isOurs(entry) && entry.FieldsV1 != nil {
+			return entry.FieldsV1.GetRawBytes()
+		}
+	}
+	return nil
+}

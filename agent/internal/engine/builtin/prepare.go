@@ -1,0 +1,68 @@
+package builtin
+
+import (
+	"encoding/base64"
+	"maps"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/kedge-dev/kedge/internal/fleet"
+	"github.com/kedge-dev/kedge/internal/manifest"
+)
+
+// serverFields are set by the API server. They get into Git when somebody commits the output of
+// kubectl get, and would make every apply fail or conflict.
+var serverFields = []string{"managedFields", "resourceVersion", "uid", "creationTimestamp", "generation", "selfLink"}
+
+// body makes what is sent to the API server: the manifest in its place and with our marks. uid
+// binds the request to the object that was looked at; "" creates one.
+func (o owner) body(m manifest.Object, ref fleet.ObjectRef, uid string, yieldReplicas bool) *unstructured.Unstructured {
+	obj := m.Unstructured()
+	for _, field := range serverFields {
+		unstructured.RemoveNestedField(obj.Object, "metadata", field)
+	}
+	if ref.Namespace == "" {
+		unstructured.RemoveNestedField(obj.Object, "metadata", "namespace")
+	} else {
+		obj.SetNamespace(ref.Namespace)
+	}
+	obj.SetLabels(with(obj.GetLabels(), map[string]string{LabelAgent: string(o.agent), LabelTarget: string(o.target)}))
+	obj.SetAnnotations(with(obj.GetAnnotations(), map[string]string{AnnotationDeployment: o.deployment}))
+	if uid != "" {
+		_ = unstructured.SetNestedField(obj.Object, uid, "metadata", "uid")
+	}
+	if ref.Group == "" && ref.Kind == "Secret" {
+		moveStringData(obj)
+	}
+	if yieldReplicas {
+		unstructured.RemoveNestedField(obj.Object, "spec", "replicas")
+	}
+	return obj
+}
+
+func with(m, more map[string]string) map[string]string {
+	out := fleet.CloneLabels(m)
+	maps.Copy(out, more)
+	return out
+}
+
+// moveStringData writes stringData of a Secret as data. The API server would do the same, but
+// would leave the ownership at stringData, where no change of the value is ever seen.
+func moveStringData(obj *unstructured.Unstructured) {
+	plain, ok, err := unstructured.NestedStringMap(obj.Object, "stringData")
+	if err != nil || !ok {
+		return
+	}
+	data, _, err := unstructured.NestedMap(obj.Object, "data")
+	if err != nil {
+		return
+	}
+	if data == nil {
+		data = map[string]any{}
+	}
+	for key, value := range plain {
+		data[key] = base64.StdEncoding.EncodeToString([]byte(value))
+	}
+	obj.Object["data"] = data
+	delete(obj.Object, "stringData")
+}

@@ -1,0 +1,182 @@
+package builtin
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/kedge-dev/kedge/agent/internal/health"
+	"github.com/kedge-dev/kedge/internal/fleet"
+)
+
+// removeJob is everything that parting with one object needs.
+type removeJob struct {
+	owner owner
+	ref   fleet.ObjectRef
+	// want says how far to go.
+	want intent
+	// wanted returns why the object must stay although its entry has to go, or "": it is desired
+	// under another name or by another target.
+	wanted func(uid string) string
+	// hold returns why nothing may be done about the object for now, or "". It is asked just before.
+	hold func() string
+}
+
+type intent int
+
+const (
+	intentLook    intent = iota // find out whether it still exists and is ours
+	intentRelease               // keep it, and give up that it is ours
+	intentDelete
+)
+
+// outcome is what became of an object that was to go.
+type outcome int
+
+const (
+	outcomeThere       outcome = iota // exists, and is ours
+	outcomeGone                       // confirmed: it does not exist
+	outcomeUnseen                     // not there, as far as a remembered mapping can tell
+	outcomeNotOurs                    // exists, and is not ours any more
+	outcomeKept                       // asks by annotation not to be deleted
+	outcomeTerminating                // deletion was accepted; finalizers have yet to run
+	outcomeHeld                       // exists, and has to stay for now
+)
+
+type removal struct {
+	outcome outcome
+	mapping mapping // zero when the kind is not served any more
+	note    string
+	live    *unstructured.Unstructured // only with outcomeThere
+}
+
+// remove parts with one object: at each step only if the live object allows it.
+func (c *cluster) remove(ctx context.Context, j removeJob) (removal, error) {
+	ctx, cancel := context.WithTimeout(ctx, c.timing.request)
+	defer cancel()
+	m, err := c.mapper.findAny(ctx, gvkOf(j.ref))
+	if errors.Is(err, errUnknownKind) {
+		return removal{outcome: outcomeGone, note: "its kind is not served any more"}, nil
+	}
+	if err != nil {
+		return removal{}, err
+	}
+	// The object may change between reading and deleting it; then it is read again.
+	const rounds = 6
+	confirmed := false
+	for range rounds {
+		var out removal
+		out, err = c.removeOnce(ctx, j, m)
+		out.mapping = m
+		if err == nil && out.outcome == outcomeUnseen && !confirmed {
+			// Perhaps it is only this version of its kind that is not served any more.
+			m, err = c.mapper.confirm(ctx, gvkOf(j.ref))
+			if errors.Is(err, errUnknownKind) {
+				return removal{outcome: outcomeGone, note: "its kind is not served any more"}, nil
+			}
+			if err != nil {
+				return removal{}, err
+			}
+			confirmed = true
+			continue
+		}
+		if err == nil && out.outcome == outcomeUnseen {
+			out.outcome = outcomeGone
+		}
+		if err == nil {
+			return out, nil
+		}
+		if !apierrors.IsConflict(err) {
+			return removal{mapping: m}, err
+		}
+	}
+	return removal{mapping: m}, err
+}
+
+func (c *cluster) removeOnce(ctx context.Context, j removeJob, m mapping) (removal, error) {
+	live, err := c.peek(ctx, m, j.ref)
+	if apierrors.IsNotFound(err) {
+		return removal{outcome: outcomeUnseen}, nil
+	}
+	if err != nil {
+		return removal{}, err
+	}
+	if why := j.foreign(live); why != "" {
+		return removal{outcome: outcomeNotOurs, note: why}, nil
+	}
+	switch {
+	case live.GetDeletionTimestamp() != nil:
+		return terminating(live), nil
+	case j.want == intentLook:
+		whole, err := c.read(ctx, m, j.ref)
+		return removal{outcome: outcomeThere, live: whole}, err
+	case j.hold() != "":
+		return removal{outcome: outcomeHeld, note: j.hold()}, nil
+	case j.want == intentRelease:
+		return removal{outcome: outcomeNotOurs, note: "released"}, c.release(ctx, m, j.ref, live)
+	case live.GetAnnotations()[AnnotationPrune] == "disabled":
+		return removal{outcome: outcomeKept, note: fmt.Sprintf("it is annotated %s: disabled", AnnotationPrune)}, nil
+	}
+	return c.delete(ctx, j, m, live)
+}
+
+// foreign returns why a live object is not ours to delete, or "".
+func (j removeJob) foreign(live *metav1.PartialObjectMetadata) string {
+	labels := live.GetLabels()
+	if _, ok := labels[LabelInstall]; ok {
+		return "it belongs to the installation of an agent"
+	}
+	if labels[LabelTarget] != string(j.owner.target) {
+		return "it does not carry the label of this deployment any more"
+	}
+	return j.wanted(string(live.GetUID()))
+}
+
+func (c *cluster) delete(ctx context.Context, j removeJob, m mapping, live *metav1.PartialObjectMetadata) (removal, error) {
+	uid, version := live.GetUID(), live.GetResourceVersion()
+	background := metav1.DeletePropagationBackground
+	err := c.resource(m, j.ref).Delete(ctx, j.ref.Name, metav1.DeleteOptions{
+		// Bound to what was read: another object of this name, or one that was given a new owner
+		// or a keep annotation since, is left alone.
+		Preconditions:     &metav1.Preconditions{UID: &uid, ResourceVersion: &version},
+		PropagationPolicy: &background,
+	})
+	if apierrors.IsNotFound(err) {
+		return removal{outcome: outcomeGone}, nil // it was read from there a moment ago
+	}
+	if err != nil {
+		return removal{}, err
+	}
+	left, err := c.peek(ctx, m, j.ref)
+	switch {
+	case apierrors.IsNotFound(err), err == nil && left.GetUID() != uid:
+		return removal{outcome: outcomeGone}, nil
+	case err != nil:
+		return removal{}, err
+	}
+	return terminating(left), nil
+}
+
+func terminating(live *metav1.PartialObjectMetadata) removal {
+	return removal{outcome: outcomeTerminating, note: health.Leaving(live.GetFinalizers())}
+}
+
+// release takes our labels off an object. The annotation with the deployment's name stays: it says
+// where the object came from, and lets a deployment of that name take it up again.
+func (c *cluster) release(ctx context.Context, m mapping, ref fleet.ObjectRef, live *metav1.PartialObjectMetadata) error {
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
+		"uid": live.GetUID(), "resourceVersion": live.GetResourceVersion(),
+		"labels": map[string]any{LabelAgent: nil, LabelTarget: nil},
+	}})
+	if err != nil {
+		return fmt.Errorf("releasing %s: %w", ref, err)
+	}
+	_, err = c.resource(m, ref).Patch(ctx, ref.Name, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: FieldManager})
+	return err
+}

@@ -1,0 +1,232 @@
+package builtin
+
+import (
+	"cmp"
+	"context"
+	"log/slog"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/kedge-dev/kedge/agent/internal/engine"
+	"github.com/kedge-dev/kedge/agent/internal/inventory"
+	"github.com/kedge-dev/kedge/internal/fleet"
+	"github.com/kedge-dev/kedge/internal/manifest"
+)
+
+// target makes one target true. Others leave word in its inbox; everything else belongs to the
+// goroutine of run.
+type target struct {
+	engine *Engine
+	id     fleet.TargetID
+	log    *slog.Logger
+	wake   chan struct{}
+
+	mu    sync.Mutex
+	inbox inbox
+
+	book     *inventory.Book // nil before the first begin
+	desired  engine.Desired
+	owner    owner
+	ctx      context.Context // of the work on desired; ends when something newer arrives
+	begun    time.Time
+	now      time.Time // of this round: what is due after it is waited for
+	objects  map[inventory.Key]*object
+	order    []*object // by step, then by key
+	inflight int
+	lookups  map[string]bool // kinds being asked for
+	dirty    bool            // the inventory is to be written
+	digest   string          // applied whole
+	released []string        // kept when a tombstone was carried out
+	gone     bool            // the tombstone was carried out
+	lost     bool            // and there was no inventory to tell what to delete
+	ousted   bool            // another replica of the agent is ahead: nothing is done any more
+	saving   saving
+	out      outbox
+}
+
+// inbox is what others have left. The newest counts.
+type inbox struct {
+	newest     fleet.Version
+	held       fleet.Version
+	accepted   bool
+	digest     string
+	desired    *engine.Desired
+	cancel     context.CancelFunc
+	results    []func()
+	seen       map[inventory.Key]observation
+	groups     []string // whose kinds have changed
+	reconsider bool
+}
+
+// saving is how writing the inventory goes.
+type saving struct {
+	failure string
+	backoff backoff
+	due     time.Time
+}
+
+func newTarget(e *Engine, id fleet.TargetID, held fleet.Version) *target {
+	return &target{
+		engine: e, id: id, log: e.log.With("target", string(id)), wake: make(chan struct{}, 1),
+		inbox:   inbox{held: held, seen: map[inventory.Key]observation{}},
+		objects: map[inventory.Key]*object{}, lookups: map[string]bool{},
+	}
+}
+
+// accept takes d if it is not older than what is held, and ends the work on what it replaces.
+func (t *target) accept(d engine.Desired) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	in := &t.inbox
+	if d.State.Compare(in.held) < 0 || in.accepted && d.State.Compare(in.newest) < 0 {
+		t.log.Warn("ignoring a state that is older than the one at hand", "epoch", d.State.Epoch, "generation", d.State.Generation)
+		return false
+	}
+	if in.accepted && d.State.Version == in.newest && d.State.Digest == in.digest {
+		return false
+	}
+	in.accepted, in.newest, in.digest, in.desired = true, d.State.Version, d.State.Digest, &d
+	if in.cancel != nil {
+		in.cancel()
+	}
+	return true
+}
+
+// signal wakes the goroutine; many signals make one.
+func (t *target) signal() {
+	select {
+	case t.wake <- struct{}{}:
+	default:
+	}
+}
+
+func (t *target) leave(word func(*inbox)) {
+	t.mu.Lock()
+	word(&t.inbox)
+	t.mu.Unlock()
+	t.signal()
+}
+
+// observe implements observer.
+func (t *target) observe(key inventory.Key, seen observation) {
+	t.leave(func(in *inbox) { in.seen[key] = seen })
+}
+
+// kindsChanged implements kindWaiter.
+func (t *target) kindsChanged(group string) {
+	t.leave(func(in *inbox) { in.groups = append(in.groups, group) })
+}
+
+// reconsider makes everything that failed due.
+func (t *target) reconsider() {
+	t.leave(func(in *inbox) { in.reconsider = true })
+}
+
+// run is the life of a target.
+func (t *target) run(ctx context.Context) {
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		t.now = time.Now()
+		next := t.takeIn()
+		if next != nil && t.inflight == 0 && t.engine.config().known() {
+			t.begin(ctx, next)
+		}
+		t.advance()
+		t.report()
+		if t.finished() && t.engine.retire(t, t.desired.State.Version) {
+			return
+		}
+		timer.Reset(t.untilDue())
+		select {
+		case <-ctx.Done():
+			return
+		case <-t.wake:
+		case <-timer.C:
+		}
+	}
+}
+
+// finished reports whether the tombstone was carried out and told of.
+func (t *target) finished() bool {
+	return t.gone && t.inflight == 0 && t.out.said && t.out.sent.Observed.Sync == fleet.SyncDeleted &&
+		t.out.sent.Observed.Version == t.desired.State.Version
+}
+
+// hasNext reports whether something was accepted that is not begun yet.
+func (t *target) hasNext() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.inbox.desired != nil
+}
+
+// takeIn works through the inbox and returns what is desired anew, which stays there until begin.
+func (t *target) takeIn() *engine.Desired {
+	t.mu.Lock()
+	results, seen, groups, reconsider := t.inbox.results, t.inbox.seen, t.inbox.groups, t.inbox.reconsider
+	t.inbox.results, t.inbox.groups, t.inbox.reconsider = nil, nil, false
+	t.inbox.seen = map[inventory.Key]observation{}
+	next := t.inbox.desired
+	t.mu.Unlock()
+	for _, result := range results {
+		result()
+	}
+	for key, observation := range seen {
+		if o := t.objects[key]; o != nil {
+			t.see(o, observation)
+		}
+	}
+	for _, group := range groups {
+		t.retryKinds(group)
+	}
+	if reconsider {
+		t.retryAll()
+	}
+	return next
+}
+
+// start runs work beside the goroutine, and what it returns on the goroutine. The work has to
+// heed ctx, which ends when something newer arrives.
+func (t *target) start(work func(ctx context.Context) (done func())) {
+	t.inflight++
+	ctx := t.ctx
+	t.engine.work.Go(func() {
+		release := t.engine.cluster.slot(ctx)
+		done := work(ctx)
+		release()
+		t.leave(func(in *inbox) {
+			in.results = append(in.results, func() { t.inflight--; done() })
+		})
+	})
+}
+
+// sort brings steps and order in line with objects.
+func (t *target) sort() {
+	t.order = t.order[:0]
+	refs := make([]manifest.Object, 0, len(t.objects))
+	for key, o := range t.objects {
+		t.order = append(t.order, o)
+		refs = append(refs, manifest.Object{Ref: fleet.ObjectRef{Group: key.Group, Kind: key.Kind, Namespace: key.Namespace, Name: key.Name}})
+	}
+	for i, step := range manifest.Steps(refs) {
+		for _, m := range step {
+			t.objects[inventory.KeyOf(m.Ref)].step = i
+		}
+	}
+	slices.SortFunc(t.order, func(a, b *object) int {
+		return cmp.Or(cmp.Compare(a.step, b.step), a.key.Compare(b.key))
+	})
+}
+
+// forget drops an object that is no longer of any concern.
+func (t *target) forget(o *object) {
+	if o.resolved {
+		t.engine.watches.remove(o.mapping, o.ref, t)
+	}
+	if t.objects[o.key] == o {
+		delete(t.objects, o.key)
+	}
+	t.order = slices.DeleteFunc(t.order, func(other *object) bool { return other == o })
+	t.dirty = t.dirty || o.listed
+}

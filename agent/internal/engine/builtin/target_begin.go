@@ -1,0 +1,140 @@
+package builtin
+
+import (
+	"context"
+	"time"
+
+	"github.com/kedge-dev/kedge/agent/internal/engine"
+	"github.com/kedge-dev/kedge/agent/internal/inventory"
+	"github.com/kedge-dev/kedge/internal/fleet"
+	"github.com/kedge-dev/kedge/internal/manifest"
+)
+
+// begin turns to a new desired state. No request is under way.
+func (t *target) begin(ctx context.Context, next *engine.Desired) {
+	t.load()
+	if t.ousted {
+		t.remember(t.book.Record()) // what the other replica has put there meanwhile
+	}
+	d := *next
+	work, cancel := context.WithCancel(ctx)
+	t.mu.Lock()
+	t.inbox.cancel = cancel
+	if t.inbox.desired == next {
+		t.inbox.desired = nil
+	} else {
+		cancel() // replaced already; the next round begins with that
+	}
+	t.mu.Unlock()
+	t.ctx, t.desired, t.begun, t.gone, t.ousted = work, d, t.now, false, false
+	t.lost = d.State.Tombstone && !t.book.Exists()
+	t.dirty = t.dirty || t.book.Version() != d.State.Version
+	t.owner = owner{
+		agent: t.engine.config().agent, target: t.id,
+		deployment: d.Tenant + "/" + d.Deployment, adopt: d.State.Policy.Adopt,
+	}
+	t.saving, t.released = saving{}, nil
+	t.merge(d)
+	t.sort()
+}
+
+// load takes the inventory and makes an object of each entry, before the first begin.
+func (t *target) load() {
+	if t.book != nil {
+		return
+	}
+	t.book = t.engine.takeBook(t.id)
+	rec := t.book.Record()
+	t.digest = rec.Digest
+	t.remember(rec)
+}
+
+// remember makes a leaving object of each entry that there is none for.
+func (t *target) remember(rec inventory.Record) {
+	for key, entry := range rec.Entries {
+		if t.objects[key] == nil {
+			t.objects[key] = &object{
+				ref: entry.ObjectRef, key: key, phase: phaseLeaving, listed: true,
+				applied: entry.Hash, live: entry.Live, uid: entry.UID,
+			}
+		}
+	}
+}
+
+// merge brings objects in line with what is desired.
+func (t *target) merge(d engine.Desired) {
+	left := make(map[inventory.Key]*object, len(t.objects))
+	for key, o := range t.objects {
+		left[key] = o
+	}
+	if d.Objects != nil {
+		for _, m := range d.Objects.Objects() {
+			ref := placed(m.Ref, d.State.Namespace)
+			key := inventory.KeyOf(ref)
+			o := t.objects[key]
+			if o == nil {
+				o = &object{ref: ref, key: key}
+				t.objects[key] = o
+			}
+			delete(left, key)
+			t.desire(o, ref, m)
+		}
+	}
+	for _, o := range left {
+		t.discard(o)
+	}
+}
+
+// desire makes an object one that shall be as m says.
+func (t *target) desire(o *object, ref fleet.ObjectRef, m manifest.Object) {
+	if o.ref != ref {
+		// Another version of the group: the same object, reached in another way.
+		t.unplace(o)
+		o.ref = ref
+	}
+	o.manifest, o.hash = &m, m.Hash()
+	o.failure, o.backoff, o.due = "", backoff{}, time.Time{}
+	o.attempted, o.healing, o.delayed, o.force = false, false, false, false
+	o.held, o.keep, o.refused, o.waits = "", false, false, false
+	inPlace := o.phase == phaseInPlace && o.applied == o.hash
+	if o.phase >= phaseLeaving {
+		o.known, o.note = false, ""
+	}
+	switch {
+	case !o.resolved:
+		o.phase = phaseResolve
+	case inPlace:
+		o.attempted = true
+	default:
+		t.decide(o)
+	}
+}
+
+// decide chooses what a resolved, desired object needs.
+func (t *target) decide(o *object) {
+	o.phase = phaseApply
+	if o.applied == o.hash && o.applied != "" && o.uid != "" {
+		o.phase, o.mustRead = phaseVerify, true
+	}
+}
+
+// discard makes an object one that is not desired any more.
+func (t *target) discard(o *object) {
+	o.manifest, o.hash, o.failure, o.backoff, o.due = nil, "", "", backoff{}, time.Time{}
+	o.healing, o.delayed, o.drifted, o.held, o.keep = false, false, nil, "", false
+	if !o.listed {
+		t.forget(o) // never applied
+		return
+	}
+	// One that is being deleted already is looked at again as well: its timer was just taken away.
+	o.phase, o.refused, o.waits = phaseLeaving, false, false
+}
+
+// unplace makes an object one whose kind is to be looked up.
+func (t *target) unplace(o *object) {
+	if o.resolved {
+		t.engine.watches.remove(o.mapping, o.ref, t)
+		o.resolved = false
+	}
+	o.mustRead, o.blind, o.denied, o.dark, o.unread = false, false, "", "", ""
+}

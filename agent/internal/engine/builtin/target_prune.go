@@ -1,0 +1,276 @@
+package builtin
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/kedge-dev/kedge/agent/internal/inventory"
+	"github.com/kedge-dev/kedge/internal/fleet"
+)
+
+// settle is what is left to do when every desired object was tried: prune, and write down what was done.
+func (t *target) settle(now time.Time, s survey) {
+	if s.waiting > 0 {
+		return // what is left is decided when that is known
+	}
+	if s.failed == 0 && !t.desired.State.Tombstone && t.digest != t.desired.State.Digest {
+		t.digest, t.dirty = t.desired.State.Digest, true
+	}
+	if s.leaving > 0 {
+		t.prune(now, s)
+	}
+	if t.inflight > 0 {
+		return
+	}
+	if t.desired.State.Tombstone && len(t.objects) == 0 && len(t.book.Damaged()) == 0 {
+		t.bury()
+	} else if t.dirty {
+		t.save()
+	}
+}
+
+// prune deletes what is no longer desired, the last step first, as far as Plan allows.
+func (t *target) prune(now time.Time, s survey) {
+	remove, held := t.plan(s)
+	for _, h := range held {
+		o := t.objects[inventory.KeyOf(h.ObjectRef)]
+		o.waits = h.Waiting
+		t.hold(o, h.Reason, h.Protected)
+	}
+	for _, o := range slices.Clone(t.order) {
+		switch {
+		case o.manifest != nil || o.phase == phaseRemoving:
+		case o.refused:
+			o.phase, o.held = phaseHeld, t.refusal(o.ref)
+		case o.keep:
+			t.hold(o, o.held, true)
+		}
+	}
+	t.removeLast(now, slices.DeleteFunc(remove, t.spokenFor))
+}
+
+// refusal returns why this agent must not touch an object that is to go, or "". What is in the
+// inventory is where it really is, so that its name tells whether its kind has namespaces.
+func (t *target) refusal(ref fleet.ObjectRef) string {
+	return t.engine.config().refuse(ref, mapping{namespaced: ref.Namespace != ""}, t.engine.namespace)
+}
+
+// spokenFor keeps an object that another target desires until that one has taken it over, which the
+// label tells: what is forgotten before would be nobody's if this agent stopped now.
+func (t *target) spokenFor(entry inventory.Entry) bool {
+	o := t.objects[inventory.KeyOf(entry.ObjectRef)]
+	other := t.engine.claims.other(o.key, t.id)
+	if other == "" {
+		o.waits = false
+		return false
+	}
+	o.waits = true
+	ready := !t.now.Before(o.due)
+	t.hold(o, fmt.Sprintf("target %s is about to take it over", other), false)
+	if ready && o.phase == phaseHeld {
+		// Its watch tells of the new owner, if it has one; nothing tells when that one changes its mind.
+		o.due = t.now.Add(o.backoff.next(t.engine.timing.retryFirst, t.engine.timing.retryMax))
+	}
+	return true
+}
+
+// removeLast deletes those of the last step. Each step is gone before the one before it goes.
+func (t *target) removeLast(now time.Time, remove []inventory.Entry) {
+	last := -1
+	for _, entry := range remove {
+		last = max(last, t.objects[inventory.KeyOf(entry.ObjectRef)].step)
+	}
+	for _, entry := range remove {
+		o := t.objects[inventory.KeyOf(entry.ObjectRef)]
+		o.held = ""
+		// One that is terminating is looked at again when a watch says so, or when it is due.
+		ready := o.phase == phaseLeaving || o.phase == phaseHeld || o.phase == phaseTerminating && !o.due.IsZero()
+		if o.step == last && ready && !now.Before(o.due) && t.inflight < parallelism {
+			t.startRemove(o, intentDelete)
+		}
+	}
+}
+
+func (t *target) plan(s survey) ([]inventory.Entry, []inventory.Held) {
+	var old []inventory.Entry
+	var desired []fleet.ObjectRef
+	for _, o := range t.order {
+		o.refused = o.manifest == nil && t.refusal(o.ref) != ""
+		switch {
+		case o.manifest != nil:
+			desired = append(desired, o.ref)
+		case o.refused:
+			// Held for as long as the agent is limited like that.
+		case o.keep:
+			// Settled by its annotation; a change of that is seen by the watch.
+		default:
+			old = append(old, o.entry())
+		}
+	}
+	state := t.desired.State
+	return inventory.Plan(old, desired, inventory.Policy{
+		Whole: state.Tombstone || t.desired.Objects != nil,
+		Prune: state.Tombstone || state.Policy.Prune, AllowEmpty: state.Tombstone || state.Policy.AllowEmpty,
+		Hold: state.HoldPrune, Unsettled: s.failed, Damaged: t.book.Damaged(), Pending: t.engine.isPending(),
+	})
+}
+
+// hold keeps an object that is not desired any more. What is kept for what it is, is released when
+// the deployment is gone.
+func (t *target) hold(o *object, reason string, protected bool) {
+	if o.phase == phaseRemoving {
+		return
+	}
+	if o.phase != phaseTerminating {
+		o.phase = phaseHeld
+	}
+	o.held = reason
+	if t.now.Before(o.due) || t.inflight >= parallelism {
+		return
+	}
+	switch {
+	case t.desired.State.Tombstone && protected && !t.engine.isPending():
+		t.startRemove(o, intentRelease)
+	case !o.known:
+		t.startRemove(o, intentLook) // not seen since a restart: it may be gone
+	}
+}
+
+func (t *target) startRemove(o *object, want intent) {
+	uids := map[string]bool{}
+	for _, other := range t.order {
+		if other.manifest != nil && other.uid != "" {
+			uids[other.uid] = true
+		}
+	}
+	key, ref := o.key, o.ref
+	job := removeJob{owner: t.owner, ref: o.ref, want: want, wanted: func(uid string) string {
+		if uids[uid] {
+			return "it is desired under another name"
+		}
+		return ""
+	}, hold: func() string {
+		switch other := t.engine.claims.other(key, t.id); {
+		case other != "":
+			return fmt.Sprintf("target %s is about to take it over", other)
+		case t.engine.isPending():
+			return "other deployments of this agent have not arrived yet"
+		}
+		return t.refusal(ref)
+	}}
+	o.phase, o.known = phaseRemoving, false
+	t.start(func(ctx context.Context) func() {
+		out, err := t.engine.cluster.remove(ctx, job)
+		return func() { t.removed(o, want, out, err) }
+	})
+}
+
+// removed takes in what became of an object that was to go.
+func (t *target) removed(o *object, want intent, out removal, err error) {
+	o.phase = phaseLeaving
+	if t.ctx.Err() != nil {
+		o.later = nil
+		return
+	}
+	if err != nil {
+		timing := t.engine.timing
+		o.failure = "cannot be deleted: " + err.Error()
+		o.due = time.Now().Add(o.backoff.next(timing.retryFirst, timing.forbiddenMax))
+		return
+	}
+	o.failure, o.backoff, o.due = "", backoff{}, time.Time{}
+	switch out.outcome {
+	case outcomeGone:
+		if want == intentDelete {
+			t.event(fleet.EventNormal, "Pruned", o, cmp.Or(out.note, "was deleted"))
+		}
+		t.forget(o)
+	case outcomeNotOurs:
+		t.parted(o, want, out.note)
+	case outcomeKept:
+		o.phase, o.held, o.keep, o.known = phaseHeld, out.note, true, true
+	case outcomeTerminating:
+		o.phase, o.known, o.health, o.note = phaseTerminating, true, fleet.HealthTerminating, out.note
+		if o.blind || !o.resolved {
+			o.due = time.Now().Add(o.backoff.next(t.engine.timing.retryFirst, t.engine.timing.forbiddenMax))
+		}
+	case outcomeHeld:
+		o.phase, o.held, o.known = phaseHeld, out.note, true
+	case outcomeThere:
+		o.phase, o.known = phaseHeld, true
+		if out.live != nil {
+			o.look(out.live)
+		}
+	}
+	t.seeLater(o)
+}
+
+// parted lets go of an object that exists and is not ours any more.
+func (t *target) parted(o *object, want intent, why string) {
+	other := t.engine.claims.other(o.key, t.id)
+	if other != "" && want != intentRelease {
+		t.event(fleet.EventNormal, "HandedOver", o, fmt.Sprintf("was taken over by target %s", other))
+	} else if want == intentRelease {
+		t.released = append(t.released, o.ref.String())
+		t.event(fleet.EventNormal, "Released", o, "was kept when its deployment was deleted: "+o.held)
+	} else {
+		t.event(fleet.EventWarning, "NotPruned", o, "was left alone: "+why)
+	}
+	t.forget(o)
+}
+
+// seeLeaving takes in how an object is that is not desired any more.
+func (t *target) seeLeaving(o *object, live *unstructured.Unstructured) {
+	o.look(live)
+	if o.known = live.GetLabels()[LabelTarget] == string(t.id); !o.known {
+		o.due = time.Time{} // somebody has taken it over: it is of no concern any more
+	}
+	if o.keep && live.GetAnnotations()[AnnotationPrune] != "disabled" {
+		o.keep, o.phase = false, phaseLeaving
+	}
+}
+
+// lookAgain has an object looked at that may be gone by now.
+func (t *target) lookAgain(o *object) {
+	o.phase, o.known, o.keep, o.due = phaseLeaving, false, false, time.Time{}
+}
+
+// noInventory is said of a tombstone that found nothing to go by.
+const noInventory = "no inventory was found here: nothing was deleted"
+
+// bury ends the life of a target whose tombstone was carried out.
+func (t *target) bury() {
+	ctx, cancel := context.WithTimeout(t.ctx, t.engine.timing.request)
+	defer cancel()
+	if t.now.Before(t.saving.due) {
+		return
+	}
+	err := t.reload(ctx)
+	if err == nil && len(t.objects) > 0 {
+		return // a removal that stopped half way: what came back is looked at again
+	}
+	if err == nil {
+		err = t.book.Delete(ctx)
+	}
+	if errors.Is(err, inventory.ErrSuperseded) {
+		t.oust()
+		return
+	}
+	if err != nil {
+		t.saving.failure = err.Error()
+		t.saving.due = time.Now().Add(t.saving.backoff.next(t.engine.timing.retryFirst, t.engine.timing.forbiddenMax))
+		return
+	}
+	t.gone, t.dirty, t.digest, t.saving = true, false, "", saving{}
+	if t.lost {
+		t.event(fleet.EventWarning, "NoInventory", nil, noInventory)
+		return
+	}
+	t.event(fleet.EventNormal, "Deleted", nil, "everything was deleted")
+}

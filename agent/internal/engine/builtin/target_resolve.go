@@ -1,0 +1,158 @@
+package builtin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/kedge-dev/kedge/agent/internal/inventory"
+	"github.com/kedge-dev/kedge/internal/fleet"
+)
+
+// resolve finds out how the kinds in use are reached: one question per kind.
+func (t *target) resolve() {
+	moved := false
+	for _, o := range t.order {
+		if o.resolved || t.objects[o.key] != o || o.manifest != nil && o.phase != phaseResolve || o.manifest == nil && o.phase == phaseRemoving {
+			continue
+		}
+		gvk := gvkOf(o.ref)
+		if m, ok := t.engine.cluster.mapper.cached(gvk); ok {
+			moved = t.place(o, m) || moved
+			continue
+		}
+		// What leaves is looked up when it is removed; it only needs a watch if its kind is in use anyway.
+		if o.manifest == nil || t.lookups[gvk.String()] {
+			continue
+		}
+		t.lookups[gvk.String()] = true
+		t.start(func(ctx context.Context) func() {
+			_, err := t.engine.cluster.mapper.find(ctx, gvk)
+			return func() {
+				delete(t.lookups, gvk.String())
+				if err != nil && ctx.Err() == nil {
+					t.unresolved(gvk.String(), err)
+				}
+			}
+		})
+	}
+	if moved {
+		t.sort()
+	}
+}
+
+// unresolved fails every object of a kind that could not be found.
+func (t *target) unresolved(gvk string, err error) {
+	for _, o := range t.order {
+		if o.manifest != nil && !o.resolved && o.phase == phaseResolve && gvkOf(o.ref).String() == gvk {
+			t.failed(o, err)
+		}
+	}
+}
+
+// place puts an object where it belongs, now that the cluster has said whether its kind has
+// namespaces, and starts to watch it. It reports whether the object's name has changed.
+func (t *target) place(o *object, m mapping) (moved bool) {
+	ref := o.ref
+	if !m.namespaced {
+		ref.Namespace = ""
+	}
+	if ref != o.ref {
+		if !t.move(o, ref) {
+			t.failed(o, &refusal{fmt.Sprintf("%s is defined twice", ref)})
+			return false
+		}
+		moved = true
+	}
+	o.mapping = m
+	if o.manifest != nil {
+		if why := t.engine.config().refuse(ref, m, t.engine.namespace); why != "" {
+			t.failed(o, &refusal{why})
+			return moved
+		}
+		t.decide(o)
+	}
+	o.resolved, o.unknown = true, false
+	sight := t.engine.watches.add(m, o.ref, t)
+	o.blind, o.denied, o.dark = sight.blind, sight.denied, sight.dark
+	o.mustRead = sight.synced || sight.blind
+	t.expectReview(o)
+	return moved
+}
+
+// move gives an object another name; false when another desired object has it.
+func (t *target) move(o *object, ref fleet.ObjectRef) bool {
+	key := inventory.KeyOf(ref)
+	if there := t.objects[key]; there != nil && there != o {
+		if there.manifest != nil || there.busy() {
+			return false
+		}
+		o.listed, o.applied, o.live, o.uid = there.listed, there.applied, there.live, there.uid
+		t.unplace(there)
+	}
+	delete(t.objects, o.key)
+	o.ref, o.key = ref, key
+	t.objects[key] = o
+	return true
+}
+
+// failed notes that an object could not be made as desired, and when to try again.
+func (t *target) failed(o *object, err error) {
+	o.attempted, o.phase = true, phaseFailed
+	o.unknown = errors.Is(err, errUnknownKind)
+	o.due = time.Now().Add(t.pause(o, err))
+	o.known = false // somebody may have changed it, or its owner, since
+	message := t.describe(o, err)
+	if message != o.failure {
+		o.failure = message
+		t.event(fleet.EventWarning, "ApplyFailed", o, message)
+	}
+}
+
+// pause is how long to wait before the next try.
+func (t *target) pause(o *object, err error) time.Duration {
+	timing := t.engine.timing
+	switch {
+	case apierrors.IsForbidden(err):
+		return o.backoff.next(timing.retryFirst, timing.forbiddenMax)
+	case o.unknown && o.expected:
+		// The API server takes a moment to serve what it has just accepted.
+		return o.backoff.next(timing.kindFirst, timing.retryMax)
+	}
+	return o.backoff.next(timing.retryFirst, timing.retryMax)
+}
+
+func (t *target) describe(o *object, err error) string {
+	if errors.Is(err, errUnknownKind) {
+		return fmt.Sprintf("the cluster does not know the kind %s (%s); install its CustomResourceDefinition or add it to the source",
+			o.ref.Kind, gvkOf(o.ref).GroupVersion())
+	}
+	return err.Error()
+}
+
+// retryKinds tries the objects of unknown kinds of a group again; "" is any group.
+func (t *target) retryKinds(group string) {
+	for _, o := range t.order {
+		if o.manifest != nil && o.unknown && (group == "" || o.ref.Group == group) {
+			o.due, o.backoff, o.expected = time.Time{}, backoff{}, group != ""
+		}
+	}
+}
+
+// retryAll makes everything that failed due now, and looks anew at what the agent may touch.
+func (t *target) retryAll() {
+	for _, o := range t.order {
+		if o.manifest != nil && o.resolved && !o.busy() {
+			if why := t.engine.config().refuse(o.ref, o.mapping, t.engine.namespace); why != "" {
+				t.unplace(o)
+				t.failed(o, &refusal{why})
+			}
+		}
+		if o.phase == phaseFailed || o.phase == phaseLeaving {
+			o.due, o.backoff = time.Time{}, backoff{}
+		}
+	}
+}

@@ -1,0 +1,64 @@
+// Package engine is the contract of whatever makes a cluster hold what a target desires, and the
+// values that pass through it. The builtin engine lives below it; enginetest states the contract
+// against a real API server.
+//
+// An engine works on state, not on requests: it is told the newest [Desired] of a target and goes
+// on making it true (healing drift, retrying what failed) until it is told something newer. It
+// never deletes an object because it was not told of it.
+package engine
+
+import (
+	"context"
+
+	"github.com/kedge-dev/kedge/internal/fleet"
+	"github.com/kedge-dev/kedge/internal/manifest"
+)
+
+// Desired is the newest state of one target, with its objects at hand.
+type Desired struct {
+	Target     fleet.TargetID
+	Tenant     string
+	Deployment string
+	State      fleet.Desired
+	// Objects is what shall exist; nil exactly when State.Tombstone is set.
+	Objects *manifest.Set
+}
+
+// Held is what an engine knows of a target from the cluster itself, after a restart.
+type Held struct {
+	Target fleet.TargetID
+	fleet.Version
+	Digest string // last bundle that was applied whole
+}
+
+// Status is the newest state of a target, with every object of it.
+type Status struct {
+	Target   fleet.TargetID
+	Observed fleet.Observed
+	Objects  []fleet.ObjectStatus // sorted by ref; all of them
+}
+
+// Reporter takes what an engine has to say. Its methods do not block and may be called from
+// several goroutines; a Status replaces the earlier one of the same target.
+type Reporter interface {
+	Status(Status)
+	Event(target fleet.TargetID, e fleet.Event)
+}
+
+// Engine makes targets true. Its methods are safe for concurrent use.
+type Engine interface {
+	// Recover reads what the cluster remembers of earlier work. It is called once, before Run.
+	Recover(ctx context.Context) ([]Held, error)
+	// Run works until ctx ends. What was in flight is abandoned in a state that Recover mends.
+	Run(ctx context.Context) error
+	// Set replaces what is desired of one target and returns at once. A newer version cancels the
+	// work on an older one; an older one than is held is ignored.
+	Set(d Desired)
+	// Pending says that the newest states of n targets of this agent are known to exist and have not
+	// been Set yet, or that it is not known yet which targets there are (any n above 0). An object
+	// that one target no longer desires may be what such a target is about to desire, so that nothing
+	// is pruned and no tombstone carried out meanwhile; with 0 that goes on by itself. It starts at 0.
+	// Whoever hands over several states at once calls it before the first of them, and with 0 after
+	// the last.
+	Pending(n int)
+}

@@ -1,0 +1,127 @@
+package enginetest
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/kedge-dev/kedge/agent/internal/engine"
+	"github.com/kedge-dev/kedge/internal/fleet"
+)
+
+// widgets is a custom kind of one test: groups are cluster-wide, so that each test has its own.
+const widgets = `---
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: widgets.$NS.example.com}
+spec:
+  group: $NS.example.com
+  scope: Namespaced
+  names: {plural: widgets, singular: widget, kind: Widget}
+  versions:
+  - name: v1
+    served: true
+    storage: true
+    schema:
+      openAPIV3Schema:
+        type: object
+        properties: {spec: {type: object, properties: {size: {type: integer}}}}
+`
+
+const widget = "---\napiVersion: $NS.example.com/v1\nkind: Widget\nmetadata: {name: w}\nspec: {size: 1}\n"
+
+const gadgets = `---
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: gadgets.$NS.example.com}
+spec:
+  group: $NS.example.com
+  scope: Cluster
+  names: {plural: gadgets, singular: gadget, kind: Gadget}
+  versions:
+  - {name: v1, served: true, storage: true, schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}}
+---
+apiVersion: $NS.example.com/v1
+kind: Gadget
+metadata: {name: $NS-g}
+`
+
+var kindCases = []testCase{
+	{"applies a custom resource together with its definition", definitionAndResource},
+	{"fails an object of an unknown kind alone, and applies it when the kind arrives", unknownKind},
+	{"prunes a custom resource and keeps its definition", pruneCustomResource},
+}
+
+func (w *world) dropDefinitions(t *testing.T) {
+	for _, plural := range []string{"widgets", "gadgets"} {
+		w.dropLater(t, definitions, plural+"."+w.ns+".example.com")
+	}
+}
+
+// covers: A3
+func definitionAndResource(t *testing.T, w *world) {
+	w.dropDefinitions(t)
+	e := w.start(t)
+	s := w.sync(t, e, 1, widget+widgets+gadgets)
+	if o := object(t, s, "Gadget "+w.ns+"-g"); o.Namespace != "" || o.Sync != fleet.SyncSynced {
+		t.Errorf("the cluster-scoped resource is %s %s", o.ObjectRef, o.Sync)
+	}
+	if o := object(t, s, "Widget w"); o.Namespace != w.ns {
+		t.Errorf("the namespaced resource is %s", o.ObjectRef)
+	}
+	e.stop()
+	mark := w.traffic.mark()
+	before := w.rec.count(w.target)
+	e = w.start(t)
+	e.Set(w.desired(t, 1, widget+widgets+gadgets))
+	w.rec.await(t, func() string {
+		if w.rec.counts[w.target] == before || w.rec.statuses[w.target].Observed.Sync != fleet.SyncSynced {
+			return "want it Synced after a restart"
+		}
+		return ""
+	})
+	inventory, others := w.traffic.since(mark, w.agentNS)
+	for _, r := range append(inventory, others...) {
+		if r.write() {
+			t.Errorf("sent %v after a restart, want no writes", r)
+		}
+	}
+}
+
+func unknownKind(t *testing.T, w *world) {
+	w.dropDefinitions(t)
+	e := w.start(t)
+	w.sync(t, e, 1, configMap("a", "1")+configMap("b", "1"))
+	e.Set(w.desired(t, 2, configMap("a", "2")+widget))
+	s := w.rec.status(t, w.target, 2, fleet.SyncFailed)
+	if !strings.Contains(s.Observed.Message, "Widget") || !strings.Contains(s.Observed.Message, "CustomResourceDefinition") {
+		t.Errorf("message is %q, want the kind and what to do", s.Observed.Message)
+	}
+	if !w.exists(t, "b") || value(w.get(t, "a"), "key") != "2" {
+		t.Error("want a applied and b kept")
+	}
+	w.h.Cluster.Apply(t, strings.ReplaceAll(widgets, "$NS", w.ns))
+	w.rec.statusWith(t, w.target, func(s engine.Status) string {
+		if s.Observed.Sync != fleet.SyncSynced {
+			return "want it Synced now that the kind is known"
+		}
+		return ""
+	})
+	if w.exists(t, "b") {
+		t.Error("b is there")
+	}
+}
+
+func pruneCustomResource(t *testing.T, w *world) {
+	w.dropDefinitions(t)
+	e := w.start(t)
+	w.sync(t, e, 1, widget+widgets+configMap("a", "1"))
+	e.stop()
+	e = w.start(t)
+	s := w.sync(t, e, 2, configMap("a", "1"))
+	if len(s.Objects) != 2 || !strings.Contains(s.Observed.Message, "CustomResourceDefinition") {
+		t.Errorf("status is %s, want the definition kept and named", describe(s))
+	}
+	if left := w.h.Cluster.Kubectl(t, "-n", w.ns, "get", "widgets."+w.ns+".example.com", "-o", "name"); left != "" {
+		t.Errorf("%s is left", left)
+	}
+}

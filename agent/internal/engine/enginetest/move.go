@@ -1,0 +1,107 @@
+package enginetest
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/kedge-dev/kedge/agent/internal/engine"
+	"github.com/kedge-dev/kedge/internal/fleet"
+)
+
+var moveCases = []testCase{
+	{"prunes nothing while other deployments have not arrived, and hands over what moves to them", movedInOneCommit},
+	{"hands over the objects of a deleted deployment to one that has not arrived yet", movedFromTombstone},
+	{"prunes what was about to be taken over when the other deployment changes its mind", moveTakenBack},
+}
+
+// other is a state of a second deployment.
+func (w *world) other(t *testing.T, target fleet.TargetID, generation int64, text string) engine.Desired {
+	t.Helper()
+	d := w.desired(t, generation, text)
+	d.Target, d.Deployment = target, "other"
+	return d
+}
+
+// keptFor waits until the world's target keeps an object for others.
+func (w *world) keptFor(t *testing.T, generation int64, reason string) {
+	t.Helper()
+	w.rec.statusWith(t, w.target, func(s engine.Status) string {
+		if s.Observed.Generation != generation || s.Observed.Sync != fleet.SyncSyncing || !strings.Contains(s.Observed.Message, reason) {
+			return "want it to wait, and to say " + reason
+		}
+		return ""
+	})
+}
+
+func (w *world) ownedBy(t *testing.T, name string, uid types.UID, target fleet.TargetID) {
+	t.Helper()
+	if x := w.get(t, name); x.GetUID() != uid || x.GetLabels()["kedge.dev/target"] != string(target) {
+		t.Errorf("%s is %v, want the same object, with the new owner", name, x.Object)
+	}
+}
+
+func movedInOneCommit(t *testing.T, w *world) {
+	e := w.start(t)
+	w.sync(t, e, 1, configMap("x", "1")+configMap("stays", "1")+configMap("goes", "1"))
+	uid := w.get(t, "x").GetUID()
+	e.Pending(1)
+	e.Set(w.desired(t, 2, configMap("stays", "2")))
+	w.keptFor(t, 2, "have not arrived yet")
+	if got := value(w.get(t, "stays"), "key"); got != "2" || !w.exists(t, "x") || !w.exists(t, "goes") {
+		t.Fatalf("stays is %q, want it applied, and x and goes kept", got)
+	}
+	other := fleet.NewTargetID()
+	e.Set(w.other(t, other, 1, configMap("x", "1")))
+	e.Pending(0)
+	w.rec.status(t, other, 1, fleet.SyncSynced)
+	s := w.rec.status(t, w.target, 2, fleet.SyncSynced)
+	if len(s.Objects) != 1 || w.exists(t, "goes") {
+		t.Errorf("status is %s, want x let go of and the rest pruned", describe(s))
+	}
+	w.ownedBy(t, "x", uid, other)
+	w.rec.event(t, "HandedOver", "/x")
+}
+
+func movedFromTombstone(t *testing.T, w *world) {
+	e := w.start(t)
+	w.sync(t, e, 1, configMap("x", "1")+"---\napiVersion: v1\nkind: PersistentVolumeClaim\nmetadata: {name: data}\n"+
+		"spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}\n")
+	uid := w.get(t, "x").GetUID()
+	e.Pending(3)
+	e.Set(w.tombstone(2))
+	w.keptFor(t, 2, "have not arrived yet")
+	other := fleet.NewTargetID()
+	e.Set(w.other(t, other, 1, configMap("x", "1")))
+	e.Pending(0)
+	w.rec.status(t, other, 1, fleet.SyncSynced)
+	w.rec.status(t, w.target, 2, fleet.SyncDeleted)
+	w.ownedBy(t, "x", uid, other)
+	w.rec.event(t, "Released", "data")
+}
+
+func moveTakenBack(t *testing.T, w *world) {
+	e := w.start(t)
+	w.sync(t, e, 1, configMap("x", "1")+configMap("stays", "1"))
+	w.traffic.interfere(func(_ int, r *http.Request) error {
+		if r.Method == http.MethodPatch && strings.HasSuffix(r.URL.Path, "/x") {
+			return errInterfered
+		}
+		return nil
+	}, nil)
+	other := fleet.NewTargetID()
+	e.Set(w.other(t, other, 1, configMap("x", "2")+configMap("more", "2")))
+	e.Set(w.desired(t, 2, configMap("stays", "1")))
+	w.rec.status(t, other, 1, fleet.SyncFailed)
+	w.keptFor(t, 2, string(other)+" is about to take it over")
+	if !w.exists(t, "x") {
+		t.Fatal("x was deleted although it is desired")
+	}
+	e.Set(w.other(t, other, 2, configMap("more", "2")))
+	w.rec.status(t, w.target, 2, fleet.SyncSynced)
+	if w.exists(t, "x") {
+		t.Error("x is there, and nobody desires it")
+	}
+}

@@ -1,0 +1,80 @@
+package enginetest
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/kedge-dev/kedge/internal/fleet"
+)
+
+var ownershipCases = []testCase{
+	{"does not take over an object that exists, unless it is told to adopt", adoption},
+	{"never takes over an object of another deployment", otherDeployment},
+	{"hands an object over that moves from one deployment to another", handover},
+	{"lets go of an object that another deployment took", takenAway},
+}
+
+func adoption(t *testing.T, w *world) {
+	w.h.Cluster.Kubectl(t, "-n", w.ns, "create", "configmap", "a", "--from-literal=key=theirs", "--from-literal=more=theirs")
+	e := w.start(t)
+	e.Set(w.desired(t, 1, configMap("a", "ours")))
+	s := w.rec.status(t, w.target, 1, fleet.SyncFailed)
+	if !strings.Contains(s.Observed.Message, "adopt: true") || value(w.get(t, "a"), "key") != "theirs" {
+		t.Errorf("message is %q, want the way out, and the object left alone", s.Observed.Message)
+	}
+	// Giving up on it must not delete it.
+	w.sync(t, e, 2, configMap("b", "1"))
+	if !w.exists(t, "a") {
+		t.Fatal("an object that was never ours was deleted")
+	}
+	w.policy.Adopt = true
+	w.sync(t, e, 3, configMap("a", "ours"))
+	if a := w.get(t, "a"); value(a, "key") != "ours" || value(a, "more") != "theirs" {
+		t.Errorf("data is %v, want ours in place and the rest kept", a.Object["data"])
+	}
+}
+
+func otherDeployment(t *testing.T, w *world) {
+	e := w.start(t)
+	w.sync(t, e, 1, configMap("a", "1"))
+	w.policy.Adopt = true
+	d := w.desired(t, 1, configMap("a", "2"))
+	d.Target, d.Deployment = fleet.NewTargetID(), "other"
+	e.Set(d)
+	s := w.rec.status(t, d.Target, 1, fleet.SyncFailed)
+	if !strings.Contains(s.Observed.Message, "default/app") {
+		t.Errorf("message is %q, want who owns it", s.Observed.Message)
+	}
+	// The owner goes on, and its own deletion leaves nothing to the other.
+	w.sync(t, e, 2, configMap("a", "3"))
+	if got := value(w.get(t, "a"), "key"); got != "3" {
+		t.Errorf("a is %q, want 3", got)
+	}
+}
+
+func handover(t *testing.T, w *world) {
+	e := w.start(t)
+	w.sync(t, e, 1, configMap("a", "1")+configMap("b", "1"))
+	uid := w.get(t, "a").GetUID()
+	d := w.desired(t, 1, configMap("a", "2"))
+	d.Target, d.Deployment = fleet.NewTargetID(), "other"
+	e.Set(d) // added there first
+	w.sync(t, e, 2, configMap("b", "1"))
+	w.rec.status(t, d.Target, 1, fleet.SyncSynced)
+	if a := w.get(t, "a"); a.GetUID() != uid || value(a, "key") != "2" || a.GetLabels()["kedge.dev/target"] != string(d.Target) {
+		t.Errorf("a is %v, want the same object, with the new owner", a.Object)
+	}
+}
+
+func takenAway(t *testing.T, w *world) {
+	e := w.start(t)
+	w.sync(t, e, 1, configMap("a", "1")+configMap("b", "1"))
+	w.edit(t, "somebody", "a", `{"metadata":{"labels":{"kedge.dev/target":"tgt-somebodyelse"}}}`)
+	s := w.rec.status(t, w.target, 1, fleet.SyncFailed)
+	if o := object(t, s, "ConfigMap a"); !strings.Contains(o.Message, "tgt-somebodyelse") {
+		t.Errorf("a says %q, want who has it", o.Message)
+	}
+	if got := w.get(t, "a").GetLabels()["kedge.dev/target"]; got != "tgt-somebodyelse" {
+		t.Errorf("the label is %q, want it left alone", got)
+	}
+}

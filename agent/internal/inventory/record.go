@@ -1,0 +1,72 @@
+package inventory
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+
+	"github.com/kedge-dev/kedge/internal/fleet"
+)
+
+// Key is the identity of an object: its version is how it is reached, not what it is.
+type Key struct {
+	Group, Kind, Namespace, Name string
+}
+
+// KeyOf returns the identity of the object that ref names.
+func KeyOf(ref fleet.ObjectRef) Key {
+	return Key{Group: ref.Group, Kind: ref.Kind, Namespace: ref.Namespace, Name: ref.Name}
+}
+
+// Compare orders keys by kind, then by place.
+func (k Key) Compare(o Key) int {
+	return cmp.Or(cmp.Compare(k.Group, o.Group), cmp.Compare(k.Kind, o.Kind),
+		cmp.Compare(k.Namespace, o.Namespace), cmp.Compare(k.Name, o.Name))
+}
+
+// Entry is one object that a target has put, or is about to put, into the cluster.
+type Entry struct {
+	fleet.ObjectRef
+	// Hash is of the manifest that was last applied; "" before the first time.
+	Hash string
+	// Live is a hash over our fields of the object as the API server last returned them, so that
+	// a change made while no agent was running is noticed. "" when Hash is.
+	Live string
+	// UID is of the object that was last applied; "" before the first time.
+	UID string
+}
+
+// Record is what is remembered of one target.
+type Record struct {
+	Target     fleet.TargetID
+	Tenant     string
+	Deployment string
+	fleet.Version
+	Digest  string // of the last bundle that was applied whole
+	Entries map[Key]Entry
+}
+
+// Sorted returns the entries in the order of their keys.
+func (r Record) Sorted() []Entry {
+	keys := slices.SortedFunc(maps.Keys(r.Entries), Key.Compare)
+	out := make([]Entry, 0, len(keys))
+	for _, key := range keys {
+		out = append(out, r.Entries[key])
+	}
+	return out
+}
+
+// clone copies the record so that the copy shares nothing that changes.
+func (r Record) clone() Record {
+	r.Entries = maps.Clone(r.Entries)
+	if r.Entries == nil {
+		r.Entries = map[Key]Entry{}
+	}
+	return r
+}
+
+// sameHeader reports whether everything but the entries is equal.
+func (r Record) sameHeader(o Record) bool {
+	return r.Target == o.Target && r.Tenant == o.Tenant && r.Deployment == o.Deployment &&
+		r.Version == o.Version && r.Digest == o.Digest
+}

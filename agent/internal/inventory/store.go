@@ -1,0 +1,85 @@
+package inventory
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/dynamic"
+
+	"github.com/kedge-dev/kedge/internal/fleet"
+)
+
+// Store finds the books of an agent. configMaps is the ConfigMaps of the agent's own namespace.
+type Store struct {
+	configMaps dynamic.ResourceInterface
+}
+
+// NewStore returns a Store. It does no I/O.
+func NewStore(configMaps dynamic.ResourceInterface) *Store {
+	return &Store{configMaps: configMaps}
+}
+
+// New returns the book of a target that none was found for. Nothing is written before Save.
+func (s *Store) New(agent fleet.AgentID, target fleet.TargetID) *Book {
+	return newBook(s.configMaps, agent, target)
+}
+
+// Load reads the books of agent, or of every agent in the namespace when agent is "", in the
+// order of their targets. A chunk that cannot be read makes its book damaged; it is no error.
+func (s *Store) Load(ctx context.Context, agent fleet.AgentID) ([]*Book, error) {
+	selector := LabelInventory
+	if agent != "" {
+		selector += "," + LabelAgent + "=" + string(agent)
+	}
+	items, err := list(ctx, s.configMaps, selector)
+	if err != nil {
+		return nil, err
+	}
+	books := map[fleet.TargetID]*Book{}
+	for i := range items {
+		labels := items[i].GetLabels()
+		target := fleet.TargetID(labels[LabelInventory])
+		if target == "" {
+			continue
+		}
+		if books[target] == nil {
+			books[target] = newBook(s.configMaps, fleet.AgentID(labels[LabelAgent]), target)
+		}
+		books[target].read(&items[i])
+	}
+	out := make([]*Book, 0, len(books))
+	for _, target := range slices.Sorted(maps.Keys(books)) {
+		books[target].complete()
+		out = append(out, books[target])
+	}
+	return out, nil
+}
+
+// Holds reports whether agent has any inventory in the namespace.
+func (s *Store) Holds(ctx context.Context, agent fleet.AgentID) (bool, error) {
+	found, err := s.configMaps.List(ctx, metav1.ListOptions{LabelSelector: LabelInventory + "," + LabelAgent + "=" + string(agent), Limit: 1})
+	if err != nil {
+		return false, fmt.Errorf("looking for the inventory of %s: %w", agent, err)
+	}
+	return len(found.Items) > 0, nil
+}
+
+// list reads all chunks that selector selects, page by page: they may be large.
+func list(ctx context.Context, configMaps dynamic.ResourceInterface, selector string) ([]unstructured.Unstructured, error) {
+	var items []unstructured.Unstructured
+	options := metav1.ListOptions{LabelSelector: selector, Limit: 100}
+	for {
+		page, err := configMaps.List(ctx, options)
+		if err != nil {
+			return nil, fmt.Errorf("listing the inventory: %w", err)
+		}
+		items = append(items, page.Items...)
+		if options.Continue = page.GetContinue(); options.Continue == "" {
+			return items, nil
+		}
+	}
+}

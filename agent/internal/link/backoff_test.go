@@ -1,0 +1,102 @@
+package link
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/kedge-dev/kedge/agent/internal/engine"
+	"github.com/kedge-dev/kedge/internal/wire"
+)
+
+func TestBackoffStaysWithinItsWindows(t *testing.T) {
+	t.Parallel()
+	refused := &dialError{errors.New("refused")}
+	lost := errors.New("lost")
+	for range 200 {
+		var b backoff
+		window := backoffStart
+		for range 12 {
+			if d := b.after(refused, 0); d < 0 || d > window {
+				t.Fatalf("delay %s is not within %s", d, window)
+			}
+			window = min(2*window, backoffCap)
+		}
+		if d := b.after(&goodbye{within: 300 * time.Millisecond}, time.Hour); d > 300*time.Millisecond {
+			t.Fatalf("after a goodbye it waits %s, longer than it was told", d)
+		}
+		if d := b.after(lost, time.Hour); d > time.Second {
+			t.Fatalf("after a good connection broke off it waits %s, longer than a second", d)
+		}
+		if d := b.after(refused, time.Hour); d > 2*time.Second {
+			t.Fatalf("the attempt after that waits %s, longer than two seconds", d)
+		}
+	}
+}
+
+// covers: C9
+func TestBackoffIsJittered(t *testing.T) {
+	t.Parallel()
+	const fleet = 1000
+	buckets := make([]int, 10)
+	for range fleet {
+		var b backoff
+		b.step = 7
+		buckets[int(b.after(errors.New("x"), 0)*10/backoffCap)]++
+	}
+	for i, n := range buckets {
+		if n < fleet/20 || n > fleet/5 {
+			t.Errorf("%d of %d agents come back in tenth %d of the window: %v", n, fleet, i, buckets)
+		}
+	}
+}
+
+// covers: C11
+func TestRunBacksOffAndNeverGivesUp(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		metrics, err := NewMetrics(prometheus.NewRegistry())
+		if err != nil {
+			t.Fatal(err)
+		}
+		attempts := 0
+		c, err := New(Config{
+			Address: "grpc://127.0.0.1:1", TokenFile: t.TempDir() + "/missing", Log: slog.New(slog.DiscardHandler), Metrics: metrics,
+			Hello:  func(context.Context) wire.Hello { return wire.Hello{} },
+			Attach: func(context.Context, wire.Welcome) (Engine, []engine.Held, error) { return nil, nil, nil },
+			Proxy:  nil,
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.log = slog.New(countingHandler{Handler: slog.DiscardHandler, n: &attempts})
+		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+		defer cancel()
+		if err := c.Run(ctx); err != nil {
+			t.Errorf("Run() = %v", err)
+		}
+		// With full jitter the mean delay is half of the cap: about 240 attempts in an hour.
+		if attempts < 150 || attempts > 400 {
+			t.Errorf("%d attempts in an hour, want about 240", attempts)
+		}
+		if c.Ready(ctx) == nil {
+			t.Error("Ready() = nil without a connection")
+		}
+	})
+}
+
+type countingHandler struct {
+	slog.Handler
+	n *int
+}
+
+func (h countingHandler) Enabled(context.Context, slog.Level) bool { return true }
+func (h countingHandler) Handle(context.Context, slog.Record) error {
+	*h.n++
+	return nil
+}

@@ -1,0 +1,260 @@
+package link
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"net/http"
+	"net/url"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/kedge-dev/kedge/agent/internal/engine"
+	"github.com/kedge-dev/kedge/internal/fleet"
+	"github.com/kedge-dev/kedge/internal/manifest"
+	"github.com/kedge-dev/kedge/internal/obs"
+	"github.com/kedge-dev/kedge/internal/wire"
+)
+
+// Engine is what a client needs of an engine. Its methods return at once.
+type Engine interface {
+	Set(d engine.Desired)
+	// Pending says that n targets, or the rest of the snapshot, are still on their way: an object
+	// that one target gave up may be among those of another, so prunes wait. 0 lets them go on.
+	Pending(n int)
+}
+
+// Config configures a Client.
+type Config struct {
+	// Address of the server: grpc://host:port, grpcs://…, ws://… or wss://….
+	Address string
+	// TokenFile is read anew for every connection, so that a rotated token is picked up.
+	TokenFile string
+	// CAFile holds the PEM certificates that the server's may be signed by; "" means the system's.
+	CAFile string
+	// Proxy chooses the HTTP proxy of a request, as http.ProxyFromEnvironment does; nil means none.
+	Proxy func(*http.Request) (*url.URL, error)
+	// Hello introduces this replica, anew for every connection; hashes and clock are filled in.
+	Hello func(ctx context.Context) wire.Hello
+	// Attach makes the engine of the agent that the server says this is, and what that engine
+	// finds in the cluster. It is called after the first Welcome, and again when the server says
+	// something else than before; it may return the same engine then. ctx ends with the
+	// connection, the engine must not.
+	Attach func(ctx context.Context, w wire.Welcome) (Engine, []engine.Held, error)
+	// Detach ends the engine that Attach made, before another agent's is made; nil means that there
+	// is nothing to end.
+	Detach func()
+	// Unpack opens a bundle; nil means manifest.Unpack.
+	Unpack func(digest string, zstd []byte) (*manifest.Set, error)
+	Log    *slog.Logger
+	// Metrics may be shared by several clients.
+	Metrics *Metrics
+}
+
+// Client keeps an agent connected. It implements engine.Reporter.
+type Client struct {
+	cfg  Config
+	addr address
+	log  *slog.Logger
+
+	statuses statuses
+	events   events
+	wake     chan struct{} // the writer has something to send
+
+	patience  time.Duration // how long a server may take for its Welcome
+	unpacking sync.Mutex    // one bundle at a time: opening one takes a multiple of its size
+
+	mu        sync.Mutex
+	engine    Engine
+	welcome   wire.Welcome // that engine was made for
+	held      map[fleet.TargetID]wire.Held
+	wanted    map[fleet.TargetID]wire.Desired // waits for its bundle
+	rejected  map[fleet.TargetID]string       // digest that was told to be out of reach
+	partial   map[string][]byte               // bundles that were fetched in part, by digest
+	complete  bool                            // the server has sent all that differed at the last Welcome
+	pending   int                             // that the engine was told; -1 when it was told nothing
+	connected bool
+	problem   *Problem
+}
+
+var _ engine.Reporter = (*Client)(nil)
+
+// New checks cfg and makes a client. It does no I/O.
+func New(cfg Config) (*Client, error) {
+	addr, err := parseAddress(cfg.Address)
+	if err != nil {
+		return nil, err
+	}
+	if cfg.TokenFile == "" || cfg.Hello == nil || cfg.Attach == nil || cfg.Log == nil || cfg.Metrics == nil {
+		return nil, errors.New("a link needs a token file, an introduction, an engine, a logger and metrics")
+	}
+	if cfg.Unpack == nil {
+		cfg.Unpack = func(digest string, zstd []byte) (*manifest.Set, error) {
+			return manifest.Unpack(digest, zstd, wire.MaxBundleContent)
+		}
+	}
+	return &Client{
+		cfg: cfg, addr: addr, log: cfg.Log.With(obs.KeyComponent, "link", obs.KeyAddress, addr.String()),
+		statuses: newStatuses(), wake: make(chan struct{}, 1),
+		held: map[fleet.TargetID]wire.Held{}, wanted: map[fleet.TargetID]wire.Desired{}, partial: map[string][]byte{},
+		rejected: map[fleet.TargetID]string{}, pending: -1, patience: welcomeTimeout,
+	}, nil
+}
+
+// Status takes the newest state of a target. It does not block.
+func (c *Client) Status(s engine.Status) {
+	if err := wire.CheckTarget(s.Target); err != nil {
+		c.log.Warn("a status that cannot be sent was dropped", obs.Err(err)) // no server can have made that target
+		return
+	}
+	c.statuses.put(s)
+	signal(c.wake)
+}
+
+// Event takes something that happened. It does not block; when too much is waiting, the oldest
+// event is dropped and counted.
+func (c *Client) Event(target fleet.TargetID, e fleet.Event) {
+	if c.events.put(wire.Event{Target: target, Event: e}) {
+		c.cfg.Metrics.eventsDropped.Inc()
+	}
+	signal(c.wake)
+}
+
+// Ready returns nil while the client is connected and welcomed, and otherwise the newest problem.
+func (c *Client) Ready(context.Context) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch {
+	case c.connected:
+		return nil
+	case c.problem != nil:
+		return c.problem
+	default:
+		return errors.New("not connected to the server yet")
+	}
+}
+
+// Run keeps the agent connected until ctx ends, and returns nil then.
+func (c *Client) Run(ctx context.Context) error {
+	var backoff backoff
+	for ctx.Err() == nil {
+		began := time.Now()
+		err := c.connect(ctx)
+		if ctx.Err() != nil {
+			return nil
+		}
+		delay := backoff.after(err, time.Since(began))
+		c.lost(err, delay)
+		pause(ctx, delay)
+	}
+	return nil
+}
+
+// lost records and tells why there is no connection now.
+func (c *Client) lost(err error, delay time.Duration) {
+	var bye *goodbye
+	if errors.As(err, &bye) {
+		c.log.Info("the server ended the connection, coming back", obs.KeyReason, bye.reason, "in", readable(delay))
+		return
+	}
+	problem := classify(err, c.cfg, c.addr)
+	c.mu.Lock()
+	c.problem = problem
+	c.mu.Unlock()
+	c.cfg.Metrics.problems.WithLabelValues(string(problem.Kind)).Inc()
+	c.log.Warn("no connection to the server", "kind", string(problem.Kind), obs.Err(problem), "retryIn", readable(delay))
+}
+
+func (c *Client) setConnected(connected bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if connected == c.connected {
+		return
+	}
+	c.connected = connected
+	if connected {
+		c.problem = nil
+		c.cfg.Metrics.connected.Inc()
+	} else {
+		c.cfg.Metrics.connected.Dec()
+	}
+}
+
+// detachOther drops everything of an agent that this one is not any more.
+func (c *Client) detachOther(id fleet.AgentID) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.engine == nil || c.welcome.AgentID == id {
+		return
+	}
+	if c.cfg.Detach != nil {
+		c.cfg.Detach() // before what it has told is dropped
+	}
+	c.engine, c.pending = nil, -1
+	clear(c.held)
+	clear(c.wanted)
+	clear(c.rejected)
+	clear(c.partial)
+	c.statuses.reset()
+	c.events.reset()
+}
+
+// attach makes the engine if there is none for that welcome. It reports whether the engine found
+// anything that Hello could not tell of.
+func (c *Client) attach(ctx context.Context, w wire.Welcome) (recovered bool, err error) {
+	c.mu.Lock()
+	same := c.engine != nil && c.welcome.AgentID == w.AgentID && c.welcome.Scope == w.Scope && slices.Equal(c.welcome.Namespaces, w.Namespaces)
+	c.mu.Unlock()
+	if same {
+		return false, nil
+	}
+	made, found, err := c.cfg.Attach(ctx, w)
+	if err != nil {
+		return false, &engineError{fmt.Errorf("starting the engine: %w", err)}
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	same = made == c.engine
+	c.engine, c.welcome = made, w
+	if same { // it was told of its new configuration and goes on with what it has
+		return false, nil
+	}
+	c.pending = -1
+	clear(c.held)
+	clear(c.wanted)
+	clear(c.rejected)
+	for _, h := range found {
+		// An inventory remembers what was applied, not the objects: they have to be sent again, and
+		// the version tells the server whether it is ahead.
+		c.held[h.Target] = wire.Held{Target: h.Target, Version: h.Version}
+	}
+	return len(found) > 0, nil
+}
+
+func (c *Client) heldNow() []wire.Held {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.Collect(maps.Values(c.held))
+}
+
+// readable is a duration for a log line: JSON would have nanoseconds.
+func readable(d time.Duration) string { return d.Truncate(time.Millisecond).String() }
+
+func signal(ch chan struct{}) {
+	select {
+	case ch <- struct{}{}:
+	default:
+	}
+}
+
+func pause(ctx context.Context, d time.Duration) {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+	case <-t.C:
+	}
+}

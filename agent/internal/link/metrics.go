@@ -1,0 +1,36 @@
+package link
+
+import "github.com/prometheus/client_golang/prometheus"
+
+// Metrics of one or several clients of a process.
+type Metrics struct {
+	connected     prometheus.Gauge
+	connects      prometheus.Counter
+	problems      *prometheus.CounterVec // kind
+	frames        *prometheus.CounterVec // direction, frame
+	eventsDropped prometheus.Counter
+	bundleBytes   prometheus.Counter
+	bundleRetries prometheus.Counter
+}
+
+// NewMetrics registers the metrics with reg.
+func NewMetrics(reg prometheus.Registerer) (*Metrics, error) {
+	opts := func(name, help string) prometheus.CounterOpts {
+		return prometheus.CounterOpts{Namespace: "kedge", Subsystem: "agent", Name: name, Help: help}
+	}
+	m := &Metrics{
+		connected:     prometheus.NewGauge(prometheus.GaugeOpts{Namespace: "kedge", Subsystem: "agent", Name: "connected", Help: "1 while the server has welcomed this agent."}),
+		connects:      prometheus.NewCounter(opts("connects_total", "Connections that the server welcomed.")),
+		problems:      prometheus.NewCounterVec(opts("connection_problems_total", "Attempts and connections that failed, by kind."), []string{"kind"}),
+		frames:        prometheus.NewCounterVec(opts("frames_total", "Frames on the stream to the server."), []string{"direction", "frame"}),
+		eventsDropped: prometheus.NewCounter(opts("events_dropped_total", "Events that were dropped because too many were waiting.")),
+		bundleBytes:   prometheus.NewCounter(opts("bundle_bytes_total", "Compressed bytes of bundles that were fetched.")),
+		bundleRetries: prometheus.NewCounter(opts("bundle_retries_total", "Fetches of bundles that had to be tried again.")),
+	}
+	for _, c := range []prometheus.Collector{m.connected, m.connects, m.problems, m.frames, m.eventsDropped, m.bundleBytes, m.bundleRetries} {
+		if err := reg.Register(c); err != nil {
+			return nil, err
+		}
+	}
+	return m, nil
+}

@@ -1,0 +1,41 @@
+package link
+
+import "github.com/kedge-dev/kedge/internal/fleet"
+
+// beginSnapshot starts over what is on its way: the server sends everything that differs from what
+// is held, and so everything that an earlier connection left wanted.
+func (c *Client) beginSnapshot() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.complete = false
+	clear(c.wanted)
+	c.tellPendingLocked()
+}
+
+// endSnapshot takes the server's word that nothing else differs. What is still wanted is fetched.
+func (c *Client) endSnapshot() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.complete = true
+	c.dropPartialsLocked()
+	// A failure of a target that the server does not want anything of any more is none.
+	c.statuses.mendExcept(func(id fleet.TargetID) bool {
+		_, wanted := c.wanted[id]
+		return wanted
+	})
+	signal(c.wake)
+	c.tellPendingLocked()
+}
+
+// tellPendingLocked tells the engine how much is on its way, when that has changed. When a
+// connection is lost nothing changes: what was complete stays so, and the rest is still missing.
+func (c *Client) tellPendingLocked() {
+	n := len(c.wanted)
+	if !c.complete {
+		n++
+	}
+	if n != c.pending {
+		c.pending = n
+		c.engine.Pending(n)
+	}
+}

@@ -1,0 +1,202 @@
+package link_test
+
+import (
+	"fmt"
+	"log/slog"
+	"os"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/kedge-dev/kedge/agent/internal/engine"
+	"github.com/kedge-dev/kedge/agent/internal/link"
+	"github.com/kedge-dev/kedge/internal/fleet"
+	"github.com/kedge-dev/kedge/server/gatewaytest"
+)
+
+// covers: C9, D5
+func TestFleetComesBackWithoutStampedeAndWithoutTransfer(t *testing.T) {
+	t.Parallel()
+	const agents = 200
+	m := gatewaytest.NewMemory()
+	first := serve(t, m, gatewaytest.Options{})
+	set := configMaps(t, 2, 10)
+	var targets []fleet.Target
+	for i := range agents {
+		agent, token := m.Enroll(fmt.Sprintf("edge-%d", i))
+		targets = append(targets, m.Deploy(agent, "shop", set))
+		start(t, "grpc://"+first.Addr(), token, nil)
+	}
+	ctx := within(t)
+	for _, target := range targets {
+		if err := m.AwaitObserved(ctx, target.ID, fleet.SyncSynced); err != nil {
+			t.Fatal(err)
+		}
+	}
+	before := m.Counts()
+	if err := first.Stop(); err != nil {
+		t.Fatal(err)
+	}
+	if err := m.AwaitOpen(ctx, 0); err != nil {
+		t.Fatal(err)
+	}
+	back := time.Now()
+	second := serve(t, m, gatewaytest.Options{Address: first.Addr()})
+	if err := m.AwaitOpen(ctx, agents); err != nil {
+		t.Fatalf("not all agents came back: %v", err)
+	}
+	assertSpread(t, m.Connections(), back, agents)
+
+	after := m.Counts()
+	if n := after.Statuses - before.Statuses; n != 0 {
+		t.Errorf("%d statuses were sent again, though the server has them", n)
+	}
+	if n := counter(t, second.Metrics, "kedge_gateway_desired_sent_total"); n != 0 {
+		t.Errorf("%v desired states were sent again, though nothing has changed", n)
+	}
+	target := m.Desire(targets[7].ID, configMaps(t, 1, 10), func(*fleet.Desired) {})
+	if err := m.AwaitObserved(ctx, target.ID, fleet.SyncSynced); err != nil {
+		t.Errorf("a change after the restart did not arrive: %v", err)
+	}
+	if n := counter(t, second.Metrics, "kedge_gateway_desired_sent_total"); n != 1 {
+		t.Errorf("%v desired states were sent for one change", n)
+	}
+}
+
+// assertSpread checks that the agents came back over a while and not in one moment. How evenly is
+// for the test of the backoff to say: here the machine has its part in it.
+func assertSpread(t *testing.T, all []fleet.Connection, since time.Time, agents int) {
+	t.Helper()
+	var came []time.Duration
+	for _, c := range all {
+		if c.ConnectedAt.After(since) {
+			came = append(came, c.ConnectedAt.Sub(since))
+		}
+	}
+	slices.Sort(came)
+	if len(came) != agents {
+		t.Fatalf("%d connections after the restart, want one of each of %d agents", len(came), agents)
+	}
+	if early, late := came[agents/10], came[agents*9/10]; late-early < 250*time.Millisecond {
+		t.Errorf("eight tenths of the agents came back within %s", late-early)
+	}
+}
+
+// What was reported and not confirmed when a connection broke is reported again, whole.
+func TestStatusesOfABrokenConnectionAreNotLost(t *testing.T) {
+	t.Parallel()
+	m := gatewaytest.NewMemory()
+	agent, token := m.Enroll("edge-1")
+	target := m.Deploy(agent, "shop", configMaps(t, 2, 10))
+	srv := serve(t, m, gatewaytest.Options{})
+	wire := newCable(t, srv.Addr())
+	r := start(t, "grpc://"+wire.addr(), token, nil)
+	if err := m.AwaitObserved(within(t), target.ID, fleet.SyncSynced); err != nil {
+		t.Fatal(err)
+	}
+	wire.cut()
+	if err := m.AwaitOpen(within(t), 0); err != nil {
+		t.Fatal(err)
+	}
+	r.Status(engine.Status{
+		Target: target.ID,
+		Observed: fleet.Observed{
+			Version: target.Desired.Version, Digest: target.Desired.Digest, Sync: fleet.SyncFailed, Health: fleet.HealthFailed, AsOf: time.Now(),
+		},
+		Objects: []fleet.ObjectStatus{{ObjectRef: fleet.ObjectRef{Version: "v1", Kind: "ConfigMap", Name: "left"}, Sync: fleet.SyncFailed, Health: fleet.HealthFailed}},
+	})
+	wire.mend()
+	if err := m.AwaitObserved(within(t), target.ID, fleet.SyncFailed); err != nil {
+		t.Fatalf("what happened while away was never told: %v", err)
+	}
+	if objects := m.Objects(target.ID); len(objects) != 1 || objects[0].Name != "left" {
+		t.Errorf("objects = %v, want the whole list anew", objects)
+	}
+	if got := r.engine.received(); len(got) != 1 {
+		t.Errorf("the engine was told %d times, want once: nothing has changed", len(got))
+	}
+}
+
+// covers: C11, C7
+func TestRotatedTokenIsPickedUpWithoutARestart(t *testing.T) {
+	t.Parallel()
+	m := gatewaytest.NewMemory()
+	_, old := m.Enroll("edge-1")
+	srv := serve(t, m, gatewaytest.Options{})
+	problems := newProblemLog()
+	var tokenFile string
+	r := start(t, "grpc://"+srv.Addr(), old, func(c *link.Config) {
+		tokenFile = c.TokenFile
+		c.Log = slog.New(problems)
+	})
+	if err := m.AwaitOpen(within(t), 1); err != nil {
+		t.Fatal(err)
+	}
+	m.Revoke(old)
+	problems.await(t, within(t))
+	assertProblem(t, r, link.KindToken, "the server refused the token in "+tokenFile)
+	_, fresh := m.Enroll("edge-1")
+	if err := os.WriteFile(tokenFile, []byte(fresh), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := m.AwaitOpen(within(t), 1); err != nil {
+		t.Errorf("the new token was not taken up: %v", err)
+	}
+}
+
+func TestDeletedTargetIsForgotten(t *testing.T) {
+	t.Parallel()
+	m := gatewaytest.NewMemory()
+	agent, token := m.Enroll("edge-1")
+	target := m.Deploy(agent, "shop", configMaps(t, 1, 1))
+	first := serve(t, m, gatewaytest.Options{})
+	r := start(t, "grpc://"+first.Addr(), token, nil)
+	if err := m.AwaitObserved(within(t), target.ID, fleet.SyncSynced); err != nil {
+		t.Fatal(err)
+	}
+	m.Desire(target.ID, nil, func(*fleet.Desired) {})
+	if err := m.AwaitTarget(within(t), target.ID, func(t fleet.Target) bool { return t.ID == "" }); err != nil {
+		t.Fatalf("the tombstone was never acknowledged: %v", err)
+	}
+	if err := first.Stop(); err != nil {
+		t.Fatal(err)
+	}
+	second := serve(t, m, gatewaytest.Options{Address: first.Addr()})
+	if err := m.AwaitOpen(within(t), 1); err != nil {
+		t.Fatal(err)
+	}
+	next := m.Deploy(agent, "next", configMaps(t, 1, 1))
+	if err := m.AwaitObserved(within(t), next.ID, fleet.SyncSynced); err != nil {
+		t.Fatal(err)
+	}
+	if n := counter(t, second.Metrics, "kedge_gateway_frames_total", "held"); n != 0 {
+		t.Error("the agent still counts what was deleted among what it holds")
+	}
+	if got := r.engine.received(); len(got) != 3 || !got[1].State.Tombstone || got[1].Objects != nil {
+		t.Errorf("the engine received %d states, want a bundle, a tombstone without one, and the next", len(got))
+	}
+}
+
+// counter sums a counter over its labels, or over those with a given value.
+func counter(t *testing.T, reg *prometheus.Registry, name string, values ...string) float64 {
+	t.Helper()
+	families, err := reg.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var sum float64
+	for _, f := range families {
+		for _, metric := range f.GetMetric() {
+			matches := len(values) == 0
+			for _, label := range metric.GetLabel() {
+				matches = matches || slices.Contains(values, label.GetValue())
+			}
+			if f.GetName() == name && matches {
+				sum += metric.GetCounter().GetValue()
+			}
+		}
+	}
+	return sum
+}

@@ -1,0 +1,159 @@
+package link
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/kedge-dev/kedge/agent/internal/engine"
+	"github.com/kedge-dev/kedge/internal/fleet"
+	"github.com/kedge-dev/kedge/internal/wire"
+)
+
+func objectOf(name string, health fleet.Health) fleet.ObjectStatus {
+	return fleet.ObjectStatus{ObjectRef: fleet.ObjectRef{Version: "v1", Kind: "Pod", Namespace: "d", Name: name}, Sync: fleet.SyncSynced, Health: health}
+}
+
+func statusOf(sync fleet.SyncState, objects ...fleet.ObjectStatus) engine.Status {
+	return engine.Status{Target: "tgt-1", Observed: fleet.Observed{Version: fleet.Version{Generation: 1}, Sync: sync, Health: fleet.HealthCurrent}, Objects: objects}
+}
+
+func TestStatusesGoOutAsDeltas(t *testing.T) {
+	t.Parallel()
+	s := newStatuses()
+	s.begin(false)
+	a, b, c := objectOf("a", fleet.HealthCurrent), objectOf("b", fleet.HealthCurrent), objectOf("c", fleet.HealthInProgress)
+	sick := objectOf("a", fleet.HealthFailed)
+
+	s.put(statusOf(fleet.SyncSyncing, a, b))
+	s.put(statusOf(fleet.SyncSynced, a, b))
+	first := s.next()
+	if len(first) != 1 || !first[0].Full || len(first[0].Objects) != 2 || first[0].Observed.Sync != fleet.SyncSynced {
+		t.Fatalf("first = %+v, want the newest, whole, once", first)
+	}
+	if again := s.next(); again != nil {
+		t.Fatalf("then %+v, want nothing", again)
+	}
+	s.put(statusOf(fleet.SyncSynced, sick, c))
+	second := s.next()
+	want := []wire.Status{{
+		Target: "tgt-1", Observed: statusOf(fleet.SyncSynced).Observed,
+		Objects: []fleet.ObjectStatus{sick, c}, Gone: []fleet.ObjectRef{b.ObjectRef},
+	}}
+	if diff := cmp.Diff(want, second); diff != "" {
+		t.Errorf("second is not the difference (-want +got):\n%s", diff)
+	}
+	s.begin(false)
+	third := s.next()
+	if len(third) != 1 || !third[0].Full || len(third[0].Objects) != 2 {
+		t.Errorf("on a new connection %+v, want what was not confirmed, whole", third)
+	}
+	s.confirm(1)
+	s.begin(false)
+	if again := s.next(); again != nil {
+		t.Errorf("after a confirmation %+v, want nothing", again)
+	}
+	s.begin(true)
+	if all := s.next(); len(all) != 1 {
+		t.Errorf("asked for everything %+v, want the status", all)
+	}
+}
+
+func TestConfirmationCountsOnlyWhatItCovers(t *testing.T) {
+	t.Parallel()
+	s := newStatuses()
+	s.begin(false)
+	s.put(statusOf(fleet.SyncSyncing))
+	s.next()
+	s.put(statusOf(fleet.SyncSynced))
+	s.next()
+	s.confirm(1)
+	want := wire.StatusHash([]wire.Confirmed{wire.ConfirmedOf("tgt-1", statusOf(fleet.SyncSyncing).Observed)})
+	if diff := cmp.Diff(want, s.hash()); diff != "" {
+		t.Error("the hash is not over what was confirmed")
+	}
+	s.begin(false)
+	if again := s.next(); len(again) != 1 {
+		t.Errorf("%+v is sent on the next connection, want the status that was not confirmed", again)
+	}
+}
+
+// A server that confirms nothing must not cost memory by how often a target changes.
+func TestFlightIsBoundedByTargets(t *testing.T) {
+	t.Parallel()
+	s := newStatuses()
+	s.begin(false)
+	for range 10_000 {
+		s.put(statusOf(fleet.SyncSynced))
+		s.next()
+	}
+	if len(s.flight) > 20 {
+		t.Errorf("%d entries in flight for one target", len(s.flight))
+	}
+	s.confirm(10_000)
+	s.begin(false)
+	if again := s.next(); again != nil {
+		t.Errorf("after a confirmation %+v, want nothing", again)
+	}
+}
+
+func TestLongListsAreSplit(t *testing.T) {
+	t.Parallel()
+	var objects []fleet.ObjectStatus
+	for i := range 5_000 {
+		o := objectOf(fmt.Sprintf("pod-%05d", i), fleet.HealthCurrent)
+		o.Message = strings.Repeat("x", 500)
+		objects = append(objects, o)
+	}
+	s := newStatuses()
+	s.begin(false)
+	s.put(statusOf(fleet.SyncSynced, objects...))
+	frames := s.next()
+	var got []fleet.ObjectStatus
+	for i, f := range frames {
+		if f.Full != (i == 0) {
+			t.Errorf("frame %d has full = %v", i, f.Full)
+		}
+		if _, err := wire.ParseStatus(f.Proto()); err != nil {
+			t.Errorf("frame %d is beyond the limits: %v", i, err)
+		}
+		got = append(got, f.Objects...)
+	}
+	if diff := cmp.Diff(objects, got); diff != "" || len(frames) < 3 {
+		t.Errorf("%d frames hold %d objects, want all 5000 in several", len(frames), len(got))
+	}
+	s.confirm(int64(len(frames)) - 1)
+	if s.hash() != nil {
+		t.Error("a status counts as confirmed before its last frame is")
+	}
+	s.confirm(int64(len(frames)))
+	if s.hash() == nil {
+		t.Error("a status does not count as confirmed after its last frame is")
+	}
+}
+
+func TestOldestEventsGiveWay(t *testing.T) {
+	t.Parallel()
+	var e events
+	dropped := 0
+	for i := range maxEvents + 10 {
+		if e.put(wire.Event{Event: fleet.Event{Seq: int64(i)}}) {
+			dropped++
+		}
+	}
+	if dropped != 10 {
+		t.Errorf("%d events counted as dropped, want 10", dropped)
+	}
+	var got []wire.Event
+	for batch := e.take(); len(batch) > 0; batch = e.take() {
+		if len(batch) > wire.MaxEvents {
+			t.Fatalf("%d events in one frame", len(batch))
+		}
+		got = append(got, batch...)
+	}
+	if len(got) != maxEvents || got[0].Event.Seq != 10 {
+		t.Errorf("%d events left from %d on, want the newest %d", len(got), got[0].Event.Seq, maxEvents)
+	}
+}

@@ -1,0 +1,39 @@
+// Command kedge-agent connects a Kubernetes cluster to a Kedge server. It dials out; nothing dials in.
+// See kedge-agent --help.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/spf13/pflag"
+
+	"github.com/kedge-dev/kedge/agent"
+)
+
+// Exit codes: 0 stopped in order, 1 failed while running, 2 wrong flags or configuration.
+func main() {
+	cfg, err := parseFlags(os.Args[1:], os.Stdout, os.Stderr)
+	if errors.Is(err, pflag.ErrHelp) {
+		return
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "kedge-agent:", err)
+		os.Exit(2)
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	err = agent.Run(ctx, cfg)
+	stop()
+	if err == nil {
+		return
+	}
+	fmt.Fprintln(os.Stderr, "kedge-agent:", err)
+	if errors.Is(err, agent.ErrConfig) {
+		os.Exit(2)
+	}
+	os.Exit(1)
+}
