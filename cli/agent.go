@@ -1,0 +1,60 @@
+package cli
+
+import (
+	"fmt"
+
+	"github.com/spf13/cobra"
+)
+
+func (a *app) agentCommand() *cobra.Command {
+	return group("agent", "Enrol, upgrade, uninstall and delete agents",
+		a.agentEnrollCommand(), a.agentManifestCommand(), a.agentDeleteCommand(), getCommand(a, "get", agentResource()))
+}
+
+func (a *app) agentManifestCommand() *cobra.Command {
+	var image, address string
+	cmd := &cobra.Command{
+		Use:   "manifest NAME",
+		Short: "Print the manifest of an agent without its token, to upgrade or to uninstall it",
+		Long: "Prints the manifest that this server would install now, without the Secret that holds the token. Deleting it removes the " +
+			"agent and deletes no object that the agent has deployed.",
+		Example: "kedge agent manifest prod | kubectl apply -f -    # upgrade\nkedge agent manifest prod | kubectl delete -f -   # uninstall",
+		Args:    cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			c, err := a.connect()
+			if err != nil {
+				return err
+			}
+			text, err := c.Manifest(cmd.Context(), args[0], image, address)
+			if err != nil {
+				return err
+			}
+			_, err = a.Out.Write(text)
+			return err
+		},
+	}
+	cmd.Flags().StringVar(&image, "image", "", "image of the agent (default: the server's)")
+	cmd.Flags().StringVar(&address, "server-address", "", "how the agent reaches the server (default: the server's)")
+	return cmd
+}
+
+func (a *app) agentDeleteCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "delete NAME",
+		Short: "Forget an agent: its token is worth nothing from then on",
+		Long: "Removes an agent, its token and its targets from the server, at once. Its objects stay in the cluster, and so does its installation:\n" +
+			"delete that first with kedge agent manifest NAME | kubectl delete -f -. To remove what was deployed, delete the deployments before.",
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			c, err := a.connect()
+			if err != nil {
+				return err
+			}
+			if err := c.DeleteAgent(cmd.Context(), args[0]); err != nil {
+				return err
+			}
+			fmt.Fprintf(a.Out, "Agent %q is deleted. Everything that it has deployed stays in its cluster.\n", args[0])
+			return nil
+		},
+	}
+}

@@ -1,0 +1,71 @@
+package cli_test
+
+import (
+	"time"
+
+	"github.com/kedge-dev/kedge/internal/apiv1"
+)
+
+func agents() []apiv1.Agent {
+	return []apiv1.Agent{
+		{
+			Name: "lost", Scope: "cluster", Targets: 1, LastSeenAt: born, Connections: []apiv1.Connection{
+				{Replica: "pod-x", Version: "v8", KubeVersion: "v1.36.3", ClusterUID: "0123456789", LastSeenAt: born},
+			},
+		},
+		{Name: "new", Scope: "cluster"},
+		{
+			Name: "prod", Scope: "namespaced", Namespaces: []string{"dude", "team-a"}, Connected: true, LastSeenAt: now, Targets: 2,
+			Warnings: []string{"replica pod-b runs version v8, the server runs v9"},
+			Connections: []apiv1.Connection{
+				{Replica: "pod-a", Version: "v9", KubeVersion: "v1.36.3", ConnectedAt: born, LastSeenAt: now, Connected: true},
+				{Replica: "pod-b", Version: "v8", KubeVersion: "v1.36.3", ConnectedAt: born, LastSeenAt: now, Connected: true},
+			},
+		},
+	}
+}
+
+func target(agent, sync, health string) apiv1.Target {
+	return apiv1.Target{
+		ID: "tgt-" + agent, Agent: agent, Sync: sync, Health: health, AsOf: born, Generation: 4, ObservedGeneration: 4, Commit: "c0ffee0123456789",
+	}
+}
+
+func deployment(name, sync, health string, targets ...apiv1.Target) apiv1.Deployment {
+	return apiv1.Deployment{
+		ID: "dep-" + name, Name: name, Source: apiv1.Source{RepoURL: "https://git.example.com/" + name, Path: "deploy"},
+		Environment: "default", Namespace: name, Policy: apiv1.Policy{Prune: true}, Commit: "c0ffee0123456789", CreatedAt: born,
+		Sync: sync, Health: health, Targets: targets,
+	}
+}
+
+func staleTarget() apiv1.Target {
+	t := target("lost", "Synced", "Stale")
+	t.StaleSince = born.Add(5 * time.Minute)
+	t.Objects = []apiv1.Object{{Kind: "ConfigMap", Namespace: "web", Name: "a", Sync: "Synced", Health: "InProgress"}}
+	return t
+}
+
+func deployments() []apiv1.Deployment {
+	bad := target("prod", "Failed", "InProgress")
+	bad.Message = "1 of 2 objects failed"
+	bad.Objects = []apiv1.Object{
+		{Group: "apps", Kind: "Deployment", Namespace: "dude", Name: "nginx", Sync: "Synced", Health: "Current"},
+		{Group: "apps", Kind: "Deployment", Namespace: "naww", Name: "nginx", Sync: "Failed", Health: "NotFound",
+			Message: `deployments.apps "nginx" is forbidden: cannot create resource "deployments" in the namespace "naww"`},
+	}
+	failing := deployment("failing", "Failed", "InProgress", bad)
+	failing.Message = "prod: 1 of 2 objects failed"
+	broken := deployment("broken", "Synced", "Current", target("prod", "Synced", "Current"))
+	broken.SourceError, broken.Message = "deploy/a.yaml: line 3 is not YAML", "deploy/a.yaml: line 3 is not YAML"
+	waiting := target("prod", "Pending", "Unknown")
+	waiting.Generation, waiting.ObservedGeneration, waiting.Commit = 0, 0, ""
+	unreadable := deployment("unreadable", "Failed", "Unknown", waiting)
+	unreadable.Commit, unreadable.Message = "", "repository https://git.example.com/unreadable: authentication failed"
+	return []apiv1.Deployment{
+		deployment("web", "Synced", "Current", target("prod", "Synced", "Current")),
+		failing, broken, unreadable,
+		deployment("away", "Synced", "Stale", target("prod", "Synced", "Current"), staleTarget()),
+		deployment("nowhere", "Pending", "Unknown"),
+	}
+}

@@ -1,0 +1,74 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/kedge-dev/kedge/internal/apiv1"
+)
+
+func (a *app) deployCommand() *cobra.Command {
+	return group("deploy", "Create, read and delete deployments",
+		a.deployCreateCommand(), getCommand(a, "get", deploymentResource()), a.deployDeleteCommand())
+}
+
+func (a *app) deployCreateCommand() *cobra.Command {
+	var req apiv1.CreateDeployment
+	var noPrune, wait bool
+	w := watchOptions{failAfter: defaultFailAfter}
+	cmd := &cobra.Command{
+		Use:     "create NAME --repo URL",
+		Short:   "Deploy a folder of a Git repository to every cluster of an environment",
+		Example: "kedge deploy create web --repo https://github.com/example/web --path deploy --namespace web --wait",
+		Args:    cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			req.Name = args[0]
+			if noPrune {
+				prune := false
+				req.Policy.Prune = &prune
+			}
+			return a.createDeployment(cmd.Context(), req, wait, w)
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&req.Source.RepoURL, "repo", "", "URL of the Git repository")
+	f.StringVar(&req.Source.Path, "path", "", "folder in the repository (default: its root)")
+	f.StringVar(&req.Source.Revision, "revision", "", "branch, tag or commit (default: the default branch)")
+	f.StringArrayVar(&req.Source.Globs, "glob", nil, "which files below the path; may be repeated (default: every manifest)")
+	f.StringVar(&req.Environment, "env", "", "environment to deploy to (default: default)")
+	f.StringVar(&req.Namespace, "namespace", "", "namespace of objects that name none (default: default)")
+	f.BoolVar(&noPrune, "no-prune", false, "keep objects that have left the source")
+	f.BoolVar(&req.Policy.Adopt, "adopt", false, "take over existing objects that nobody owns")
+	f.BoolVar(&req.Policy.AllowEmpty, "allow-empty", false, "accept a source that holds no object")
+	f.BoolVar(&wait, "wait", false, "wait until it has arrived in every cluster, as status --watch does")
+	f.DurationVar(&w.timeout, "timeout", 5*time.Minute, "with --wait: give up after this long; 0 is never")
+	must(cmd.MarkFlagRequired("repo"))
+	return cmd
+}
+
+func (a *app) createDeployment(ctx context.Context, req apiv1.CreateDeployment, wait bool, w watchOptions) error {
+	c, err := a.connect()
+	if err != nil {
+		return err
+	}
+	made, err := c.CreateDeployment(ctx, req)
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(a.Out, "Deployment %q is created, with %s.\n", made.Name, count(len(made.Targets), "target"))
+	if wait {
+		return a.watchStatus(ctx, c, made.Name, w)
+	}
+	fmt.Fprintf(a.Err, "See it arrive: kedge status %s --watch\n", made.Name)
+	return nil
+}
+
+// must is for mistakes in this program that its first run shows.
+func must(err error) {
+	if err != nil {
+		panic(err)
+	}
+}

@@ -1,0 +1,120 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/kedge-dev/kedge/cli/internal/client"
+	"github.com/kedge-dev/kedge/internal/apiv1"
+)
+
+func (a *app) agentEnrollCommand() *cobra.Command {
+	var req apiv1.EnrollAgent
+	var tokenFile string
+	cmd := &cobra.Command{
+		Use:   "enroll NAME",
+		Short: "Enrol an agent and print the manifest that installs it",
+		Long: "Prints one manifest on standard output: applying it to a cluster is the whole installation. It holds the agent's token " +
+			"and is shown this once. An agent that runs outside of its cluster reads the token from a file: --agent-token-file writes it.",
+		Example: "kedge agent enroll prod | kubectl apply -f -\nkedge agent enroll team-a --namespaces team-a,team-a-staging > agent.yaml",
+		Args:    cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			req.Name = args[0]
+			return a.enroll(cmd.Context(), req, tokenFile)
+		},
+	}
+	f := cmd.Flags()
+	f.StringToStringVar(&req.Labels, "labels", nil, "labels that environments select by, key=value,…")
+	f.StringSliceVar(&req.Namespaces, "namespaces", nil, "limit the agent to these namespaces (default: the whole cluster)")
+	f.StringVar(&req.Image, "image", "", "image of the agent (default: the server's)")
+	f.StringVar(&req.ServerAddress, "server-address", "", "how the agent reaches the server, such as grpcs://host:443 (default: the server's)")
+	f.StringVar(&tokenFile, "agent-token-file", "", "also write the agent's token to this new file, readable for you alone")
+	return cmd
+}
+
+func (a *app) enroll(ctx context.Context, req apiv1.EnrollAgent, tokenFile string) error {
+	c, err := a.connect()
+	if err != nil {
+		return err
+	}
+	keep, drop, err := newTokenFile(tokenFile)
+	if err != nil {
+		return err
+	}
+	made, err := c.Enroll(ctx, req)
+	if err != nil {
+		drop()
+		if client.Status(err) == http.StatusConflict {
+			text, _, _ := strings.Cut(err.Error(), ": choose another name")
+			return failure(text, fmt.Sprintf("delete it first with kedge agent delete %s, or choose another name", req.Name))
+		}
+		return err
+	}
+	fmt.Fprint(a.Out, made.Manifest)
+	if err := keep(made.Token); err != nil {
+		return err
+	}
+	a.explainEnrollment(made)
+	return nil
+}
+
+// newTokenFile makes the file before there is a token: one that cannot be written must not cost the
+// only copy, and one that exists is somebody's.
+func newTokenFile(path string) (keep func(token string) error, drop func(), err error) {
+	if path == "" {
+		return func(string) error { return nil }, func() {}, nil
+	}
+	file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return nil, nil, failure("making the file for the token: "+err.Error(), "name a file that does not exist yet")
+	}
+	keep = func(token string) error {
+		_, err := file.WriteString(token + "\n")
+		if err := errors.Join(err, file.Close()); err != nil {
+			return fmt.Errorf("writing the token, which is also in the manifest: %w", err)
+		}
+		return nil
+	}
+	return keep, func() { _, _ = file.Close(), os.Remove(path) }, nil
+}
+
+func (a *app) explainEnrollment(made apiv1.Enrollment) {
+	fmt.Fprintf(a.Err, "Agent %q is enrolled. Apply the manifest above to its cluster with kubectl apply -f -; it holds the token and is not shown again.\n", made.Agent.Name)
+	if len(made.Agent.Namespaces) > 0 {
+		fmt.Fprintf(a.Err, "The namespaces %s have to exist there first.\n", strings.Join(made.Agent.Namespaces, ", "))
+	}
+	for _, warning := range manifestWarnings(made.Manifest) {
+		fmt.Fprintln(a.Err, "Warning:", warning)
+	}
+	fmt.Fprintln(a.Err, "Then see it connect: kedge get agents --watch")
+}
+
+// unpublished is the beginning of the server's own default image, which no registry has yet.
+const unpublished = "kedge-dev/kedge-agent:"
+
+// manifestWarnings tells what keeps a manifest from working in a cluster elsewhere.
+func manifestWarnings(manifest string) []string {
+	var out []string
+	for _, word := range strings.Fields(manifest) {
+		address, ok := strings.CutPrefix(word, "--server-address=")
+		if !ok {
+			continue
+		}
+		if u, err := url.Parse(address); err == nil && loopback(u.Hostname()) {
+			out = append(out, "the agent is told to connect to "+address+", which only the machine of the server can reach: "+
+				"start the server with --external-url, or enrol with --server-address")
+		}
+	}
+	if _, image, ok := strings.Cut(manifest, "image: "+unpublished); ok {
+		tag, _, _ := strings.Cut(image, "\n")
+		out = append(out, "the image "+unpublished+tag+" is not published: build one and name it with --image, or with --agent-image at the server")
+	}
+	return out
+}

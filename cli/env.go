@@ -1,0 +1,40 @@
+package cli
+
+import (
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/kedge-dev/kedge/internal/apiv1"
+)
+
+func (a *app) envCommand() *cobra.Command {
+	return group("env", "Name places to deploy to", a.envCreateCommand(), getCommand(a, "get", environmentResource()))
+}
+
+func (a *app) envCreateCommand() *cobra.Command {
+	var req apiv1.CreateEnvironment
+	cmd := &cobra.Command{
+		Use:     "create NAME",
+		Short:   "Create an environment of the agents named or selected",
+		Long:    "An agent belongs to the environment when it is named, or when it has all the labels. With neither, every agent does.",
+		Example: "kedge env create eu --match-labels region=eu\nkedge env create canary --agents prod-1,prod-2",
+		Args:    cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			c, err := a.connect()
+			if err != nil {
+				return err
+			}
+			req.Name = args[0]
+			made, err := c.CreateEnvironment(cmd.Context(), req)
+			if err != nil {
+				return err
+			}
+			fmt.Fprintf(a.Out, "Environment %q is created.\n", made.Name)
+			return nil
+		},
+	}
+	cmd.Flags().StringSliceVar(&req.Agents, "agents", nil, "names of agents, a,b,…")
+	cmd.Flags().StringToStringVar(&req.MatchLabels, "match-labels", nil, "labels of agents, key=value,…")
+	return cmd
+}

@@ -1,0 +1,206 @@
+// Package client speaks the REST API of a Kedge server: one method per route, and a feed of changes
+// that reconnects by itself. It prints nothing, reads no files and keeps no state of a user.
+//
+// A Client is safe for concurrent use.
+package client
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/kedge-dev/kedge/internal/apiv1"
+)
+
+// maxAnswer bounds what a server can make a client hold.
+const maxAnswer = 64 << 20
+
+// Config says which server to speak to, and as whom.
+type Config struct {
+	Server string // https://host:port
+	Token  string
+	Tenant string
+	CA     []byte // PEM, trusted beside the CAs of the system; may be empty
+	Agent  string // User-Agent
+	// Timeout of a request that is not a stream; default 30 s.
+	Timeout time.Duration
+	// RetryMin and RetryMax bound the pause before a broken stream is opened again; default 200 ms
+	// and 10 s.
+	RetryMin, RetryMax time.Duration
+}
+
+// Client is a caller of one server in one tenant.
+type Client struct {
+	cfg  Config
+	base *url.URL
+	http *http.Client
+}
+
+// New makes a client; it does no I/O.
+func New(cfg Config) (*Client, error) {
+	base, err := url.Parse(strings.TrimRight(cfg.Server, "/"))
+	if err != nil || base.Hostname() == "" || (base.Scheme != "http" && base.Scheme != "https") {
+		return nil, fmt.Errorf("%q is not the address of a server, such as https://kedge.example.com", cfg.Server)
+	}
+	cfg.Timeout = cmp.Or(cfg.Timeout, 30*time.Second)
+	cfg.RetryMin, cfg.RetryMax = cmp.Or(cfg.RetryMin, 200*time.Millisecond), cmp.Or(cfg.RetryMax, 10*time.Second)
+	transport := http.DefaultTransport.(*http.Transport).Clone()
+	if len(cfg.CA) > 0 {
+		pool, err := x509.SystemCertPool()
+		if err != nil {
+			pool = x509.NewCertPool()
+		}
+		if !pool.AppendCertsFromPEM(cfg.CA) {
+			return nil, errors.New("the CA file holds no certificate in PEM form")
+		}
+		transport.TLSClientConfig = &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}
+	}
+	return &Client{cfg: cfg, base: base, http: &http.Client{Transport: transport, CheckRedirect: noRedirect}}, nil
+}
+
+// noRedirect keeps the token where it was meant to go.
+func noRedirect(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+
+// Tenant is the tenant that the client works in.
+func (c *Client) Tenant() string { return c.cfg.Tenant }
+
+// Server is the address that the client speaks to.
+func (c *Client) Server() string { return c.base.String() }
+
+// StatusError is an answer that says no.
+type StatusError struct {
+	Status  int
+	Problem apiv1.Problem
+}
+
+func (e *StatusError) Error() string {
+	text := cmp.Or(e.Problem.Detail, e.Problem.Title, http.StatusText(e.Status), fmt.Sprintf("status %d", e.Status))
+	for _, d := range e.Problem.Errors {
+		line := strings.TrimPrefix(d.Location, "body.") + ": " + d.Message
+		if !strings.Contains(text, d.Message) {
+			text += "; " + line
+		}
+	}
+	return text
+}
+
+// UnreachableError says that there was no answer at all.
+type UnreachableError struct {
+	Server string
+	Err    error
+}
+
+func (e *UnreachableError) Error() string { return fmt.Sprintf("reaching %s: %v", e.Server, e.Err) }
+
+func (e *UnreachableError) Unwrap() error { return e.Err }
+
+// UnknownCA reports whether err says that the certificate of the server is signed by nobody known.
+func UnknownCA(err error) bool {
+	var unknown x509.UnknownAuthorityError
+	return errors.As(err, &unknown)
+}
+
+// Status is the HTTP status of a StatusError in err, else 0.
+func Status(err error) int {
+	var status *StatusError
+	if errors.As(err, &status) {
+		return status.Status
+	}
+	return 0
+}
+
+// inTenant is a path below the tenant.
+func (c *Client) inTenant(parts ...string) string {
+	path := "/api/v1/tenants/" + url.PathEscape(c.cfg.Tenant)
+	for _, p := range parts {
+		path += "/" + url.PathEscape(p)
+	}
+	return path
+}
+
+func (c *Client) request(ctx context.Context, method, path string, query url.Values, body any) (*http.Request, error) {
+	var reader io.Reader
+	if body != nil {
+		text, err := json.Marshal(body)
+		if err != nil {
+			return nil, fmt.Errorf("encoding a request: %w", err)
+		}
+		reader = bytes.NewReader(text)
+	}
+	target := c.base.String() + path
+	if len(query) > 0 {
+		target += "?" + query.Encode()
+	}
+	r, err := http.NewRequestWithContext(ctx, method, target, reader)
+	if err != nil {
+		return nil, fmt.Errorf("making a request: %w", err)
+	}
+	r.Header.Set("Authorization", "Bearer "+c.cfg.Token)
+	r.Header.Set("User-Agent", c.cfg.Agent)
+	if body != nil {
+		r.Header.Set("Content-Type", "application/json")
+	}
+	return r, nil
+}
+
+// do sends a request and returns the whole answer.
+func (c *Client) do(ctx context.Context, method, path string, query url.Values, body any) ([]byte, error) {
+	ctx, cancel := context.WithTimeout(ctx, c.cfg.Timeout)
+	defer cancel()
+	r, err := c.request(ctx, method, path, query, body)
+	if err != nil {
+		return nil, err
+	}
+	resp, err := c.http.Do(r)
+	if err != nil {
+		return nil, c.unreachable(err)
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
+	if err != nil {
+		return nil, c.unreachable(err)
+	}
+	if resp.StatusCode >= 300 {
+		return nil, statusError(resp.StatusCode, text)
+	}
+	return text, nil
+}
+
+// call is do for JSON answers; out may be nil.
+func (c *Client) call(ctx context.Context, method, path string, query url.Values, body, out any) error {
+	text, err := c.do(ctx, method, path, query, body)
+	if err != nil || out == nil {
+		return err
+	}
+	if err := json.Unmarshal(text, out); err != nil {
+		return fmt.Errorf("%s did not answer like a Kedge server: %w", c.base, err)
+	}
+	return nil
+}
+
+// unreachable drops the URL from the error of net/http, which repeats what we say ourselves.
+func (c *Client) unreachable(err error) error {
+	var wrapped *url.Error
+	if errors.As(err, &wrapped) {
+		err = wrapped.Err
+	}
+	return &UnreachableError{Server: c.base.String(), Err: err}
+}
+
+func statusError(status int, text []byte) error {
+	e := &StatusError{Status: status}
+	if json.Unmarshal(text, &e.Problem) != nil {
+		e.Problem = apiv1.Problem{Detail: fmt.Sprintf("the server answered %d %s", status, http.StatusText(status))}
+	}
+	return e
+}

@@ -1,0 +1,112 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/url"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+
+	"github.com/kedge-dev/kedge/cli/internal/profile"
+)
+
+// maxToken bounds what is read from standard input.
+const maxToken = 64 << 10
+
+func (a *app) loginCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "login URL",
+		Short: "Log in to a server and remember it",
+		Long: "Checks the token with the server and stores it, readable for you alone, in $XDG_CONFIG_HOME/kedge/config.yaml " +
+			"(or $KEDGE_CONFIG). The token comes from --token-file, from standard input, or is asked for.",
+		Example: "kedge login https://kedge.example.com --token-file token\nkedge login http://127.0.0.1:8080 < token",
+		Args:    cobra.ExactArgs(1),
+		RunE:    func(cmd *cobra.Command, args []string) error { return a.runLogin(cmd.Context(), args[0]) },
+	}
+}
+
+func (a *app) runLogin(ctx context.Context, address string) error {
+	address = strings.TrimRight(address, "/")
+	u, err := url.Parse(address)
+	if err != nil || u.Host == "" {
+		return failure(fmt.Sprintf("%q is not the address of a server", address), "kedge login https://HOST[:PORT]")
+	}
+	token, err := a.askToken()
+	if err != nil {
+		return err
+	}
+	ca, err := a.ca("")
+	if err != nil {
+		return err
+	}
+	c, err := a.client(address, token, ca, a.flags.tenant)
+	if err != nil {
+		return failure(err.Error(), "kedge login https://HOST[:PORT]")
+	}
+	who, err := c.Whoami(ctx)
+	if err != nil {
+		return err
+	}
+	if u.Scheme == "http" && !loopback(u.Hostname()) {
+		fmt.Fprintln(a.Err, "Warning: this address is not encrypted: everyone on the way can read the token. Use https://.")
+	}
+	name := cmp.Or(a.flags.context, u.Host)
+	if err := a.remember(profile.Context{Name: name, Server: address, Token: token, CA: string(ca), Tenant: c.Tenant()}); err != nil {
+		return err
+	}
+	fmt.Fprintf(a.Out, "Logged in to %s as %s (%s).\n", address, who.Name, who.Role)
+	return nil
+}
+
+func (a *app) remember(c profile.Context) error {
+	path, err := profile.Path(a.Env)
+	if err != nil {
+		return err
+	}
+	file, err := profile.Load(path)
+	if err != nil {
+		return err
+	}
+	file.Set(c)
+	return file.Save(path)
+}
+
+func (a *app) askToken() (string, error) {
+	if a.flags.tokenFile != "" {
+		return readToken(a.flags.tokenFile)
+	}
+	text, err := a.readSecret()
+	if err != nil {
+		return "", fmt.Errorf("reading the token: %w", err)
+	}
+	if text = strings.TrimSpace(text); text != "" {
+		return text, nil
+	}
+	return "", failure("no token given", "pass --token-file FILE or pipe the token in; the server prints it at its first start")
+}
+
+// readSecret does not echo on a terminal.
+func (a *app) readSecret() (string, error) {
+	if a.In == nil {
+		return "", nil
+	}
+	if f, ok := a.In.(*os.File); ok && isTerminal(f) {
+		fmt.Fprint(a.Err, "Token: ")
+		text, err := term.ReadPassword(int(f.Fd()))
+		fmt.Fprintln(a.Err)
+		return string(text), err
+	}
+	text, err := io.ReadAll(io.LimitReader(a.In, maxToken))
+	return string(text), err
+}
+
+func loopback(host string) bool {
+	ip := net.ParseIP(host)
+	return host == "localhost" || (ip != nil && ip.IsLoopback())
+}

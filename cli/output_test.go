@@ -1,0 +1,198 @@
+package cli_test
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/kedge-dev/kedge/internal/testkit"
+)
+
+// covers: O4 (in part), C6 and C10 (replicas, versions, last seen), D7 (stale with its age everywhere)
+func TestOutputIsAsRecorded(t *testing.T) {
+	t.Parallel()
+	_, url := newServer(t)
+	env := home(t, url)
+	cases := map[string]string{
+		"get-agents":           "get agents",
+		"get-agents-name":      "get agents -o name",
+		"get-deployments":      "get deployments",
+		"get-deployments-json": "get deployments -o json",
+		"deploy-get":           "deploy get failing -o yaml",
+		"get-environments":     "env get",
+		"get-events":           "get events --deployment failing",
+		"get-repositories":     "get repositories",
+		"get-repositories-all": "get repositories -o yaml",
+		"status":               "status web",
+		"status-failing":       "status failing",
+		"status-broken":        "status broken",
+		"status-stale":         "status away",
+		"status-nowhere":       "status nowhere",
+		"status-unknown":       "status nothing",
+		"status-unreadable":    "status unreadable",
+		"status-watch-unread":  "status unreadable --watch --fail-after 0s --timeout 20s",
+		"status-name":          "status web -o name",
+		"status-watch-json":    "status web --watch -o json",
+		"status-commit":        "status web --commit c0ffee",
+		"status-watch":         "status web --watch",
+		"status-watch-failing": "status failing --watch --fail-after 0s",
+		"enroll":               "agent enroll prod --namespaces dude",
+		"enroll-near":          "agent enroll near",
+		"enroll-again":         "agent enroll lost",
+		"agent-delete":         "agent delete prod",
+		"agent-delete-unknown": "agent delete x",
+		"manifest":             "agent manifest prod --image my/agent:v2",
+		"deploy-create":        "deploy create web --repo https://git.example.com/web",
+		"deploy-create-wait":   "deploy create web --repo https://git.example.com/web --wait",
+		"deploy-delete":        "deploy delete web",
+		"env-create":           "env create eu --agents prod --match-labels region=eu",
+		"version":              "version",
+		"mistake-command":      "gett agents",
+		"mistake-subcommand":   "get agnets",
+		"mistake-flag":         "get agents --wide",
+		"mistake-format":       "get agents -o wide",
+		"mistake-missing-flag": "deploy create web",
+		"mistake-argument":     "status",
+		"mistake-arguments":    "status a b",
+		"mistake-no-argument":  "get events x",
+		"mistake-clusters":     "demo --clusters 0",
+		"mistake-token-file":   "get agents --token-file does-not-exist",
+		"mistake-context":      "get agents --context nope",
+	}
+	for name, args := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			got := run(t, env, "", strings.Fields(args)...)
+			testkit.Golden(t, name+".golden", "$ kedge "+args+"\n"+got.String())
+		})
+	}
+}
+
+// covers: D7
+func TestNothingOfALostAgentReadsHealthy(t *testing.T) {
+	t.Parallel()
+	_, url := newServer(t)
+	env := home(t, url)
+	for _, args := range []string{"get agents", "get deployments", "status away"} {
+		got := run(t, env, "", strings.Fields(args)...)
+		found := false
+		for _, line := range strings.Split(got.out, "\n") {
+			if !strings.HasPrefix(line, "lost") && !strings.HasPrefix(line, "away") {
+				continue
+			}
+			found = found || strings.Contains(line, "Stale since 2026-11-15T12:0")
+			if strings.Contains(line, "Current") || strings.Contains(line, "Connected") {
+				t.Errorf("kedge %s: %q reads as if it were known", args, line)
+			}
+		}
+		if !found {
+			t.Errorf("kedge %s does not say since when:\n%s", args, got.out)
+		}
+	}
+}
+
+func TestRequestsHoldWhatWasAsked(t *testing.T) {
+	t.Parallel()
+	s, url := newServer(t)
+	env := home(t, url)
+	cases := map[string]struct{ key, want string }{
+		"deploy create web --repo https://x/y --path p --revision v1 --glob a --glob b --env eu --namespace n --no-prune --adopt --allow-empty": {
+			"POST /api/v1/tenants/default/deployments",
+			`{"name":"web","source":{"repoURL":"https://x/y","path":"p","revision":"v1","globs":["a","b"]},"environment":"eu","namespace":"n",` +
+				`"policy":{"prune":false,"adopt":true,"allowEmpty":true}}`,
+		},
+		"agent enroll prod --labels a=b,c=d --namespaces x,y --image i --server-address grpcs://h:1": {
+			"POST /api/v1/tenants/default/agents",
+			`{"name":"prod","labels":{"a":"b","c":"d"},"namespaces":["x","y"],"image":"i","serverAddress":"grpcs://h:1"}`,
+		},
+		"env create eu --agents a,b --match-labels r=eu": {
+			"POST /api/v1/tenants/default/environments", `{"name":"eu","agents":["a","b"],"matchLabels":{"r":"eu"}}`,
+		},
+	}
+	for args, c := range cases {
+		if r := run(t, env, "", strings.Fields(args)...); r.code != 0 {
+			t.Error(r)
+		}
+		s.set(func(s *server) {
+			if got := s.got[c.key]; got != c.want {
+				t.Errorf("kedge %s sent\n%s, want\n%s", args, got, c.want)
+			}
+		})
+	}
+}
+
+func TestLoginIsCheckedBeforeItIsStored(t *testing.T) {
+	t.Parallel()
+	_, url := newServer(t)
+	env := home(t, "")
+	path := filepath.Join(env["XDG_CONFIG_HOME"], "kedge", "config.yaml")
+	cases := []struct {
+		reason, stdin string
+		args          []string
+		says          string
+	}{
+		{"a wrong token", "wrong", []string{"login", url}, "kedge login URL"},
+		{"no token", "", []string{"login", url}, "--token-file"},
+		{"not a server", token, []string{"login", "nonsense"}, "https://HOST"},
+		{"nobody there", token, []string{"login", "http://127.0.0.1:1"}, "can be reached"},
+		{"a CA file without a certificate", token, []string{"login", url, "--ca-file", writeFile(t, "x")}, "PEM"},
+		{"not logged in", "", []string{"get", "agents"}, "kedge login URL"},
+	}
+	for _, c := range cases {
+		if r := run(t, env, c.stdin, c.args...); r.code != 1 || !strings.Contains(r.err, c.says) || strings.Contains(r.err, token) {
+			t.Errorf("%s: %s", c.reason, r)
+		}
+		if _, err := os.Stat(path); err == nil {
+			t.Fatalf("%s: a login was stored", c.reason)
+		}
+	}
+	if r := run(t, env, "", "login", url, "--token-file", writeFile(t, token+"\n")); r.code != 0 || !strings.Contains(r.out, "as admin (fleet-admin)") {
+		t.Fatal(r)
+	}
+	info, err := os.Stat(path)
+	if err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("the login is stored as %v, %v; want it readable by its owner alone", info.Mode(), err)
+	}
+	if r := run(t, env, "", "get", "agents", "-o", "name"); r.code != 0 || r.out != "lost\nnew\nprod\n" {
+		t.Errorf("after the login: %s", r)
+	}
+}
+
+// A token must never travel to a server that it was not stored for.
+func TestTokenOfALoginStaysWithItsServer(t *testing.T) {
+	t.Parallel()
+	_, url := newServer(t)
+	other, otherURL := newServer(t)
+	env := home(t, url)
+	if r := run(t, env, "", "get", "agents", "--server", otherURL); r.code != 1 || !strings.Contains(r.err, "no token for this server") {
+		t.Error(r)
+	}
+	if len(other.got) != 0 {
+		t.Errorf("the other server got %v", other.got)
+	}
+	env["KEDGE_TOKEN"] = token
+	if r := run(t, env, "", "get", "agents", "--server", otherURL); r.code != 0 {
+		t.Error(r)
+	}
+	if r := run(t, env, "", "get", "agents", "--server", url+"/", "-o", "name"); r.code != 0 {
+		t.Error(r)
+	}
+}
+
+func TestContextsAreKeptApart(t *testing.T) {
+	t.Parallel()
+	_, one := newServer(t)
+	two, twoURL := newServer(t)
+	two.agents = nil
+	env := home(t, one)
+	if r := run(t, env, token, "login", twoURL, "--context", "second"); r.code != 0 {
+		t.Fatal(r)
+	}
+	if r := run(t, env, "", "get", "agents"); r.out != "" || !strings.Contains(r.err, "No agents found") {
+		t.Errorf("the last login is not the current one: %s", r)
+	}
+	if r := run(t, env, "", "get", "agents", "-o", "name", "--context", strings.TrimPrefix(one, "http://")); r.out != "lost\nnew\nprod\n" {
+		t.Errorf("the first login: %s", r)
+	}
+}

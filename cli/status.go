@@ -1,0 +1,247 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/kedge-dev/kedge/cli/internal/client"
+	"github.com/kedge-dev/kedge/internal/apiv1"
+	"github.com/kedge-dev/kedge/internal/fleet"
+)
+
+// defaultFailAfter is how long a failure has to last before it is called one: what a first try
+// could not apply, the next one often can.
+const defaultFailAfter = 5 * time.Second
+
+type watchOptions struct {
+	timeout, failAfter time.Duration
+	commit             string
+}
+
+func (a *app) statusCommand() *cobra.Command {
+	var watch bool
+	var w watchOptions
+	var format string
+	cmd := &cobra.Command{
+		Use:   "status NAME",
+		Short: "Show a deployment on every target, and each object that is not as it should be",
+		Long: "Shows a deployment on every target, and each object that is not as it should be.\n\n" +
+			"With --watch it follows until every target is Synced and Current for the newest generation (exit code 0), something has failed " +
+			"for --fail-after (3), or --timeout has passed (4). Without --watch it exits with 3 when something has failed, else with 0.",
+		Example: "kedge status web\nkedge status web --watch --timeout 2m --commit $(git rev-parse HEAD)",
+		Args:    cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := checkStatusFlags(cmd, watch, format); err != nil {
+				return err
+			}
+			c, err := a.connect()
+			if err != nil {
+				return err
+			}
+			if watch {
+				return a.watchStatus(cmd.Context(), c, args[0], w)
+			}
+			return a.status(cmd.Context(), c, args[0], format)
+		},
+	}
+	f := cmd.Flags()
+	f.BoolVarP(&watch, "watch", "w", false, "follow until it has arrived everywhere or has failed")
+	f.DurationVar(&w.timeout, "timeout", 0, "with --watch: give up after this long; 0 is never")
+	f.DurationVar(&w.failAfter, "fail-after", defaultFailAfter, "with --watch: how long a failure has to last")
+	f.StringVar(&w.commit, "commit", "", "with --watch: wait for this commit, full or its beginning")
+	f.StringVarP(&format, "output", "o", "table", "how to print without --watch: table, json, yaml")
+	return cmd
+}
+
+var statusFormats = []string{"table", "json", "yaml"}
+
+// checkStatusFlags refuses what would not do what it says.
+func checkStatusFlags(cmd *cobra.Command, watch bool, format string) error {
+	help := cmd.CommandPath() + " --help"
+	if !slices.Contains(statusFormats, format) {
+		return &exitError{exitUsage, fmt.Sprintf("-o %s is not known", format), "use one of " + strings.Join(statusFormats, ", ")}
+	}
+	if watch && format != "table" {
+		return &exitError{exitUsage, "-o " + format + " does not go with --watch", "kedge get deployments NAME --watch -o " + format + " prints what changes; or see " + help}
+	}
+	for _, name := range []string{"commit", "timeout", "fail-after"} {
+		if !watch && cmd.Flags().Changed(name) {
+			return &exitError{exitUsage, "--" + name + " needs --watch", help}
+		}
+	}
+	return nil
+}
+
+func (a *app) status(ctx context.Context, c *client.Client, name, format string) error {
+	d, err := c.Deployment(ctx, name)
+	if err != nil {
+		return err
+	}
+	if format == "table" {
+		err = a.printStatus(d)
+	} else {
+		err = a.encode(d, format)
+	}
+	if err != nil {
+		return err
+	}
+	if reason := failed(d); reason != "" {
+		return &exitError{code: exitUnhealthy}
+	}
+	return nil
+}
+
+// arrived reports whether a target holds the newest generation and is well. One whose agent is lost
+// has the health Stale.
+func arrived(t apiv1.Target) bool {
+	return t.Sync == string(fleet.SyncSynced) && t.Health == string(fleet.HealthCurrent) && t.ObservedGeneration == t.Generation
+}
+
+// failed is why the newest generation does not arrive, or "". What is known only from before an
+// agent was lost is no failure: it may have passed.
+func failed(d apiv1.Deployment) string {
+	if reason := sourceProblem(d); reason != "" {
+		return reason
+	}
+	for _, t := range d.Targets {
+		now := t.StaleSince.IsZero() && t.ObservedGeneration == t.Generation
+		if now && (t.Sync == string(fleet.SyncFailed) || t.Health == string(fleet.HealthFailed)) {
+			return strings.TrimSuffix(fmt.Sprintf("agent %s: %s", t.Agent, t.Message), ": ")
+		}
+	}
+	return ""
+}
+
+// sourceProblem is why nothing newer can come at all, or "": a revision that cannot be used, or a
+// repository that cannot be read, which only the state of the whole deployment tells.
+func sourceProblem(d apiv1.Deployment) string {
+	if d.SourceError != "" {
+		return d.SourceError
+	}
+	if d.Sync != string(fleet.SyncFailed) || slices.ContainsFunc(d.Targets, func(t apiv1.Target) bool { return summedUp(d, t) }) {
+		return ""
+	}
+	return cmp.Or(d.Message, "its source cannot be read")
+}
+
+// summedUp reports whether d has failed only because t has.
+func summedUp(d apiv1.Deployment, t apiv1.Target) bool {
+	return t.Sync == string(fleet.SyncFailed) && (d.Message == "" || d.Message == t.Agent+": "+t.Message)
+}
+
+// watchStatus follows a deployment until it has arrived everywhere or has failed.
+func (a *app) watchStatus(ctx context.Context, c *client.Client, name string, w watchOptions) error {
+	if w.timeout > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, w.timeout)
+		defer cancel()
+	}
+	s := &statusWatch{app: a, opts: w, printed: map[string]string{}}
+	err := a.follow(ctx, c, s.relevant, func(ctx context.Context) (step, error) {
+		d, err := c.Deployment(ctx, name)
+		if err != nil {
+			return step{}, err
+		}
+		return s.look(d)
+	})
+	if errors.Is(ctx.Err(), context.DeadlineExceeded) && err != nil {
+		if s.last.Name != "" {
+			if err := a.printStatus(s.last); err != nil {
+				return err
+			}
+		}
+		return &exitError{exitTimeout, fmt.Sprintf("deployment %q has not arrived everywhere within %s", name, w.timeout), "kedge status " + name + ", kedge get events --deployment " + name}
+	}
+	return err
+}
+
+type statusWatch struct {
+	app     *app
+	opts    watchOptions
+	id      atomic.Value // string: the deployment's, known to the feed too
+	last    apiv1.Deployment
+	printed map[string]string // what was said of each target
+	failing time.Time         // since when something has failed; zero while nothing has
+}
+
+func (s *statusWatch) relevant(c apiv1.Change) bool {
+	id, _ := s.id.Load().(string)
+	return c.DeploymentID == id || c.ID == id || slices.Contains([]string{"connection", "agent", "repository"}, c.Kind)
+}
+
+func (s *statusWatch) look(d apiv1.Deployment) (step, error) {
+	s.last = d
+	s.id.Store(d.ID)
+	s.report(d)
+	if reason := failed(d); reason != "" {
+		return s.fail(d, reason)
+	}
+	s.failing = time.Time{}
+	if !s.complete(d) {
+		return step{}, nil
+	}
+	fmt.Fprintf(s.app.Out, "Deployment %q has arrived on %s at commit %s.\n", d.Name, count(len(d.Targets), "target"), shortCommit(d.Commit))
+	return step{done: true}, nil
+}
+
+func (s *statusWatch) complete(d apiv1.Deployment) bool {
+	if len(d.Targets) == 0 || d.Commit == "" || !strings.HasPrefix(d.Commit, s.opts.commit) {
+		return false
+	}
+	for _, t := range d.Targets {
+		if !arrived(t) {
+			return false
+		}
+	}
+	return true
+}
+
+// fail gives up once a failure has lasted.
+func (s *statusWatch) fail(d apiv1.Deployment, reason string) (step, error) {
+	now := s.app.Now()
+	if s.failing.IsZero() {
+		s.failing = now
+	}
+	if left := s.opts.failAfter - now.Sub(s.failing); left > 0 {
+		return step{again: left}, nil
+	}
+	if err := s.app.printStatus(d); err != nil {
+		return step{}, err
+	}
+	return step{}, &exitError{exitUnhealthy, fmt.Sprintf("deployment %q has failed: %s", d.Name, reason),
+		"mend it and push, or see kedge get events --deployment " + d.Name}
+}
+
+// report prints one line for each target that has changed.
+func (s *statusWatch) report(d apiv1.Deployment) {
+	say := func(key, line string) {
+		if s.printed[key] != line {
+			s.printed[key] = line
+			fmt.Fprintln(s.app.Out, line)
+		}
+	}
+	if problem := sourceProblem(d); problem != "" {
+		say("", "source: "+problem)
+	} else if len(d.Targets) == 0 {
+		say("", fmt.Sprintf("no agent belongs to environment %s yet", d.Environment))
+	}
+	for _, t := range d.Targets {
+		health := t.Health
+		if !t.StaleSince.IsZero() {
+			health = "Stale since " + stamp(t.StaleSince) // no age: it would be a new line each time
+		}
+		line := fmt.Sprintf("%s: %s, %s at %s", t.Agent, targetSync(t), health, shortCommit(t.Commit))
+		if t.Message != "" {
+			line += ": " + cell(t.Message)
+		}
+		say(t.ID, line)
+	}
+}

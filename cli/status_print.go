@@ -1,0 +1,82 @@
+package cli
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/kedge-dev/kedge/internal/apiv1"
+	"github.com/kedge-dev/kedge/internal/fleet"
+)
+
+// printStatus shows a deployment on every target and each object that is not as it should be.
+func (a *app) printStatus(d apiv1.Deployment) error {
+	facts := table{header: []string{"", ""}, colour: a.colour(), rows: statusFacts(d, a.Now())}
+	if err := facts.write(a.Out); err != nil {
+		return err
+	}
+	fmt.Fprintln(a.Out)
+	if len(d.Targets) == 0 {
+		_, err := fmt.Fprintf(a.Out, "No agent belongs to environment %s: kedge agent enroll NAME\n", d.Environment)
+		return err
+	}
+	now := a.Now()
+	targets := table{header: []string{"AGENT", "SYNC", "HEALTH", "COMMIT", "GENERATION", "AS OF", "MESSAGE"}, colour: a.colour()}
+	objects := table{header: []string{"AGENT", "OBJECT", "SYNC", "HEALTH", "MESSAGE"}, colour: a.colour()}
+	for _, t := range d.Targets {
+		targets.rows = append(targets.rows, []string{
+			t.Agent, targetSync(t), targetHealth(t, now), shortCommit(t.Commit),
+			fmt.Sprintf("%d of %d", t.ObservedGeneration, t.Generation), stamp(t.AsOf), cell(t.Message),
+		})
+		for _, o := range t.Objects {
+			if !well(o) {
+				objects.rows = append(objects.rows, objectRow(t, o))
+			}
+		}
+	}
+	if err := targets.write(a.Out); err != nil || len(objects.rows) == 0 {
+		return err
+	}
+	fmt.Fprintln(a.Out)
+	return objects.write(a.Out)
+}
+
+func well(o apiv1.Object) bool {
+	return o.Sync == string(fleet.SyncSynced) && o.Health == string(fleet.HealthCurrent)
+}
+
+// objectRow keeps the whole message: it says what to mend.
+func objectRow(t apiv1.Target, o apiv1.Object) []string {
+	sync, health := o.Sync, o.Health
+	if !t.StaleSince.IsZero() {
+		sync, health = "was "+sync, "was "+health
+	}
+	return []string{t.Agent, objectName(o), sync, health, o.Message}
+}
+
+func statusFacts(d apiv1.Deployment, now time.Time) [][]string {
+	revision := d.Source.Revision
+	if revision == "" {
+		revision = "the default branch"
+	}
+	path := d.Source.Path
+	if path == "" {
+		path = "."
+	}
+	rows := [][]string{
+		{"Deployment", d.Name},
+		{"Source", fmt.Sprintf("%s, folder %s, %s", d.Source.RepoURL, path, revision)},
+		{"Destination", fmt.Sprintf("environment %s, namespace %s", d.Environment, d.Namespace)},
+		{"Commit", orDash(d.Commit)},
+		{"Sync", deploymentSync(d)},
+		{"Health", deploymentHealth(d, now)},
+	}
+	if d.SourceError != "" {
+		rows = append(rows, []string{"Problem", d.SourceError})
+	} else if d.Message != "" {
+		rows = append(rows, []string{"Message", d.Message})
+	}
+	if !d.DeletedAt.IsZero() {
+		rows = append(rows, []string{"Deleted", stamp(d.DeletedAt) + ", while its objects are being deleted"})
+	}
+	return rows
+}

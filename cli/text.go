@@ -1,0 +1,122 @@
+package cli
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/kedge-dev/kedge/internal/apiv1"
+	"github.com/kedge-dev/kedge/internal/fleet"
+)
+
+// maxCell bounds free text in a table; the whole of it is in -o yaml and in status.
+const maxCell = 100
+
+func stamp(t time.Time) string {
+	if t.IsZero() {
+		return "-"
+	}
+	return t.UTC().Format(time.RFC3339)
+}
+
+// age reads a duration the way people say it.
+func age(d time.Duration) string {
+	switch d = max(d, 0); {
+	case d < time.Minute:
+		return fmt.Sprintf("%ds", int(d.Seconds()))
+	case d < time.Hour:
+		return fmt.Sprintf("%dm", int(d.Minutes()))
+	case d < 48*time.Hour:
+		return fmt.Sprintf("%dh", int(d.Hours()))
+	default:
+		return fmt.Sprintf("%dd", int(d.Hours())/24)
+	}
+}
+
+// stale is how everything reads that is known only from before an agent was lost.
+func stale(since, now time.Time) string {
+	return fmt.Sprintf("Stale since %s (%s)", stamp(since), age(now.Sub(since)))
+}
+
+// targetSync never says that a lost agent holds what is desired: only that it did.
+func targetSync(t apiv1.Target) string {
+	if !t.StaleSince.IsZero() {
+		return "was " + t.Sync
+	}
+	return t.Sync
+}
+
+// deploymentSync is the same for all targets together: one of them being lost is enough not to know.
+func deploymentSync(d apiv1.Deployment) string {
+	if d.Sync == string(fleet.SyncSynced) && slices.ContainsFunc(d.Targets, func(t apiv1.Target) bool { return !t.StaleSince.IsZero() }) {
+		return "was " + d.Sync
+	}
+	return d.Sync
+}
+
+func targetHealth(t apiv1.Target, now time.Time) string {
+	if !t.StaleSince.IsZero() {
+		return stale(t.StaleSince, now)
+	}
+	return t.Health
+}
+
+// deploymentHealth is the health summed up; Stale names the longest absence.
+func deploymentHealth(d apiv1.Deployment, now time.Time) string {
+	if d.Health != string(fleet.HealthStale) {
+		return d.Health
+	}
+	var since time.Time
+	for _, t := range d.Targets {
+		if !t.StaleSince.IsZero() && (since.IsZero() || t.StaleSince.Before(since)) {
+			since = t.StaleSince
+		}
+	}
+	if since.IsZero() {
+		return d.Health
+	}
+	return stale(since, now)
+}
+
+func connectionState(c apiv1.Connection, now time.Time) string {
+	if c.Connected {
+		return "Connected"
+	}
+	return stale(c.LastSeenAt, now)
+}
+
+func shortCommit(commit string) string {
+	if commit == "" {
+		return "-"
+	}
+	return commit[:min(len(commit), 12)]
+}
+
+func objectName(o apiv1.Object) string {
+	return fleet.ObjectRef{Group: o.Group, Version: o.Version, Kind: o.Kind, Namespace: o.Namespace, Name: o.Name}.String()
+}
+
+// count reads as people say it: 1 target, 2 targets.
+func count(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
+}
+
+func orDash(s string) string {
+	if s == "" {
+		return "-"
+	}
+	return s
+}
+
+// cell makes free text fit into one line of a table.
+func cell(s string) string {
+	s = strings.Join(strings.Fields(s), " ")
+	if runes := []rune(s); len(runes) > maxCell {
+		return string(runes[:maxCell-1]) + "…"
+	}
+	return s
+}

@@ -1,0 +1,25 @@
+// Command kedge is the CLI of Kedge.
+package main
+
+import (
+	"context"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/kedge-dev/kedge/cli"
+	"github.com/kedge-dev/kedge/internal/version"
+)
+
+func main() {
+	signals := []os.Signal{os.Interrupt, syscall.SIGTERM}
+	if !signal.Ignored(syscall.SIGHUP) { // nohup keeps its word
+		signals = append(signals, syscall.SIGHUP) // a closed terminal cleans up too
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), signals...)
+	code := cli.Run(ctx, os.Args[1:], cli.Options{
+		In: os.Stdin, Out: os.Stdout, Err: os.Stderr, Env: os.Getenv, Version: version.String(),
+	})
+	stop()
+	os.Exit(code)
+}
