@@ -1,0 +1,208 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"net/http"
+	"time"
+
+	"k8s.io/client-go/dynamic"
+
+	"github.com/kedge-dev/kedge/internal/apiv1"
+	"github.com/kedge-dev/kedge/internal/rig"
+	"github.com/kedge-dev/kedge/internal/testkit/gitserver"
+)
+
+const objectsPerApp = 4
+
+// benchPush is B1: from a push to its objects being visible, by webhook, alone and as one of many
+// apps in one repository.
+func benchPush(ctx context.Context, r *rigging) error {
+	kube, err := r.kube(ctx)
+	if err != nil {
+		return err
+	}
+	sizes, pushes := []int{1, 100}, 50
+	if r.full {
+		sizes, pushes = []int{1, 100, 1000}, 200
+	}
+	for _, apps := range sizes {
+		if err := r.pushRound(ctx, kube, apps, pushes); err != nil {
+			return fmt.Errorf("with %d apps: %w", apps, err)
+		}
+	}
+	return nil
+}
+
+// pushRound measures one repository with that many apps, each a deployment of its own.
+func (r *rigging) pushRound(ctx context.Context, kube dynamic.Interface, apps, pushes int) error {
+	name := fmt.Sprintf("b1-%d", apps)
+	git, err := r.git()
+	if err != nil {
+		return err
+	}
+	dir, err := r.subdir("clone-")
+	if err != nil {
+		return err
+	}
+	repo, err := git.CreateRepo(ctx, name, dir)
+	if err != nil {
+		return err
+	}
+	server, err := r.server(ctx, "--git-poll-interval=10m") // so that no figure comes from a poll
+	if err != nil {
+		return err
+	}
+	agent, err := r.agent(ctx, server, name)
+	if err != nil {
+		return err
+	}
+	watcher, err := watchConfigMaps(ctx, kube, name)
+	if err != nil {
+		return err
+	}
+	floor, err := r.pushFloor(ctx, kube, git, name, repo)
+	if err != nil {
+		return err
+	}
+	p := &pusher{name: name, apps: apps, repo: repo, git: git, server: server, watcher: watcher}
+	if err := p.setUp(ctx); err != nil {
+		return err
+	}
+	if err := r.measurePushes(ctx, p, pushes, floor); err != nil {
+		return err
+	}
+	return r.reportMemory(fmt.Sprintf("B1.webhook.%d_apps.memory", apps), server.Process, agent)
+}
+
+// pusher makes commits and knows when they were accepted and when they are visible.
+type pusher struct {
+	name    string
+	apps    int
+	repo    *gitserver.Repo
+	git     *gitserver.Server
+	server  *rig.Server
+	watcher *configMapWatcher
+	hook    apiv1.Webhook
+	pushed  chan time.Time
+}
+
+// setUp brings all apps into the cluster and installs the webhook.
+func (p *pusher) setUp(ctx context.Context) error {
+	files := map[string]string{}
+	for app := range p.apps {
+		p.files(app, "first", files)
+	}
+	if _, err := p.repo.CommitAndPush(ctx, files, "all apps"); err != nil {
+		return err
+	}
+	for app := range p.apps {
+		req := apiv1.CreateDeployment{
+			Name: fmt.Sprintf("app-%04d", app), Namespace: p.name,
+			Source: apiv1.Source{RepoURL: p.git.URL(p.name), Path: fmt.Sprintf("apps/%04d", app)},
+		}
+		if err := p.server.Call(ctx, http.MethodPost, rig.TenantPath+"/deployments", req, nil); err != nil {
+			return err
+		}
+	}
+	for app := range p.apps {
+		if err := p.watcher.await(ctx, app, "first"); err != nil {
+			return fmt.Errorf("waiting for app %d to arrive: %w", app, err)
+		}
+	}
+	return p.installHook(ctx)
+}
+
+// installHook makes every push call the server's webhook, and notes when it was accepted.
+func (p *pusher) installHook(ctx context.Context) error {
+	var repos apiv1.List[apiv1.Repository]
+	if err := p.server.Call(ctx, http.MethodGet, rig.TenantPath+"/repositories", nil, &repos); err != nil {
+		return err
+	}
+	hook := rig.TenantPath + "/repositories/" + repos.Items[0].ID + "/webhook"
+	if err := p.server.Call(ctx, http.MethodPost, hook, nil, &p.hook); err != nil {
+		return err
+	}
+	p.pushed = make(chan time.Time, 1)
+	p.git.OnPush(func(_, ref, commit string) {
+		p.pushed <- time.Now()
+		_ = p.notify(ctx, ref, commit) // a lost webhook shows as a time-out
+	})
+	return nil
+}
+
+// files puts the objects of one app, with a value in each, into a commit.
+func (p *pusher) files(app int, value string, into map[string]string) {
+	for i := range objectsPerApp {
+		into[fmt.Sprintf("apps/%04d/cm-%d.yaml", app, i)] = fmt.Sprintf(
+			"apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: app-%04d-%d\ndata:\n  value: %q\n", app, i, value)
+	}
+}
+
+// notify sends a signed webhook as a Git host does.
+func (p *pusher) notify(ctx context.Context, ref, commit string) error {
+	body := fmt.Appendf(nil, `{"ref": %q, "after": %q}`, ref, commit)
+	mac := hmac.New(sha256.New, []byte(p.hook.Secret))
+	mac.Write(body)
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, p.hook.URL, bytes.NewReader(body))
+	if err != nil {
+		return err
+	}
+	req.Header.Set("X-Kedge-Signature", "sha256="+hex.EncodeToString(mac.Sum(nil)))
+	req.Header.Set("Content-Type", "application/json")
+	res, err := p.server.HTTP.Do(req)
+	if err != nil {
+		return err
+	}
+	defer res.Body.Close()
+	if res.StatusCode >= http.StatusMultipleChoices {
+		return fmt.Errorf("webhook: %s", res.Status)
+	}
+	return nil
+}
+
+// push changes one app and returns the time from the push being accepted, and from its start, until
+// all objects are visible.
+func (p *pusher) push(ctx context.Context, n int) (accepted, whole time.Duration, err error) {
+	app, value := n%p.apps, fmt.Sprintf("push-%d", n)
+	files := map[string]string{}
+	p.files(app, value, files)
+	if _, err := p.repo.Commit(ctx, files, value); err != nil {
+		return 0, 0, err
+	}
+	started := time.Now()
+	if err := p.repo.Push(ctx); err != nil {
+		return 0, 0, err
+	}
+	if err := p.watcher.await(ctx, app, value); err != nil {
+		return 0, 0, fmt.Errorf("waiting for push %d: %w", n, err)
+	}
+	visible := p.watcher.lastChange()
+	return visible.Sub(<-p.pushed), visible.Sub(started), nil
+}
+
+func (r *rigging) measurePushes(ctx context.Context, p *pusher, pushes int, floor time.Duration) error {
+	var accepted, whole samples
+	for n := range pushes {
+		a, w, err := p.push(ctx, n)
+		if err != nil {
+			return err
+		}
+		accepted, whole = append(accepted, a), append(whole, w)
+	}
+	label := fmt.Sprintf("B1.webhook.%d_apps", p.apps)
+	for _, res := range []result{
+		accepted.percentile(label+".p50", 50, floor),
+		accepted.percentile(label+".p99", 99, floor),
+		whole.percentile(label+".from_push_start.p50", 50, 0),
+	} {
+		if err := r.report(res); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,105 @@
+package e2e_test
+
+import (
+	"bytes"
+	"context"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"net/http"
+	"path/filepath"
+	"testing"
+
+	"github.com/kedge-dev/kedge/internal/apiv1"
+	"github.com/kedge-dev/kedge/internal/rig"
+	"github.com/kedge-dev/kedge/internal/testkit/gitserver"
+)
+
+// testRepo is a repository on a real Git server, with a clone to push from.
+type testRepo struct {
+	*gitserver.Repo
+	server *gitserver.Server
+	name   string
+	url    string
+}
+
+func newRepo(tb testing.TB) *testRepo {
+	tb.Helper()
+	dir := tb.TempDir()
+	srv, err := gitserver.Start(filepath.Join(dir, "remote"))
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() { _ = srv.Close() })
+	return newRepoOn(tb, srv, "apps")
+}
+
+func newRepoOn(tb testing.TB, srv *gitserver.Server, name string) *testRepo {
+	tb.Helper()
+	repo, err := srv.CreateRepo(tb.Context(), name, tb.TempDir())
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return &testRepo{Repo: repo, server: srv, name: name, url: srv.URL(name)}
+}
+
+// push commits and pushes.
+func (r *testRepo) push(tb testing.TB, files map[string]string) string {
+	tb.Helper()
+	commit, err := r.CommitAndPush(tb.Context(), files, "change")
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return commit
+}
+
+// webhooks makes every push call the server, as a Git host does.
+func (r *testRepo) webhooks(tb testing.TB, s *testServer) {
+	tb.Helper()
+	hook := s.webhook(tb, r.url)
+	ctx := context.WithoutCancel(tb.Context())
+	r.server.OnPush(func(_, ref, _ string) {
+		if code, err := sendHook(ctx, hook.URL, hook.Secret, ref); err != nil || code != http.StatusAccepted {
+			tb.Logf("webhook: %d, %v", code, err) // the server may be down on purpose
+		}
+	})
+	tb.Cleanup(func() { r.server.OnPush(nil) })
+}
+
+// webhook asks what the Git host of a repository has to be told.
+func (s *testServer) webhook(tb testing.TB, url string) apiv1.Webhook {
+	tb.Helper()
+	var list apiv1.List[apiv1.Repository]
+	s.call(tb, http.MethodGet, rig.TenantPath+"/repositories", nil, &list)
+	for _, r := range list.Items {
+		if r.URL == url {
+			var hook apiv1.Webhook
+			s.call(tb, http.MethodPost, rig.TenantPath+"/repositories/"+r.ID+"/webhook", nil, &hook)
+			return hook
+		}
+	}
+	tb.Fatalf("the server knows no repository %s", url)
+	return apiv1.Webhook{}
+}
+
+func sendHook(ctx context.Context, url, secret, ref string) (int, error) {
+	body := fmt.Appendf(nil, `{"ref": %q}`, ref)
+	mac := hmac.New(sha256.New, []byte(secret))
+	mac.Write(body)
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, url, bytes.NewReader(body))
+	if err != nil {
+		return 0, err
+	}
+	req.Header.Set("X-Kedge-Signature", "sha256="+hex.EncodeToString(mac.Sum(nil)))
+	res, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return 0, err
+	}
+	defer res.Body.Close()
+	return res.StatusCode, nil
+}
+
+func configMap(namespace, name, value string) string {
+	return fmt.Sprintf("apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: %s\n  namespace: %s\ndata:\n  value: %q\n", name, namespace, value)
+}

@@ -1,0 +1,51 @@
+// Package e2e_test runs the real programs against real control planes and real Git servers, from
+// outside: what a user can see is what is tested. Each test has a server of its own and shares one
+// cluster with the others, in namespaces of its own.
+package e2e_test
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sync"
+	"testing"
+
+	"github.com/kedge-dev/kedge/internal/testkit"
+)
+
+func TestMain(m *testing.M) { testkit.Main(m) }
+
+var built struct {
+	once sync.Once
+	dir  string
+	err  error
+}
+
+// binary returns the path of one of our programs: from KEDGE_BIN, or built once for this run.
+func binary(tb testing.TB, name string) string {
+	tb.Helper()
+	if dir := os.Getenv("KEDGE_BIN"); dir != "" {
+		return filepath.Join(dir, name)
+	}
+	built.once.Do(func() { built.dir, built.err = build() })
+	if built.err != nil {
+		tb.Fatal(built.err)
+	}
+	return filepath.Join(built.dir, name)
+}
+
+func build() (string, error) {
+	root, err := testkit.ModuleRoot()
+	if err != nil {
+		return "", err
+	}
+	dir := filepath.Join(root, "bin")
+	cmd := exec.Command("go", "build", "-o", dir+"/", "./cmd/...")
+	cmd.Dir = root
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("building the programs: %w\n%s", err, out)
+	}
+	return dir, nil
+}
