@@ -25,6 +25,7 @@ func (g *Gateway) NewServer() *grpc.Server {
 		grpc.MaxRecvMsgSize(wire.MaxFrame),
 		grpc.MaxSendMsgSize(wire.MaxFrame),
 		grpc.MaxConcurrentStreams(256),
+		grpc.ReadBufferSize(4<<10), // every connection keeps one, and agents say little
 		grpc.ConnectionTimeout(10*time.Second),
 		grpc.KeepaliveParams(keepalive.ServerParameters{
 			// Heartbeats are traffic, so a ping is sent only to an agent that has gone quiet.
