@@ -129,7 +129,10 @@ func (p *pusher) installHook(ctx context.Context) error {
 	}
 	p.pushed = make(chan time.Time, 1)
 	p.git.OnPush(func(_, ref, commit string) {
-		p.pushed <- time.Now()
+		select {
+		case p.pushed <- time.Now():
+		default: // nobody measures this one
+		}
 		_ = p.notify(ctx, ref, commit) // a lost webhook shows as a time-out
 	})
 	return nil
