@@ -1,9 +1,9 @@
 package agent_test
 
 import (
-	"os/exec"
-	"strings"
 	"testing"
+
+	"github.com/kedge-dev/kedge/internal/testkit/deptest"
 )
 
 // forbidden are packages that the agent must not link, by their beginnings, each with its reason.
@@ -25,21 +25,7 @@ var forbidden = map[string]string{
 	"testing":                        "test code must not be in a product",
 }
 
-func TestLinksNothingForbidden(t *testing.T) {
+func TestAgentLinksNothingForbidden(t *testing.T) {
 	t.Parallel()
-	out, err := exec.CommandContext(t.Context(), "go", "list", "-deps", "../cmd/kedge-agent").Output()
-	if err != nil {
-		t.Fatalf("listing dependencies: %v", err)
-	}
-	deps := strings.Fields(string(out))
-	if len(deps) < 100 {
-		t.Fatalf("only %d dependencies: the list is not to be trusted", len(deps))
-	}
-	for _, dep := range deps {
-		for prefix, reason := range forbidden {
-			if dep == prefix || strings.HasPrefix(dep, prefix+"/") {
-				t.Errorf("links %s: %s", dep, reason)
-			}
-		}
-	}
+	deptest.Check(t, "github.com/kedge-dev/kedge/cmd/kedge-agent", forbidden)
 }
