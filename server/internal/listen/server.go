@@ -125,7 +125,7 @@ func (s *Server) Run(ctx context.Context) error {
 	start := func(name string, serve func() error) {
 		group.Go(func() error {
 			defer fail()
-			if err := serve(); err != nil && !errors.Is(err, http.ErrServerClosed) && !errors.Is(err, net.ErrClosed) {
+			if err := serve(); err != nil && !wasStopped(err) {
 				return fmt.Errorf("serving %s: %w", name, err)
 			}
 			return nil
@@ -144,6 +144,11 @@ func (s *Server) Run(ctx context.Context) error {
 	}
 	s.stop(context.WithoutCancel(ctx), cut)
 	return group.Wait()
+}
+
+// wasStopped reports whether serving ended because it was told to, even before it had begun.
+func wasStopped(err error) bool {
+	return errors.Is(err, http.ErrServerClosed) || errors.Is(err, net.ErrClosed) || errors.Is(err, grpc.ErrServerStopped)
 }
 
 // stop ends in order what can be, and cuts the rest when the grace is over.
