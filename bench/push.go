@@ -1,11 +1,7 @@
 package main
 
 import (
-	"bytes"
 	"context"
-	"crypto/hmac"
-	"crypto/sha256"
-	"encoding/hex"
 	"fmt"
 	"net/http"
 	"time"
@@ -128,12 +124,12 @@ func (p *pusher) installHook(ctx context.Context) error {
 		return err
 	}
 	p.pushed = make(chan time.Time, 1)
-	p.git.OnPush(func(_, ref, commit string) {
+	p.git.OnPush(func(_, ref, _ string) {
 		select {
 		case p.pushed <- time.Now():
 		default: // nobody measures this one
 		}
-		_ = p.notify(ctx, ref, commit) // a lost webhook shows as a time-out
+		_ = p.notify(ctx, ref) // a lost webhook shows as a time-out
 	})
 	return nil
 }
@@ -147,25 +143,12 @@ func (p *pusher) files(app int, value string, into map[string]string) {
 }
 
 // notify sends a signed webhook as a Git host does.
-func (p *pusher) notify(ctx context.Context, ref, commit string) error {
-	body := fmt.Appendf(nil, `{"ref": %q, "after": %q}`, ref, commit)
-	mac := hmac.New(sha256.New, []byte(p.hook.Secret))
-	mac.Write(body)
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, p.hook.URL, bytes.NewReader(body))
-	if err != nil {
-		return err
+func (p *pusher) notify(ctx context.Context, ref string) error {
+	code, err := rig.SendHook(ctx, p.server.HTTP, p.hook.URL, p.hook.Secret, ref)
+	if err == nil && code != http.StatusAccepted {
+		err = fmt.Errorf("the webhook was answered with %d", code)
 	}
-	req.Header.Set("X-Kedge-Signature", "sha256="+hex.EncodeToString(mac.Sum(nil)))
-	req.Header.Set("Content-Type", "application/json")
-	res, err := p.server.HTTP.Do(req)
-	if err != nil {
-		return err
-	}
-	defer res.Body.Close()
-	if res.StatusCode >= http.StatusMultipleChoices {
-		return fmt.Errorf("webhook: %s", res.Status)
-	}
-	return nil
+	return err
 }
 
 // push changes one app and returns the time from the push being accepted, and from its start, until

@@ -112,11 +112,6 @@ type Bundle struct {
 	CreatedAt time.Time
 }
 
-// Equal reports whether two sources ask for the same thing.
-func (s Source) Equal(o Source) bool {
-	return s.RepoURL == o.RepoURL && s.Path == o.Path && s.Revision == o.Revision && slices.Equal(s.Globs, o.Globs)
-}
-
 // CloneLabels copies labels; nil stays an empty, non-nil map.
 func CloneLabels(labels map[string]string) map[string]string {
 	out := make(map[string]string, len(labels))

@@ -1,11 +1,7 @@
 package e2e_test
 
 import (
-	"bytes"
 	"context"
-	"crypto/hmac"
-	"crypto/sha256"
-	"encoding/hex"
 	"fmt"
 	"net/http"
 	"path/filepath"
@@ -84,20 +80,7 @@ func (s *testServer) webhook(tb testing.TB, url string) apiv1.Webhook {
 }
 
 func sendHook(ctx context.Context, url, secret, ref string) (int, error) {
-	body := fmt.Appendf(nil, `{"ref": %q}`, ref)
-	mac := hmac.New(sha256.New, []byte(secret))
-	mac.Write(body)
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, url, bytes.NewReader(body))
-	if err != nil {
-		return 0, err
-	}
-	req.Header.Set("X-Kedge-Signature", "sha256="+hex.EncodeToString(mac.Sum(nil)))
-	res, err := http.DefaultClient.Do(req)
-	if err != nil {
-		return 0, err
-	}
-	defer res.Body.Close()
-	return res.StatusCode, nil
+	return rig.SendHook(ctx, http.DefaultClient, url, secret, ref)
 }
 
 func configMap(namespace, name, value string) string {

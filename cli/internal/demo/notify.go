@@ -1,17 +1,14 @@
 package demo
 
 import (
-	"bytes"
 	"context"
-	"crypto/hmac"
-	"crypto/sha256"
-	"encoding/hex"
-	"encoding/json"
 	"fmt"
 	"net/http"
 	"os"
 	"strings"
 	"time"
+
+	"github.com/kedge-dev/kedge/internal/rig"
 )
 
 // Notify sends a signed webhook for a ref: what a Git host does after a push. The repository of the
@@ -21,25 +18,13 @@ func Notify(ctx context.Context, url, secretFile, ref string) error {
 	if err != nil {
 		return fmt.Errorf("reading the webhook's secret: %w", err)
 	}
-	body, err := json.Marshal(map[string]string{"ref": ref})
+	client := &http.Client{Timeout: 10 * time.Second}
+	code, err := rig.SendHook(ctx, client, url, strings.TrimSpace(string(secret)), ref)
 	if err != nil {
 		return err
 	}
-	mac := hmac.New(sha256.New, []byte(strings.TrimSpace(string(secret))))
-	mac.Write(body)
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, url, bytes.NewReader(body))
-	if err != nil {
-		return err
-	}
-	req.Header.Set("Content-Type", "application/json")
-	req.Header.Set("X-Kedge-Signature", "sha256="+hex.EncodeToString(mac.Sum(nil)))
-	res, err := (&http.Client{Timeout: 10 * time.Second}).Do(req)
-	if err != nil {
-		return fmt.Errorf("sending the webhook: %w", err)
-	}
-	defer res.Body.Close()
-	if res.StatusCode >= http.StatusMultipleChoices {
-		return fmt.Errorf("sending the webhook: the server answered %s", res.Status)
+	if code != http.StatusAccepted {
+		return fmt.Errorf("sending the webhook: the server answered %d", code)
 	}
 	return nil
 }

@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -115,24 +114,6 @@ func (m *Manager) mirror(rawURL string) (*mirror, error) {
 func mirrorKey(url, credential string) string {
 	sum := sha256.Sum256([]byte(url + "\x00" + credential))
 	return hex.EncodeToString(sum[:16])
-}
-
-// Remove deletes the mirror of a repository that is no longer used.
-func (m *Manager) Remove(ctx context.Context, url string) error {
-	r, err := m.mirror(url)
-	if err != nil {
-		return err
-	}
-	if err := r.lock(ctx); err != nil {
-		return err
-	}
-	defer r.unlock()
-	r.cat.close()
-	r.ready = false
-	if err := os.RemoveAll(r.dir); err != nil {
-		return fmt.Errorf("removing the mirror of %s: %w", r.url, err)
-	}
-	return nil
 }
 
 // CheckURL is the function of that name with the transports that this Manager allows.
