@@ -35,8 +35,9 @@ func TestConsoleShowsWhatHappens(t *testing.T) {
 
 	repo.push(t, map[string]string{"app/broken.yaml": "a: [1"})
 	browser.Reads(t, tab, "app/broken.yaml")
-	repo.push(t, map[string]string{"app/broken.yaml": configMap(ns, "cm-b", "1")})
+	mended := repo.push(t, map[string]string{"app/broken.yaml": configMap(ns, "cm-b", "1")})
 	browser.Reads(t, tab, "cm-b")
+	s.awaitDeployment(t, "watched", healthyAt(mended, 1)) // an agent that dies while it still syncs is never Synced
 
 	a.Kill()
 	browser.Reads(t, tab, "Stale since")
