@@ -2,16 +2,6 @@ package fleet
 
 import "time"
 
-// Tenant is the wall: it owns everything below it.
-type Tenant struct {
-	ID        TenantID
-	Name      string
-	CreatedAt time.Time
-}
-
-// DefaultTenant is the name of the tenant that a new server starts with.
-const DefaultTenant = "default"
-
 // Scope says how much of a cluster an agent may touch.
 type Scope string
 
@@ -30,6 +20,7 @@ type Agent struct {
 	Labels     map[string]string
 	Scope      Scope
 	Namespaces []string // sorted; empty exactly when Scope is ScopeCluster
+	Spec       int64    // rises with every edit; see If-Match
 	CreatedAt  time.Time
 }
 
@@ -39,6 +30,7 @@ type Connection struct {
 	AgentID        AgentID
 	TenantID       TenantID
 	Replica        string // pod name or host name: tells replicas of one agent apart
+	Server         string // the server replica that holds it: see ServerReplica
 	Version        string // of kedge-agent
 	KubeVersion    string
 	ClusterUID     string // UID of kube-system, "" when not readable
@@ -51,27 +43,11 @@ type Connection struct {
 // Connected reports whether the connection was open when it was last written.
 func (c Connection) Connected() bool { return c.DisconnectedAt.IsZero() }
 
-// AgentToken lets an agent in. The token itself is never stored.
-type AgentToken struct {
-	ID        TokenID
-	TenantID  TenantID
-	AgentID   AgentID
-	Hash      []byte // SHA-256 of the token
-	CreatedAt time.Time
-	RevokedAt time.Time // zero while valid
-}
-
-// Role is what the holder of an API token may do.
-type Role string
-
-// RoleFleetAdmin may do everything in every tenant.
-const RoleFleetAdmin Role = "fleet-admin"
-
-// APIToken lets a person or a program in at the REST door.
-type APIToken struct {
-	ID        TokenID
-	Name      string
-	Role      Role
-	Hash      []byte // SHA-256 of the token
-	CreatedAt time.Time
+// ServerReplica is one running server. Its beat tells the others that it is alive.
+type ServerReplica struct {
+	ID        string // made anew at every start
+	Address   string // how other replicas reach it; "" when they cannot
+	Version   string
+	StartedAt time.Time
+	BeatAt    time.Time
 }

@@ -2,57 +2,8 @@ package fleet
 
 import (
 	"maps"
-	"slices"
 	"time"
 )
-
-// DefaultEnvironment is the name of the environment that every tenant starts with. It selects
-// every agent of its tenant.
-const DefaultEnvironment = "default"
-
-// Environment is a named place to deploy to. An agent belongs to it when it is named in Agents,
-// or when MatchLabels is not empty and all of it is among the agent's labels; an environment
-// with neither selects every agent of its tenant.
-type Environment struct {
-	ID          EnvironmentID
-	TenantID    TenantID
-	Name        string
-	Agents      []string // names, sorted
-	MatchLabels map[string]string
-	CreatedAt   time.Time
-}
-
-// Selects reports whether agent belongs to the environment.
-func (e Environment) Selects(agent Agent) bool {
-	if e.TenantID != agent.TenantID {
-		return false
-	}
-	if len(e.Agents) == 0 && len(e.MatchLabels) == 0 {
-		return true
-	}
-	if slices.Contains(e.Agents, agent.Name) {
-		return true
-	}
-	if len(e.MatchLabels) == 0 {
-		return false
-	}
-	for key, want := range e.MatchLabels {
-		if got, ok := agent.Labels[key]; !ok || got != want {
-			return false
-		}
-	}
-	return true
-}
-
-// Repository is a Git URL that a tenant deploys from.
-type Repository struct {
-	ID        RepositoryID
-	TenantID  TenantID
-	URL       string
-	CreatedAt time.Time
-	CheckedAt time.Time // since when Error is what it is; zero before the first look
-	Error     string    // why it cannot be read; "" when it can
-}
 
 // Source says where the objects of a deployment come from.
 type Source struct {
@@ -60,6 +11,10 @@ type Source struct {
 	Path     string   // folder in the repository; "." is its root
 	Revision string   // branch, tag, full ref or commit; "" is the default branch
 	Globs    []string // which files below Path; none means DefaultGlob
+	// Variables replace ${name} in the objects; only when there are any is ${…} looked at. Path and
+	// the values here may use {agent.name} and {agent.labels.KEY}: then every agent gets its own
+	// variant.
+	Variables map[string]string
 }
 
 // DefaultGlob selects every manifest below the path of a source.
@@ -73,33 +28,73 @@ type Policy struct {
 	Adopt bool
 	// AllowEmpty accepts a source that holds no object; otherwise that is an error.
 	AllowEmpty bool
+	// Manual waits for a SyncRun instead of following the source.
+	Manual bool
+	// PruneOnDetach deletes the objects of a target that leaves the environment; otherwise they stay.
+	PruneOnDetach bool
 }
 
 // Deployment is a source, a destination and a policy.
 type Deployment struct {
-	ID            DeploymentID
-	TenantID      TenantID
-	Name          string // RFC 1123 label, unique in its tenant among those not deleted
-	RepositoryID  RepositoryID
-	Source        Source
-	EnvironmentID EnvironmentID
-	Environment   string // name of EnvironmentID; filled on reads
-	Namespace     string // for objects that name none
-	Policy        Policy
-	CreatedAt     time.Time
-	DeletedAt     time.Time // zero unless its tombstones are still on their way
+	ID           DeploymentID
+	TenantID     TenantID
+	Name         string // RFC 1123 label, unique in its tenant among those not deleted
+	Labels       map[string]string
+	RepositoryID RepositoryID
+	Source       Source
+	// The environment may belong to another tenant, which has granted it; Environment is then
+	// "owner/name".
+	EnvironmentTenant TenantID
+	EnvironmentID     EnvironmentID
+	Environment       string
+	Namespace         string // for objects that name none
+	Policy            Policy
+	Suspension        Suspension
+	Pin               Pin
+	Spec              int64 // rises with every edit
+	CreatedAt         time.Time
+	DeletedAt         time.Time // zero unless its tombstones are still on their way
 
 	Rendered    Rendered
 	SourceError string    // why the newest revision could not be used; "" when it could
 	SourceAt    time.Time // when SourceError or Rendered last changed
 }
 
-// Rendered is the newest revision of a deployment that was rendered whole.
+// Pin holds a deployment at a kept revision, after a rollback, until it is released. The zero value
+// means not pinned.
+type Pin struct {
+	Revision int64 // Revision.Seq; 0 when not pinned
+	Commit   string
+	At       time.Time
+	By       string
+}
+
+// Active reports whether it holds.
+func (p Pin) Active() bool { return p.Revision != 0 }
+
+// Rendered is the newest revision of a deployment, or of one variant of it, that was rendered whole.
 type Rendered struct {
 	Commit string // "" before the first one
 	Key    string // hash of everything the render read: equal keys mean equal results
-	Digest string // names the bundle
+	Digest string // names the bundle; "" for a deployment with variants, which have their own
 	At     time.Time
+}
+
+// Variant is a deployment as it is for the agents that share its path and variables. A deployment
+// whose source does not speak of agents has none.
+type Variant struct {
+	Name     string // see Source.For
+	Rendered Rendered
+	Error    string // why the newest revision could not be used for it; "" when it could
+}
+
+// Revision is one that was rendered whole and is kept, so that a rollback needs no Git.
+type Revision struct {
+	Seq        int64 // counts up per deployment, from 1
+	Commit     string
+	RenderedAt time.Time
+	// Bundles maps the names of variants to digests; without variants the only name is "".
+	Bundles map[string]string
 }
 
 // Bundle is a rendered, canonical, compressed set of objects, named by its content.

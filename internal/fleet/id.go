@@ -24,6 +24,14 @@ type (
 	TargetID string
 	// SessionID names a session.
 	SessionID string
+	// GrantID names a grant.
+	GrantID string
+	// CredentialID names a credential.
+	CredentialID string
+	// RunID names a sync run.
+	RunID string
+	// OperationID names an operation.
+	OperationID string
 )
 
 func newID(prefix string) string {
@@ -54,3 +62,15 @@ func NewTargetID() TargetID { return TargetID(newID("tgt")) }
 
 // NewSessionID makes a fresh one.
 func NewSessionID() SessionID { return SessionID(newID("ses")) }
+
+// NewGrantID returns a new id.
+func NewGrantID() GrantID { return GrantID(newID("grt")) }
+
+// NewCredentialID returns a new id.
+func NewCredentialID() CredentialID { return CredentialID(newID("crd")) }
+
+// NewRunID returns a new id.
+func NewRunID() RunID { return RunID(newID("run")) }
+
+// NewOperationID returns a new id.
+func NewOperationID() OperationID { return OperationID(newID("opn")) }

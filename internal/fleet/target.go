@@ -30,6 +30,10 @@ type Desired struct {
 	// Tombstone asks for the objects of this target to be deleted, and says that the deployment
 	// was deleted on purpose. Nothing else does.
 	Tombstone bool
+	// Detached asks the agent to let go: the objects stay as they are, and nobody manages them.
+	Detached bool
+	// Limits of the grant by which the target is on another tenant's agent; filled on reads.
+	Limits Limits
 }
 
 // SyncState says whether the cluster holds what is desired.
@@ -43,6 +47,10 @@ const (
 	SyncFailed  SyncState = "Failed"  // at least one object could not be applied
 	SyncDeleted SyncState = "Deleted" // a tombstone was carried out
 	SyncRewound SyncState = "Rewound" // the agent is ahead of the server: see invariant 4
+	// SyncOutOfSync is Kedge's own view: a newer revision is there and waits, for a sync run, for the
+	// end of a suspension, or for the release of a pin.
+	SyncOutOfSync SyncState = "OutOfSync"
+	SyncDetached  SyncState = "Detached" // let go: its objects stay and are listed
 )
 
 // Health is the state of objects in the words of kstatus.
@@ -81,9 +89,15 @@ type Target struct {
 	ID             TargetID
 	TenantID       TenantID
 	DeploymentID   DeploymentID
-	AgentID        AgentID
-	DeploymentName string // filled on reads
-	AgentName      string // filled on reads
+	AgentTenant    TenantID // not TenantID when the environment was granted
+	AgentID        AgentID  // "" when the agent was deleted; AgentName tells which
+	DeploymentName string   // filled on reads
+	AgentName      string
+	GrantID        GrantID // "" when the environment is the tenant's own
+	Variant        string  // Variant.Name; "" when the deployment has none
+	// DetachedAt is when it left the environment; Why says how. Zero while it belongs.
+	DetachedAt  time.Time
+	DetachedWhy string
 
 	Desired  Desired
 	Observed Observed

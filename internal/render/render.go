@@ -27,6 +27,9 @@ type Limits = plain.Limits
 // DefaultLimits returns the limits of a render that sets none.
 func DefaultLimits() Limits { return plain.DefaultLimits() }
 
+// CheckGlob returns an [*Error] unless a Request may have the glob.
+func CheckGlob(glob string) error { return plain.CheckGlob(glob) }
+
 // Error is a user's mistake in the request or in how the tree looks.
 type Error = plain.Error
 
@@ -36,7 +39,10 @@ type Request struct {
 	Globs      []string // which files below Path; none means fleet.DefaultGlob
 	Namespace  string   // of objects that name none: they count as there when duplicates are looked for
 	AllowEmpty bool     // accept a result without objects
-	Limits     Limits
+	// Variables replace ${name} in the string values of objects; one that is not defined is a user's
+	// mistake. Only when there are any is ${…} looked at.
+	Variables map[string]string
+	Limits    Limits
 }
 
 // Result is a finished render.
@@ -76,6 +82,11 @@ func Render(ctx context.Context, tree filetree.Tree, req Request) (*Result, erro
 	if err != nil {
 		return nil, err
 	}
+	if len(req.Variables) > 0 {
+		if objects, err = substitute(objects, req.Variables, req.Limits.OrDefault().TotalBytes); err != nil {
+			return nil, err
+		}
+	}
 	if len(objects) == 0 && !req.AllowEmpty {
 		return nil, emptyError(req, len(files))
 	}
@@ -105,5 +116,6 @@ func keyOf(files []plain.File, req Request) string {
 	for _, f := range files {
 		fmt.Fprintf(hash, "%q %q\n", f.Path, f.Entry.ID)
 	}
+	writeVariables(hash, req.Variables)
 	return hex.EncodeToString(hash.Sum(nil))
 }

@@ -30,6 +30,12 @@ type part struct {
 	opaque bool
 }
 
+// CheckGlob returns an [*Error] unless Select takes the glob.
+func CheckGlob(text string) error {
+	_, err := compileGlob(text)
+	return err
+}
+
 func compileGlob(text string) (glob, error) {
 	g := glob{text: text, pattern: strings.TrimLeft(text, "/")}
 	switch {

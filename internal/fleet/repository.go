@@ -1,0 +1,45 @@
+package fleet
+
+import "time"
+
+// Repository is a Git URL that a tenant deploys from.
+type Repository struct {
+	ID           RepositoryID
+	TenantID     TenantID
+	URL          string
+	CredentialID CredentialID // "" when it is read without one
+	Spec         int64        // rises with every edit
+	CreatedAt    time.Time
+	CheckedAt    time.Time // since when Error is what it is; zero before the first look
+	Error        string    // why it cannot be read; "" when it can
+}
+
+// CredentialKind says how a credential is used.
+type CredentialKind string
+
+// The kinds of credential.
+const (
+	CredentialHTTPS CredentialKind = "https" // user name and password or token
+	CredentialSSH   CredentialKind = "ssh"   // private key and known hosts
+)
+
+// Credential is how a tenant reads repositories. Its secret is write-only: no read returns it.
+type Credential struct {
+	ID         CredentialID
+	TenantID   TenantID
+	Name       string // RFC 1123 label, unique in its tenant
+	Kind       CredentialKind
+	Username   string
+	KnownHosts string // lines of a known_hosts file, for SSH
+	Sealed     Sealed // password, token or private key
+	Spec       int64  // rises with every edit
+	CreatedAt  time.Time
+	UpdatedAt  time.Time
+}
+
+// Sealed is a secret encrypted under a key of its own, which is encrypted under a key of the server.
+type Sealed struct {
+	KeyID string // which key of the server
+	Key   []byte // the data key, encrypted
+	Data  []byte // the secret, encrypted
+}
