@@ -29,6 +29,9 @@ type Config struct {
 	ServerAddress string
 	// TokenFile holds the agent's token. It is read anew for every connection.
 	TokenFile string
+	// TokenSecret names the Secret in Namespace that TokenFile is mounted from. A token that the
+	// server rotates is kept there; "" means in TokenFile.
+	TokenSecret string
 	// CAFile holds the certificate of the server's CA; "" means the system's authorities.
 	CAFile string
 	// Kubeconfig is for agents outside of their cluster; "" means the pod's ServiceAccount.
@@ -61,8 +64,12 @@ func Run(ctx context.Context, cfg Config) error {
 	}
 	limitMemory(cfg.Log, cgroupLimit)
 	host, home := newEngineHost(cfg, cluster), newHome(cfg, cluster)
+	tokens, err := newTokens(cfg, cluster)
+	if err != nil {
+		return fmt.Errorf("%w: %w", ErrConfig, err)
+	}
 	client, err := link.New(link.Config{
-		Address: cfg.ServerAddress, TokenFile: cfg.TokenFile, CAFile: cfg.CAFile, Proxy: cfg.Proxy,
+		Address: cfg.ServerAddress, Tokens: tokens, CAFile: cfg.CAFile, Proxy: cfg.Proxy,
 		Hello: newIntroduction(cfg, cluster).hello, Attach: host.attach, Detach: host.detach, Log: cfg.Log, Metrics: metrics,
 	})
 	if err != nil {

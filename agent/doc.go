@@ -4,6 +4,16 @@
 // An agent needs an address, a token file and, for a private CA, its certificate; everything else
 // comes from the server when it connects. It never listens for anything but health and metrics.
 //
+// # The token
+//
+// The server may give the agent a new token while it is connected. The agent keeps it in the Secret
+// that its token file is mounted from (--token-secret, which the enrol manifest sets together with
+// the right to change just that Secret), or else in the file itself, which is replaced in one step
+// where it is writable; where neither can be done it tells the server why and stays with its token.
+// Then it comes back with the new one at once. If that is refused it falls back to the tokens that
+// have worked before, the newest first. Several replicas share one Secret: the one that was not told
+// finds the new token there when its own is refused.
+//
 // # Stages
 //
 // The health endpoint comes first, so that an agent that cannot connect can say so; then the look

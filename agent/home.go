@@ -84,7 +84,7 @@ func (h *home) ready(ctx context.Context, next func(context.Context) error) erro
 
 // Status says at a target that fails why everything does.
 func (h *home) Status(s engine.Status) {
-	if h.missing.Load() && s.Observed.Sync != fleet.SyncSynced && s.Observed.Sync != fleet.SyncDeleted {
+	if h.missing.Load() && s.Observed.Sync != fleet.SyncSynced && s.Observed.Sync != fleet.SyncDeleted && s.Observed.Sync != fleet.SyncDetached {
 		s.Observed.Message = h.problem().Error()
 	}
 	h.Reporter.Status(s)

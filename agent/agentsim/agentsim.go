@@ -1,7 +1,8 @@
 // Package agentsim runs many agents in one process: the real link, with an engine that takes
-// everything for applied the moment it arrives. It is for benchmarks and tests of a server.
+// everything for applied the moment it arrives, or one that works on a Cluster in memory. It is for
+// benchmarks and tests of a server.
 //
-// It touches no cluster. All agents of a fleet share their metrics and the bundles they have
+// It touches no real cluster. All agents of a fleet share their metrics and the bundles they have
 // opened, so that what is measured is the server and the wire.
 package agentsim
 
@@ -63,17 +64,32 @@ type Agent struct {
 	client  *link.Client
 }
 
-// Agent makes an agent; it connects when it is run.
+// Agent makes an agent; it connects when it is run. A token that the server rotates is written to
+// its file, as kedge-agent does.
 func (f *Fleet) Agent(replica, tokenFile string) (*Agent, error) {
+	return f.agent(replica, tokenFile, nil)
+}
+
+// AgentIn makes an agent that works on a cluster, and begins with what the one before it has left
+// there: a process of kedge-agent. At most one of a cluster may be run at a time.
+func (f *Fleet) AgentIn(c *Cluster, replica, tokenFile string) (*Agent, error) {
+	return f.agent(replica, tokenFile, c)
+}
+
+func (f *Fleet) agent(replica, tokenFile string, c *Cluster) (*Agent, error) {
 	a := &Agent{Replica: replica, fleet: f}
+	attach := func(context.Context, wire.Welcome) (link.Engine, []engine.Held, error) { return a, nil, nil }
+	if c != nil {
+		h := newHand(c, replica, func(s engine.Status) { a.client.Status(s) })
+		attach = func(context.Context, wire.Welcome) (link.Engine, []engine.Held, error) { return h, c.held(), nil }
+	}
 	var err error
 	a.client, err = link.New(link.Config{
-		Address: f.cfg.Address, CAFile: f.cfg.CAFile, TokenFile: tokenFile,
+		Address: f.cfg.Address, CAFile: f.cfg.CAFile, Tokens: link.TokenFile(tokenFile),
 		Hello: func(context.Context) wire.Hello {
 			return wire.Hello{AgentVersion: "simulated", KubeVersion: "none", Replica: replica}
 		},
-		Attach: func(context.Context, wire.Welcome) (link.Engine, []engine.Held, error) { return a, nil, nil },
-		Unpack: f.unpack, Log: f.cfg.Log, Metrics: f.metrics,
+		Attach: attach, Unpack: f.unpack, Log: f.cfg.Log, Metrics: f.metrics,
 	})
 	return a, err
 }
@@ -89,9 +105,12 @@ func (a *Agent) Set(d engine.Desired) {
 	s := engine.Status{Target: d.Target, Observed: fleet.Observed{
 		Version: d.State.Version, Digest: d.State.Digest, Sync: fleet.SyncSynced, Health: fleet.HealthCurrent, AsOf: time.Now(),
 	}}
-	if d.State.Tombstone {
+	switch {
+	case d.State.Tombstone:
 		s.Observed.Sync = fleet.SyncDeleted
-	} else {
+	case d.State.Detached:
+		s.Observed.Sync, s.Observed.Digest = fleet.SyncDetached, ""
+	default:
 		for _, o := range d.Objects.Objects() {
 			s.Objects = append(s.Objects, fleet.ObjectStatus{ObjectRef: o.Ref, Sync: fleet.SyncSynced, Health: fleet.HealthCurrent})
 		}

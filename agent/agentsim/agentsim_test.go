@@ -70,6 +70,42 @@ func TestFleetTakesUpOneCommit(t *testing.T) {
 	}
 }
 
+func TestSimulatedAgentLetsGo(t *testing.T) {
+	t.Parallel()
+	m := gatewaytest.NewMemory()
+	srv, err := gatewaytest.Start(m, gatewaytest.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = srv.Stop() }()
+	sim, err := agentsim.New(agentsim.Config{Address: "grpc://" + srv.Addr()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	enrolled, token := m.Enroll("edge")
+	target := m.Deploy(enrolled, "shop", oneObject(t))
+	file := filepath.Join(t.TempDir(), "token")
+	if err := os.WriteFile(file, []byte(token), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	a, err := sim.Agent("edge", file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	var running sync.WaitGroup
+	defer running.Wait()
+	defer cancel()
+	running.Go(func() { _ = a.Run(ctx) })
+	if err := m.AwaitObserved(ctx, target.ID, fleet.SyncSynced); err != nil {
+		t.Fatal(err)
+	}
+	m.Desire(target.ID, oneObject(t), func(d *fleet.Desired) { d.Detached = true })
+	if err := m.AwaitObserved(ctx, target.ID, fleet.SyncDetached); err != nil {
+		t.Fatalf("the target was never let go of: %v", err)
+	}
+}
+
 func oneObject(t *testing.T) *manifest.Set {
 	t.Helper()
 	objects, err := manifest.Parse("a.yaml", []byte("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a, namespace: default}\n"))

@@ -42,6 +42,7 @@ func parseFlags(args []string, stdout, stderr io.Writer) (agent.Config, error) {
 	f.Usage = func() { fmt.Fprint(stdout, usage, f.FlagUsages()) }
 	f.StringVar(&cfg.ServerAddress, "server-address", "", "server: grpcs://host:port, wss://host, or grpc:// and ws:// without TLS")
 	f.StringVar(&cfg.TokenFile, "token-file", "", "file with the agent's token; read anew for every connection")
+	f.StringVar(&cfg.TokenSecret, "token-secret", "", "Secret in --namespace that the token file is mounted from; a token that the server rotates is kept there (default: in the token file)")
 	f.StringVar(&cfg.CAFile, "ca-cert-file", "", "certificate of the server's CA (default: the system's authorities)")
 	f.StringVar(&cfg.Kubeconfig, "kubeconfig", "", "how to reach the cluster from outside of it")
 	f.StringVar(&cfg.Listen, "listen", "127.0.0.1:0", "address for health checks and metrics")

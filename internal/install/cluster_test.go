@@ -47,6 +47,12 @@ func TestInstallationOnARealCluster(t *testing.T) {
 		{narrow, "patch", "deployments.apps", narrow, "no"},
 		{narrow, "patch", "roles.rbac.authorization.k8s.io", narrow, "no"},
 		{narrow, "get", "secrets", narrow, "no"},
+		{narrow, "get", "secrets/kedge-agent-token", narrow, "yes"},
+		{narrow, "patch", "secrets/kedge-agent-token", narrow, "yes"},
+		{narrow, "delete", "secrets/kedge-agent-token", narrow, "no"},
+		{narrow, "get", "secrets/kedge-agent-ca", narrow, "no"},
+		{narrow, "patch", "secrets/kedge-agent-ca", narrow, "no"},
+		{wide, "patch", "secrets/kedge-agent-token", wide, "yes"},
 	}
 	for _, c := range cases {
 		args := []string{"auth", "can-i", c.verb, c.what, "--as=system:serviceaccount:" + c.agent + ":kedge-agent"}

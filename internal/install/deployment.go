@@ -72,7 +72,7 @@ func (o Options) container() corev1.Container {
 }
 
 func (o Options) args() []string {
-	args := []string{"--server-address=" + o.ServerAddress, "--token-file=" + tokenDir + "/" + tokenKey}
+	args := []string{"--server-address=" + o.ServerAddress, "--token-file=" + tokenDir + "/" + tokenKey, "--token-secret=" + tokenSecret}
 	if len(o.CAPEM) > 0 {
 		args = append(args, "--ca-cert-file="+caDir+"/"+caKey)
 	}

@@ -111,12 +111,13 @@ func everything() []rbacv1.PolicyRule {
 	return []rbacv1.PolicyRule{{APIGroups: []string{"*"}, Resources: []string{"*"}, Verbs: []string{"*"}}}
 }
 
-// ownRules let a namespaced agent keep its inventory and elect a leader in its own namespace, and
-// nothing else: neither its Deployment nor its RBAC nor its Secrets.
+// ownRules let a namespaced agent keep its inventory and a token that was rotated, and elect a leader,
+// in its own namespace, and nothing else: neither its Deployment nor its RBAC nor any other Secret.
 func ownRules() []rbacv1.PolicyRule {
 	verbs := []string{"get", "list", "watch", "create", "update", "patch", "delete"}
 	return []rbacv1.PolicyRule{
 		{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: verbs},
 		{APIGroups: []string{"coordination.k8s.io"}, Resources: []string{"leases"}, Verbs: verbs},
+		{APIGroups: []string{""}, Resources: []string{"secrets"}, ResourceNames: []string{tokenSecret}, Verbs: []string{"get", "update", "patch"}},
 	}
 }

@@ -11,25 +11,46 @@ type Desired struct {
 	Tenant     string // name
 	Deployment string // name
 	State      fleet.Desired
-	// Bundle is the compressed bundle; empty when it has to be fetched, and on a tombstone.
+	// Bundle is the compressed bundle; empty when it has to be fetched, on a tombstone and when
+	// detached.
 	Bundle []byte
 }
 
-// Proto is the message of d. Policy.AllowEmpty stays behind: it was decided at render.
+// HeldOf is what an agent that has taken in what is desired of a target holds of it. A target that
+// is let go of needs no bundle, whatever its row still names.
+func HeldOf(target fleet.TargetID, d fleet.Desired) Held {
+	held := Held{Target: target, Version: d.Version, Digest: d.Digest}
+	if d.Detached {
+		held.Digest = ""
+	}
+	return held
+}
+
+// Proto is the message of d. What is detached travels without a bundle and without a digest.
 func (d Desired) Proto() *agentv1.Desired {
+	if d.State.Detached {
+		d.State.Digest, d.Bundle = "", nil
+	}
 	return &agentv1.Desired{
 		Target: string(d.Target), Tenant: d.Tenant, Deployment: d.Deployment,
 		Epoch: d.State.Epoch, Generation: d.State.Generation, Digest: d.State.Digest, Bundle: d.Bundle,
-		Commit: d.State.Commit, Tombstone: d.State.Tombstone,
+		Commit: d.State.Commit, Tombstone: d.State.Tombstone, Detached: d.State.Detached,
 		Policy: &agentv1.Policy{
 			Namespace: d.State.Namespace, Prune: d.State.Policy.Prune, Adopt: d.State.Policy.Adopt, HoldPrune: d.State.HoldPrune,
-			AllowEmpty: d.State.Policy.AllowEmpty,
+			AllowEmpty: d.State.Policy.AllowEmpty, Limits: limitsProto(d.State.Limits),
 		},
 	}
 }
 
-// ParseDesired reads what a server desires. Something that is neither a bundle nor a tombstone is
-// refused: an agent must never take a gap for an order to delete.
+func limitsProto(l fleet.Limits) *agentv1.Limits {
+	if l.None() {
+		return nil
+	}
+	return &agentv1.Limits{Namespaces: l.Namespaces, Kinds: l.Kinds}
+}
+
+// ParseDesired reads what a server desires. Something that is neither a bundle, nor a tombstone,
+// nor detached is refused: an agent must never take a gap for an order to delete.
 func ParseDesired(m *agentv1.Desired) (Desired, error) {
 	d := Desired{
 		Target: fleet.TargetID(m.GetTarget()), Tenant: m.GetTenant(), Deployment: m.GetDeployment(), Bundle: m.GetBundle(),
@@ -37,7 +58,8 @@ func ParseDesired(m *agentv1.Desired) (Desired, error) {
 			Version: fleet.Version{Epoch: m.GetEpoch(), Generation: m.GetGeneration()},
 			Digest:  m.GetDigest(), Commit: m.GetCommit(), Namespace: m.GetPolicy().GetNamespace(),
 			Policy:    fleet.Policy{Prune: m.GetPolicy().GetPrune(), Adopt: m.GetPolicy().GetAdopt(), AllowEmpty: m.GetPolicy().GetAllowEmpty()},
-			HoldPrune: m.GetPolicy().GetHoldPrune(), Tombstone: m.GetTombstone(),
+			HoldPrune: m.GetPolicy().GetHoldPrune(), Tombstone: m.GetTombstone(), Detached: m.GetDetached(),
+			Limits: fleet.Limits{Namespaces: m.GetPolicy().GetLimits().GetNamespaces(), Kinds: m.GetPolicy().GetLimits().GetKinds()},
 		},
 	}
 	if err := checkID("target", m.GetTarget()); err != nil {
@@ -53,13 +75,26 @@ func ParseDesired(m *agentv1.Desired) (Desired, error) {
 			return Desired{}, err
 		}
 	}
-	switch {
-	case d.State.Tombstone && (d.State.Digest != "" || len(d.Bundle) != 0):
-		return Desired{}, frameError("target %s is a tombstone with a bundle", d.Target)
-	case !d.State.Tombstone && d.State.Digest == "":
-		return Desired{}, frameError("target %s has neither a digest nor a tombstone", d.Target)
-	case len(d.Bundle) > MaxFrame:
-		return Desired{}, frameError("the bundle of target %s has %d bytes", d.Target, len(d.Bundle))
+	if err := d.State.Limits.Check("limits"); err != nil {
+		return Desired{}, frameError("target %s: %v", d.Target, err)
 	}
-	return d, nil
+	return d, checkMeaning(d)
+}
+
+// checkMeaning refuses what could be taken in two ways.
+func checkMeaning(d Desired) error {
+	bundle := d.State.Digest != "" || len(d.Bundle) != 0
+	switch {
+	case d.State.Tombstone && d.State.Detached:
+		return frameError("target %s is a tombstone and detached", d.Target)
+	case d.State.Tombstone && bundle:
+		return frameError("target %s is a tombstone with a bundle", d.Target)
+	case d.State.Detached && bundle:
+		return frameError("target %s is detached with a bundle", d.Target)
+	case !d.State.Tombstone && !d.State.Detached && d.State.Digest == "":
+		return frameError("target %s has neither a digest nor a tombstone, and is not detached", d.Target)
+	case len(d.Bundle) > MaxFrame:
+		return frameError("the bundle of target %s has %d bytes", d.Target, len(d.Bundle))
+	}
+	return nil
 }

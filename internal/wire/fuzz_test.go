@@ -1,6 +1,7 @@
 package wire_test
 
 import (
+	"strings"
 	"testing"
 	"unicode/utf8"
 
@@ -20,6 +21,9 @@ func FuzzFromAgent(f *testing.F) {
 			return
 		}
 		_, _ = wire.ParseHello(frame.GetHello())
+		if stored, err := wire.ParseTokenStored(frame.GetTokenStored()); err == nil {
+			bounded(t, stored.Problem)
+		}
 		if held, err := wire.ParseHeld(frame.GetHeld()); err == nil && len(held) > wire.MaxTargets {
 			t.Errorf("%d targets got through", len(held))
 		}
@@ -62,10 +66,24 @@ func FuzzFromServer(f *testing.F) {
 			t.Errorf("welcome %+v got through", w)
 		}
 		d, err := wire.ParseDesired(frame.GetDesired())
-		if err == nil && d.State.Tombstone == (d.State.Digest != "") {
-			t.Errorf("desired %+v is not one of bundle and tombstone", d)
+		if err == nil && meanings(d) != 1 {
+			t.Errorf("desired %+v is not just one of bundle, tombstone and detached", d)
+		}
+		if token, err := wire.ParseNewToken(frame.GetNewToken()); err == nil && strings.ContainsAny(token.Token, "\r\n\x00 ") {
+			t.Errorf("a token that no header takes got through: %q", token.Token)
 		}
 	})
+}
+
+// meanings counts what a Desired asks for.
+func meanings(d wire.Desired) int {
+	n := 0
+	for _, is := range []bool{d.State.Digest != "", d.State.Tombstone, d.State.Detached} {
+		if is {
+			n++
+		}
+	}
+	return n
 }
 
 func seed(f *testing.F) {

@@ -44,6 +44,20 @@ var (
 		Target: "tgt-2", Tenant: "default", Deployment: "old",
 		State: fleet.Desired{Version: fleet.Version{Epoch: 1, Generation: 9}, Tombstone: true},
 	}
+	detached = wire.Desired{
+		Target: "tgt-3", Tenant: "default", Deployment: "left",
+		State: fleet.Desired{Version: fleet.Version{Epoch: 1, Generation: 10}, Detached: true},
+	}
+	granted = wire.Desired{
+		Target: "tgt-4", Tenant: "guest", Deployment: "shop",
+		State: fleet.Desired{
+			Version: fleet.Version{Epoch: 1, Generation: 1}, Digest: digest,
+			Limits: fleet.Limits{Namespaces: []string{"guest"}, Kinds: []string{"*.apps", "ConfigMap"}},
+		},
+	}
+	newToken    = wire.NewToken{Operation: "op-1", Token: "kedge-agent-secret"}
+	tokenStored = wire.TokenStored{Operation: "op-1", Problem: "the file is read-only"}
+
 	status = wire.Status{
 		Target: "tgt-1", Full: true, Gone: []fleet.ObjectRef{{Version: "v1", Kind: "Namespace", Name: "old"}},
 		Observed: fleet.Observed{
@@ -62,15 +76,19 @@ func frames() map[string]proto.Message {
 	request := func(r *agentv1.ConnectRequest) proto.Message { return r }
 	response := func(r *agentv1.ConnectResponse) proto.Message { return r }
 	return map[string]proto.Message{
-		"hello":     request(&agentv1.ConnectRequest{Frame: &agentv1.ConnectRequest_Hello{Hello: hello.Proto()}}),
-		"held":      request(&agentv1.ConnectRequest{Frame: &agentv1.ConnectRequest_Held{Held: wire.HeldProto([]wire.Held{held})}}),
-		"status":    request(&agentv1.ConnectRequest{Frame: &agentv1.ConnectRequest_Status{Status: status.Proto()}}),
-		"events":    request(&agentv1.ConnectRequest{Frame: &agentv1.ConnectRequest_Events{Events: wire.EventsProto([]wire.Event{event})}}),
-		"heartbeat": request(&agentv1.ConnectRequest{Frame: &agentv1.ConnectRequest_Heartbeat{Heartbeat: &agentv1.Heartbeat{}}}),
+		"hello":        request(&agentv1.ConnectRequest{Frame: &agentv1.ConnectRequest_Hello{Hello: hello.Proto()}}),
+		"held":         request(&agentv1.ConnectRequest{Frame: &agentv1.ConnectRequest_Held{Held: wire.HeldProto([]wire.Held{held})}}),
+		"status":       request(&agentv1.ConnectRequest{Frame: &agentv1.ConnectRequest_Status{Status: status.Proto()}}),
+		"events":       request(&agentv1.ConnectRequest{Frame: &agentv1.ConnectRequest_Events{Events: wire.EventsProto([]wire.Event{event})}}),
+		"heartbeat":    request(&agentv1.ConnectRequest{Frame: &agentv1.ConnectRequest_Heartbeat{Heartbeat: &agentv1.Heartbeat{}}}),
+		"token_stored": request(&agentv1.ConnectRequest{Frame: &agentv1.ConnectRequest_TokenStored{TokenStored: tokenStored.Proto()}}),
 
 		"welcome":           response(&agentv1.ConnectResponse{Frame: &agentv1.ConnectResponse_Welcome{Welcome: welcome.Proto()}}),
 		"desired":           response(&agentv1.ConnectResponse{Frame: &agentv1.ConnectResponse_Desired{Desired: desired.Proto()}}),
 		"tombstone":         response(&agentv1.ConnectResponse{Frame: &agentv1.ConnectResponse_Desired{Desired: tombstone.Proto()}}),
+		"detached":          response(&agentv1.ConnectResponse{Frame: &agentv1.ConnectResponse_Desired{Desired: detached.Proto()}}),
+		"granted":           response(&agentv1.ConnectResponse{Frame: &agentv1.ConnectResponse_Desired{Desired: granted.Proto()}}),
+		"new_token":         response(&agentv1.ConnectResponse{Frame: &agentv1.ConnectResponse_NewToken{NewToken: newToken.Proto()}}),
 		"snapshot_complete": response(&agentv1.ConnectResponse{Frame: &agentv1.ConnectResponse_SnapshotComplete{SnapshotComplete: &agentv1.SnapshotComplete{}}}),
 		"status_stored":     response(&agentv1.ConnectResponse{Frame: &agentv1.ConnectResponse_StatusStored{StatusStored: &agentv1.StatusStored{Count: 3}}}),
 		"goodbye": response(&agentv1.ConnectResponse{Frame: &agentv1.ConnectResponse_Goodbye{
@@ -140,6 +158,24 @@ func TestGoldenFramesAreUnderstood(t *testing.T) {
 	load(t, "tombstone", &response)
 	gotDesired, err = wire.ParseDesired(response.GetDesired())
 	check(t, tombstone, gotDesired, err)
+
+	load(t, "detached", &response)
+	gotDesired, err = wire.ParseDesired(response.GetDesired())
+	check(t, detached, gotDesired, err)
+
+	load(t, "granted", &response)
+	gotDesired, err = wire.ParseDesired(response.GetDesired())
+	check(t, granted, gotDesired, err)
+
+	load(t, "new_token", &response)
+	gotToken, err := wire.ParseNewToken(response.GetNewToken())
+	if gotToken != newToken || err != nil {
+		t.Errorf("the golden new token is read as %v, %v", gotToken, err)
+	}
+
+	load(t, "token_stored", &request)
+	gotStored, err := wire.ParseTokenStored(request.GetTokenStored())
+	check(t, tokenStored, gotStored, err)
 }
 
 func golden(name string) string { return filepath.Join("testdata", "v1", name+".hex") }

@@ -34,6 +34,7 @@ const (
 	maxWord    = 253
 	maxMessage = 1 << 10
 	maxDigest  = 128
+	maxToken   = 1 << 10
 )
 
 // ErrFrame says that a frame breaks the protocol.

@@ -2,6 +2,8 @@ package wire_test
 
 import (
 	"errors"
+	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -85,6 +87,42 @@ func TestMalformedFramesAreRefused(t *testing.T) {
 			_, err := wire.ParseDesired(m)
 			return err
 		}},
+		{"tombstone and detached", "one deletes, the other must not", func() error {
+			m := tombstone.Proto()
+			m.Detached = true
+			_, err := wire.ParseDesired(m)
+			return err
+		}},
+		{"detached with a bundle", "it cannot mean both", func() error {
+			m := desired.Proto()
+			m.Detached = true
+			_, err := wire.ParseDesired(m)
+			return err
+		}},
+		{"limit that is no namespace", "it would allow nothing, or be read as something else", func() error {
+			m := desired.Proto()
+			m.Policy.Limits = &agentv1.Limits{Namespaces: []string{"*"}}
+			_, err := wire.ParseDesired(m)
+			return err
+		}},
+		{"too many limits", "memory is bounded", func() error {
+			m := desired.Proto()
+			m.Policy.Limits = &agentv1.Limits{Kinds: slices.Repeat([]string{"ConfigMap"}, fleet.MaxLimits+1)}
+			_, err := wire.ParseDesired(m)
+			return err
+		}},
+		{"no new token", "the agent would lock itself out", func() error {
+			_, err := wire.ParseNewToken(&agentv1.NewToken{Operation: "op-1"})
+			return err
+		}},
+		{"new token that no header takes", "the agent would lock itself out", func() error {
+			_, err := wire.ParseNewToken(&agentv1.NewToken{Operation: "op-1", Token: "a\r\nb"})
+			return err
+		}},
+		{"answer to no rotation", "whose token is it?", func() error {
+			_, err := wire.ParseTokenStored(&agentv1.TokenStored{})
+			return err
+		}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -160,5 +198,27 @@ func TestStateHash(t *testing.T) {
 	confirmed.Health = fleet.HealthCurrent
 	if string(wire.StatusHash([]wire.Confirmed{confirmed})) == before {
 		t.Error("another health has the same hash")
+	}
+}
+
+// covers: C7
+func TestANewTokenIsNotPrinted(t *testing.T) {
+	t.Parallel()
+	for _, text := range []string{fmt.Sprint(newToken), fmt.Sprintf("%+v", newToken), fmt.Sprintf("%#v", newToken)} {
+		if strings.Contains(text, newToken.Token) {
+			t.Errorf("the token is printed as %q", text)
+		}
+	}
+}
+
+func TestWhatIsLetGoOfNeedsNoBundle(t *testing.T) {
+	t.Parallel()
+	state := fleet.Desired{Version: fleet.Version{Epoch: 1, Generation: 2}, Digest: digest, Detached: true}
+	got, err := wire.ParseDesired(wire.Desired{Target: "a", State: state, Bundle: []byte("zstd")}.Proto())
+	if err != nil || got.State.Digest != "" || got.Bundle != nil {
+		t.Errorf("it arrived as %+v, %v, want no bundle", got, err)
+	}
+	if held := wire.HeldOf("a", state); held.Digest != "" || held.Version != state.Version {
+		t.Errorf("an agent is said to hold %+v, want just the version", held)
 	}
 }

@@ -118,7 +118,7 @@ func parseRef(m *agentv1.ObjectRef) (fleet.ObjectRef, error) {
 // word that claims least.
 func syncWord(word string) fleet.SyncState {
 	switch s := fleet.SyncState(word); s {
-	case fleet.SyncSyncing, fleet.SyncSynced, fleet.SyncFailed, fleet.SyncDeleted:
+	case fleet.SyncSyncing, fleet.SyncSynced, fleet.SyncFailed, fleet.SyncDeleted, fleet.SyncDetached:
 		return s
 	default:
 		return fleet.SyncPending

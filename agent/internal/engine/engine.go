@@ -5,6 +5,15 @@
 // An engine works on state, not on requests: it is told the newest [Desired] of a target and goes
 // on making it true (healing drift, retrying what failed) until it is told something newer. It
 // never deletes an object because it was not told of it.
+//
+// A target that is Detached is let go of: its objects stay as they are but for the marks of
+// ownership, which are removed, so that others may adopt them. That is reported as Detached, with
+// the objects listed once more, and then the target is forgotten. Letting go deletes nothing,
+// whenever it is interrupted and whatever follows; a newer Desired takes the objects up again. A
+// Detached target that is not known is acknowledged at once.
+//
+// An object beyond State.Limits fails visibly, as one that the cluster refuses; it is neither
+// applied nor adopted nor pruned.
 package engine
 
 import (
@@ -20,7 +29,7 @@ type Desired struct {
 	Tenant     string
 	Deployment string
 	State      fleet.Desired
-	// Objects is what shall exist; nil exactly when State.Tombstone is set.
+	// Objects is what shall exist; nil exactly when State.Tombstone or State.Detached is set.
 	Objects *manifest.Set
 }
 

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	"github.com/kedge-dev/kedge/agent/internal/engine"
 	"github.com/kedge-dev/kedge/internal/wire"
@@ -56,6 +58,26 @@ func TestBackoffIsJittered(t *testing.T) {
 	}
 }
 
+// covers: C12 (the agent's side)
+func TestServerThatWantsLessIsGivenTime(t *testing.T) {
+	t.Parallel()
+	err := &unwelcome{status.Error(codes.ResourceExhausted, "slow down")}
+	for _, lived := range []time.Duration{0, time.Hour} {
+		var b backoff
+		last := time.Duration(0)
+		for i := range 10 {
+			delay := b.after(err, lived)
+			if delay < 2*time.Second || delay > backoffCap {
+				t.Errorf("delay %d is %v, want at least 2 s and at most %v", i, delay, backoffCap)
+			}
+			last = delay
+		}
+		if last < backoffCap/2 {
+			t.Errorf("after many refusals the delay is %v, want it to have grown", last)
+		}
+	}
+}
+
 // covers: C11
 func TestRunBacksOffAndNeverGivesUp(t *testing.T) {
 	t.Parallel()
@@ -66,7 +88,7 @@ func TestRunBacksOffAndNeverGivesUp(t *testing.T) {
 		}
 		attempts := 0
 		c, err := New(Config{
-			Address: "grpc://127.0.0.1:1", TokenFile: t.TempDir() + "/missing", Log: slog.New(slog.DiscardHandler), Metrics: metrics,
+			Address: "grpc://127.0.0.1:1", Tokens: TokenFile(t.TempDir() + "/missing"), Log: slog.New(slog.DiscardHandler), Metrics: metrics,
 			Hello:  func(context.Context) wire.Hello { return wire.Hello{} },
 			Attach: func(context.Context, wire.Welcome) (Engine, []engine.Held, error) { return nil, nil, nil },
 			Proxy:  nil,

@@ -31,8 +31,9 @@ type Engine interface {
 type Config struct {
 	// Address of the server: grpc://host:port, grpcs://…, ws://… or wss://….
 	Address string
-	// TokenFile is read anew for every connection, so that a rotated token is picked up.
-	TokenFile string
+	// Tokens keeps the agent's token. It is read anew for every connection, so that a token that was
+	// replaced there is picked up.
+	Tokens Tokens
 	// CAFile holds the PEM certificates that the server's may be signed by; "" means the system's.
 	CAFile string
 	// Proxy chooses the HTTP proxy of a request, as http.ProxyFromEnvironment does; nil means none.
@@ -66,6 +67,7 @@ type Client struct {
 
 	patience  time.Duration // how long a server may take for its Welcome
 	unpacking sync.Mutex    // one bundle at a time: opening one takes a multiple of its size
+	wallet    wallet
 
 	mu        sync.Mutex
 	engine    Engine
@@ -88,8 +90,8 @@ func New(cfg Config) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	if cfg.TokenFile == "" || cfg.Hello == nil || cfg.Attach == nil || cfg.Log == nil || cfg.Metrics == nil {
-		return nil, errors.New("a link needs a token file, an introduction, an engine, a logger and metrics")
+	if cfg.Tokens == nil || cfg.Hello == nil || cfg.Attach == nil || cfg.Log == nil || cfg.Metrics == nil {
+		return nil, errors.New("a link needs tokens, an introduction, an engine, a logger and metrics")
 	}
 	if cfg.Unpack == nil {
 		cfg.Unpack = func(digest string, zstd []byte) (*manifest.Set, error) {
@@ -98,7 +100,7 @@ func New(cfg Config) (*Client, error) {
 	}
 	return &Client{
 		cfg: cfg, addr: addr, log: cfg.Log.With(obs.KeyComponent, "link", obs.KeyAddress, addr.String()),
-		statuses: newStatuses(), wake: make(chan struct{}, 1),
+		statuses: newStatuses(), wake: make(chan struct{}, 1), wallet: wallet{kept: cfg.Tokens},
 		held: map[fleet.TargetID]wire.Held{}, wanted: map[fleet.TargetID]wire.Desired{}, partial: map[string][]byte{},
 		rejected: map[fleet.TargetID]string{}, pending: -1, patience: welcomeTimeout,
 	}, nil
@@ -157,7 +159,7 @@ func (c *Client) Run(ctx context.Context) error {
 func (c *Client) lost(err error, delay time.Duration) {
 	var bye *goodbye
 	if errors.As(err, &bye) {
-		c.log.Info("the server ended the connection, coming back", obs.KeyReason, bye.reason, "in", readable(delay))
+		c.log.Info("the connection was ended in good order, coming back", obs.KeyReason, bye.reason, "in", readable(delay))
 		return
 	}
 	problem := classify(err, c.cfg, c.addr)

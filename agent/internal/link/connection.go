@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"sync/atomic"
 	"time"
 
 	"google.golang.org/grpc"
@@ -35,6 +36,13 @@ type connection struct {
 	late *time.Timer
 	// welcomed is set by the reader when the server has let the agent in.
 	welcomed bool
+	// token is what the connection was made with. rotating is set while a new one is being kept;
+	// stored tells the writer how that went.
+	token    string
+	rotating atomic.Bool
+	stored   chan rotation
+	// leaving is set when the agent has ended its side, to come back with a new token.
+	leaving atomic.Bool
 }
 
 const (
@@ -45,40 +53,50 @@ const (
 
 // connect makes one connection and serves it until it ends.
 func (c *Client) connect(ctx context.Context) error {
-	token, err := readToken(c.cfg.TokenFile)
+	token, err := c.wallet.next(ctx)
 	if err != nil {
 		return err
 	}
+	welcomed, err := c.connectWith(ctx, token)
+	c.wallet.ended(token, welcomed, err)
+	return err
+}
+
+// connectWith makes one connection with a token, and reports whether the server let the agent in.
+func (c *Client) connectWith(ctx context.Context, token string) (welcomed bool, err error) {
 	hello := c.cfg.Hello(ctx)
 	d, err := newDialer(c.cfg, c.addr, hello.AgentVersion)
 	if err != nil {
-		return err
+		return false, err
 	}
 	cc, err := d.client()
 	if err != nil {
-		return &configError{kind: KindProtocol, err: fmt.Errorf("making a client: %w", err)}
+		return false, &configError{kind: KindProtocol, err: fmt.Errorf("making a client: %w", err)}
 	}
 	defer func() { _ = cc.Close() }()
 	ctx, cancel := context.WithCancelCause(metadata.AppendToOutgoingContext(ctx, "authorization", "Bearer "+token))
 	defer cancel(nil)
 
 	conn := &connection{
-		Client: c, log: c.log, rpc: agentv1.NewAgentServiceClient(cc),
+		Client: c, log: c.log, rpc: agentv1.NewAgentServiceClient(cc), token: token, stored: make(chan rotation, 1),
 		sendHeld: make(chan struct{}, 1), lease: make(chan time.Duration, 1),
 		fetches: make(chan struct{}, concurrentFetches), fetched: newFetchSet(), hopeless: map[string]error{},
 		late: time.AfterFunc(c.patience, func() { cancel(errNoWelcome) }),
 	}
 	defer conn.late.Stop()
 	if conn.stream, err = conn.rpc.Connect(ctx); err != nil {
-		return d.explain(ctx, err)
+		return false, d.explain(ctx, err)
 	}
 	err = conn.serve(ctx, hello)
-	if !conn.welcomed {
+	switch {
+	case conn.leaving.Load():
+		err = &goodbye{reason: "coming back with a new token"}
+	case !conn.welcomed:
 		err = d.explain(ctx, err)
 	}
 	cancel(nil)
 	conn.fetched.wait()
-	return err
+	return conn.welcomed, err
 }
 
 // explain says why a connection ended before Welcome. It prefers why there was no transport over
@@ -187,6 +205,9 @@ func (n *connection) take(ctx context.Context, frame *agentv1.ConnectResponse) e
 	case *agentv1.ConnectResponse_SnapshotComplete:
 		count.WithLabelValues("in", "snapshot_complete").Inc()
 		n.endSnapshot()
+	case *agentv1.ConnectResponse_NewToken:
+		count.WithLabelValues("in", "new_token").Inc()
+		return n.takeToken(ctx, f.NewToken)
 	case *agentv1.ConnectResponse_Goodbye:
 		count.WithLabelValues("in", "goodbye").Inc()
 		return &goodbye{
@@ -236,6 +257,8 @@ func (n *connection) writeOnce() (sent bool, err error) {
 	select {
 	case <-n.sendHeld:
 		return true, n.send("held", &agentv1.ConnectRequest{Frame: &agentv1.ConnectRequest_Held{Held: wire.HeldProto(n.heldNow())}})
+	case answer := <-n.stored:
+		return true, n.sendStored(answer)
 	default:
 	}
 	if batch := n.events.take(); len(batch) > 0 {

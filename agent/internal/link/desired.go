@@ -21,8 +21,8 @@ func (n *connection) takeDesired(ctx context.Context, m *agentv1.Desired) error 
 		return err
 	}
 	n.log.Info("desired state received", obs.KeyDeployment, d.Deployment, obs.KeyTarget, string(d.Target),
-		obs.KeyGeneration, d.State.Generation, obs.KeyCommit, d.State.Commit, "tombstone", d.State.Tombstone)
-	if d.State.Tombstone {
+		obs.KeyGeneration, d.State.Generation, obs.KeyCommit, d.State.Commit, "tombstone", d.State.Tombstone, "detached", d.State.Detached)
+	if d.State.Tombstone || d.State.Detached {
 		n.pass(d, nil)
 		return nil
 	}
@@ -58,7 +58,7 @@ func (c *Client) pass(d wire.Desired, objects *manifest.Set) {
 // overtake each other on their way. Until it has returned, d counts as pending.
 func (c *Client) passLocked(d wire.Desired, objects *manifest.Set) {
 	c.statuses.mend(d.Target)
-	c.held[d.Target] = wire.Held{Target: d.Target, Version: d.State.Version, Digest: d.State.Digest}
+	c.held[d.Target] = wire.HeldOf(d.Target, d.State)
 	c.engine.Set(engine.Desired{Target: d.Target, Tenant: d.Tenant, Deployment: d.Deployment, State: d.State, Objects: objects})
 	delete(c.wanted, d.Target)
 	delete(c.rejected, d.Target)
@@ -129,7 +129,7 @@ func (c *Client) dropPartialsLocked() {
 	}
 }
 
-// forget drops what is held of targets whose deletion the server has recorded.
+// forget drops what is held of targets that are gone, and the server has recorded that.
 func (c *Client) forget(done []inFlight) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

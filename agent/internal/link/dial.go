@@ -8,7 +8,6 @@ import (
 	"net"
 	"net/http"
 	"os"
-	"strings"
 	"sync"
 	"time"
 
@@ -126,22 +125,6 @@ func (h handshakes) ClientHandshake(ctx context.Context, authority string, raw n
 
 func (h handshakes) Clone() credentials.TransportCredentials {
 	return handshakes{TransportCredentials: h.TransportCredentials.Clone(), dialer: h.dialer}
-}
-
-// readToken reads the token anew, so that rotation needs no restart.
-func readToken(file string) (string, error) {
-	raw, err := os.ReadFile(file)
-	if err != nil {
-		return "", &configError{kind: KindToken, err: fmt.Errorf("reading the token file (--token-file): %w", err)}
-	}
-	token := strings.TrimSpace(string(raw))
-	switch {
-	case token == "":
-		return "", &configError{kind: KindToken, err: fmt.Errorf("token file %s is empty", file)}
-	case len(token) > 4096 || strings.ContainsFunc(token, func(r rune) bool { return r <= ' ' || r > '~' }):
-		return "", &configError{kind: KindToken, err: fmt.Errorf("token file %s does not hold one token", file)}
-	}
-	return token, nil
 }
 
 func (d *dialer) httpTransport() *http.Transport {

@@ -74,9 +74,12 @@ func (e *memoryEngine) Set(d engine.Desired) {
 	s := engine.Status{Target: d.Target, Observed: fleet.Observed{
 		Version: d.State.Version, Digest: d.State.Digest, Sync: fleet.SyncSynced, Health: fleet.HealthCurrent, AsOf: time.Now(),
 	}}
-	if d.State.Tombstone {
+	switch {
+	case d.State.Tombstone:
 		s.Observed.Sync = fleet.SyncDeleted
-	} else {
+	case d.State.Detached:
+		s.Observed.Sync = fleet.SyncDetached
+	default:
 		for _, o := range d.Objects.Objects() {
 			s.Objects = append(s.Objects, fleet.ObjectStatus{ObjectRef: o.Ref, Sync: fleet.SyncSynced, Health: fleet.HealthCurrent})
 		}
@@ -109,7 +112,7 @@ func start(t *testing.T, address, token string, edit func(*link.Config)) *rig {
 		t.Fatal(err)
 	}
 	cfg := link.Config{
-		Address: address, TokenFile: write(t, "token", token+"\n"),
+		Address: address, Tokens: link.TokenFile(write(t, "token", token+"\n")),
 		Hello: func(context.Context) wire.Hello {
 			return wire.Hello{AgentVersion: "test", KubeVersion: "v1.36.3", Replica: "replica-0"}
 		},

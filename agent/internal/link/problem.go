@@ -63,6 +63,8 @@ func (e *unwelcome) Unwrap() error { return e.err }
 var (
 	errNoWelcome = errors.New("no welcome came in time")
 	errEarlyEnd  = errors.New("the stream ended before the welcome")
+	// errLeft says that the agent has ended its side of a stream.
+	errLeft = errors.New("leaving, to come back with a new token")
 )
 
 type engineError struct{ err error }
@@ -97,11 +99,12 @@ func classify(err error, cfg Config, addr address) *Problem {
 	}
 	switch status.Code(err) {
 	case codes.Unauthenticated:
-		return &Problem{KindToken, fmt.Sprintf("the server refused the token in %s: rotate it or enrol this agent anew", cfg.TokenFile), err}
+		return &Problem{KindToken, fmt.Sprintf("the server refused the token in %s: it was revoked, or this agent was deleted at the server; "+
+			"what it has deployed stays. Give it a new token, or enrol it anew", cfg.Tokens), err}
 	case codes.Unimplemented, codes.InvalidArgument, codes.Unknown, codes.Internal:
 		return &Problem{KindProtocol, fmt.Sprintf("%s does not answer like a Kedge server", addr), err}
 	case codes.ResourceExhausted:
-		return &Problem{KindServer, "the server wants less", err}
+		return &Problem{KindServer, "the server has no room for this agent now, or was sent too much at once; nothing is lost, and what it has not confirmed is sent again", err}
 	default:
 		return &Problem{KindLost, "the connection broke off", err}
 	}

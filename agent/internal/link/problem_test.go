@@ -42,11 +42,11 @@ func TestEveryProblemHasItsWords(t *testing.T) {
 		}},
 		{"token file gone", "a Secret that is not mounted", link.KindToken, []string{"token", "no such file"}, func(t *testing.T, c *link.Config) {
 			t.Helper()
-			c.TokenFile = t.TempDir() + "/gone"
+			c.Tokens = link.TokenFile(t.TempDir() + "/gone")
 		}},
 		{"token file empty", "a Secret with the wrong key", link.KindToken, []string{"is empty"}, func(t *testing.T, c *link.Config) {
 			t.Helper()
-			c.TokenFile = write(t, "token", "\n")
+			c.Tokens = link.TokenFile(write(t, "token", "\n"))
 		}},
 		{"unknown authority", "a private CA was not given", link.KindTLS, []string{"--ca-cert-file"}, func(t *testing.T, c *link.Config) {
 			t.Helper()
@@ -96,7 +96,7 @@ func TestEveryProblemHasItsWords(t *testing.T) {
 			t.Helper()
 			m := gatewaytest.NewMemory()
 			_, token := m.Enroll("edge-1")
-			c.Address, c.TokenFile = "grpc://"+serve(t, m, gatewaytest.Options{}).Addr(), write(t, "token", token)
+			c.Address, c.Tokens = "grpc://"+serve(t, m, gatewaytest.Options{}).Addr(), link.TokenFile(write(t, "token", token))
 			c.Attach = func(context.Context, wire.Welcome) (link.Engine, []engine.Held, error) {
 				return nil, nil, errors.New("no inventory")
 			}
@@ -132,7 +132,7 @@ func TestNewRefusesBadAddresses(t *testing.T) {
 	}
 	for _, address := range []string{"", "https://kedge", "grpc://", "grpc://user:secret@kedge", "grpc://kedge/path", "%"} {
 		_, err := link.New(link.Config{
-			Address: address, TokenFile: "t", Log: slog.New(slog.DiscardHandler), Metrics: metrics,
+			Address: address, Tokens: link.TokenFile("t"), Log: slog.New(slog.DiscardHandler), Metrics: metrics,
 			Hello:  func(context.Context) wire.Hello { return wire.Hello{} },
 			Attach: func(context.Context, wire.Welcome) (link.Engine, []engine.Held, error) { return nil, nil, nil },
 		})

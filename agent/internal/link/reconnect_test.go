@@ -128,7 +128,8 @@ func TestRotatedTokenIsPickedUpWithoutARestart(t *testing.T) {
 	problems := newProblemLog()
 	var tokenFile string
 	r := start(t, "grpc://"+srv.Addr(), old, func(c *link.Config) {
-		tokenFile = c.TokenFile
+		tokenFile = write(t, "token", old)
+		c.Tokens = link.TokenFile(tokenFile)
 		c.Log = slog.New(problems)
 	})
 	if err := m.AwaitOpen(within(t), 1); err != nil {
@@ -136,7 +137,7 @@ func TestRotatedTokenIsPickedUpWithoutARestart(t *testing.T) {
 	}
 	m.Revoke(old)
 	problems.await(t, within(t))
-	assertProblem(t, r, link.KindToken, "the server refused the token in "+tokenFile)
+	assertProblem(t, r, link.KindToken, "the server refused the token in file "+tokenFile)
 	_, fresh := m.Enroll("edge-1")
 	if err := os.WriteFile(tokenFile, []byte(fresh), 0o600); err != nil {
 		t.Fatal(err)

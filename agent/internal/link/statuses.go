@@ -192,7 +192,7 @@ func (s *statuses) compactLocked() {
 }
 
 // confirm takes the server's word that the first count frames of this connection are written. It
-// returns the targets that are done with: deleted, and the server knows.
+// returns the targets that are done with: deleted or let go of, and the server knows.
 func (s *statuses) confirm(count int64) (done []inFlight) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -204,7 +204,8 @@ func (s *statuses) confirm(count int64) (done []inFlight) {
 			continue
 		}
 		t.stored, t.confirmed = f.revision, f.status
-		if f.status.Sync == fleet.SyncDeleted && t.stored == t.revision {
+		gone := f.status.Sync == fleet.SyncDeleted || f.status.Sync == fleet.SyncDetached
+		if gone && t.stored == t.revision {
 			delete(s.targets, f.target)
 			delete(s.dirty, f.target)
 			done = append(done, f)

@@ -57,7 +57,7 @@ func connectTo(t *testing.T, server agentv1.AgentServiceServer, patience time.Du
 		t.Fatal(err)
 	}
 	c, err := New(Config{
-		Address: "grpc://" + l.Addr().String(), TokenFile: token, Log: slog.New(slog.DiscardHandler), Metrics: metrics,
+		Address: "grpc://" + l.Addr().String(), Tokens: TokenFile(token), Log: slog.New(slog.DiscardHandler), Metrics: metrics,
 		Hello:  func(context.Context) wire.Hello { return wire.Hello{Replica: "r"} },
 		Attach: func(context.Context, wire.Welcome) (Engine, []engine.Held, error) { return nil, nil, nil },
 	})

@@ -19,11 +19,14 @@
 //	then, in any order and for as long as the stream lives:
 //	Status, Events, Heartbeat       ──▶
 //	                                ◀──       Desired, StatusStored
+//	                                ◀──       NewToken                    when the token is rotated
+//	TokenStored                     ──▶                                   kept; the agent reconnects with it
 //	                                ◀──       Goodbye                     at most once, the last
 //
 // A target that the server does not mention is left as it is: absence is never deletion. Objects
 // are deleted because a Desired carries a bundle that no longer lists them, or because a Desired
-// has tombstone set; for nothing else.
+// has tombstone set; for nothing else. A Desired with detached set deletes nothing: the agent lets
+// go of the objects and forgets the target.
 //
 // Fields are only ever added. Unknown fields are ignored.
 
@@ -60,6 +63,7 @@ type ConnectRequest struct {
 	//	*ConnectRequest_Status
 	//	*ConnectRequest_Events
 	//	*ConnectRequest_Heartbeat
+	//	*ConnectRequest_TokenStored
 	Frame         isConnectRequest_Frame `protobuf_oneof:"frame"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -147,6 +151,15 @@ func (x *ConnectRequest) GetHeartbeat() *Heartbeat {
 	return nil
 }
 
+func (x *ConnectRequest) GetTokenStored() *TokenStored {
+	if x != nil {
+		if x, ok := x.Frame.(*ConnectRequest_TokenStored); ok {
+			return x.TokenStored
+		}
+	}
+	return nil
+}
+
 type isConnectRequest_Frame interface {
 	isConnectRequest_Frame()
 }
@@ -171,6 +184,10 @@ type ConnectRequest_Heartbeat struct {
 	Heartbeat *Heartbeat `protobuf:"bytes,5,opt,name=heartbeat,proto3,oneof"`
 }
 
+type ConnectRequest_TokenStored struct {
+	TokenStored *TokenStored `protobuf:"bytes,6,opt,name=token_stored,json=tokenStored,proto3,oneof"`
+}
+
 func (*ConnectRequest_Hello) isConnectRequest_Frame() {}
 
 func (*ConnectRequest_Held) isConnectRequest_Frame() {}
@@ -181,6 +198,8 @@ func (*ConnectRequest_Events) isConnectRequest_Frame() {}
 
 func (*ConnectRequest_Heartbeat) isConnectRequest_Frame() {}
 
+func (*ConnectRequest_TokenStored) isConnectRequest_Frame() {}
+
 type ConnectResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Types that are valid to be assigned to Frame:
@@ -190,6 +209,7 @@ type ConnectResponse struct {
 	//	*ConnectResponse_SnapshotComplete
 	//	*ConnectResponse_StatusStored
 	//	*ConnectResponse_Goodbye
+	//	*ConnectResponse_NewToken
 	Frame         isConnectResponse_Frame `protobuf_oneof:"frame"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -277,6 +297,15 @@ func (x *ConnectResponse) GetGoodbye() *Goodbye {
 	return nil
 }
 
+func (x *ConnectResponse) GetNewToken() *NewToken {
+	if x != nil {
+		if x, ok := x.Frame.(*ConnectResponse_NewToken); ok {
+			return x.NewToken
+		}
+	}
+	return nil
+}
+
 type isConnectResponse_Frame interface {
 	isConnectResponse_Frame()
 }
@@ -301,6 +330,10 @@ type ConnectResponse_Goodbye struct {
 	Goodbye *Goodbye `protobuf:"bytes,5,opt,name=goodbye,proto3,oneof"`
 }
 
+type ConnectResponse_NewToken struct {
+	NewToken *NewToken `protobuf:"bytes,6,opt,name=new_token,json=newToken,proto3,oneof"`
+}
+
 func (*ConnectResponse_Welcome) isConnectResponse_Frame() {}
 
 func (*ConnectResponse_Desired) isConnectResponse_Frame() {}
@@ -310,6 +343,8 @@ func (*ConnectResponse_SnapshotComplete) isConnectResponse_Frame() {}
 func (*ConnectResponse_StatusStored) isConnectResponse_Frame() {}
 
 func (*ConnectResponse_Goodbye) isConnectResponse_Frame() {}
+
+func (*ConnectResponse_NewToken) isConnectResponse_Frame() {}
 
 // Hello introduces one replica of an agent. It is the first frame and is sent once.
 type Hello struct {
@@ -699,7 +734,8 @@ type Desired struct {
 	Target     string                 `protobuf:"bytes,1,opt,name=target,proto3" json:"target,omitempty"`
 	Epoch      int64                  `protobuf:"varint,2,opt,name=epoch,proto3" json:"epoch,omitempty"`
 	Generation int64                  `protobuf:"varint,3,opt,name=generation,proto3" json:"generation,omitempty"`
-	// Names the bundle: "sha256:" + hex of its uncompressed bytes. Empty on a tombstone.
+	// Names the bundle: "sha256:" + hex of its uncompressed bytes. Empty on a tombstone and when
+	// detached.
 	Digest string `protobuf:"bytes,4,opt,name=digest,proto3" json:"digest,omitempty"`
 	// The bundle itself, zstd, when it is small.
 	Bundle []byte  `protobuf:"bytes,5,opt,name=bundle,proto3" json:"bundle,omitempty"`
@@ -709,7 +745,10 @@ type Desired struct {
 	Tenant     string `protobuf:"bytes,8,opt,name=tenant,proto3" json:"tenant,omitempty"`
 	Commit     string `protobuf:"bytes,9,opt,name=commit,proto3" json:"commit,omitempty"`
 	// The deployment was deleted: delete its objects.
-	Tombstone     bool `protobuf:"varint,10,opt,name=tombstone,proto3" json:"tombstone,omitempty"`
+	Tombstone bool `protobuf:"varint,10,opt,name=tombstone,proto3" json:"tombstone,omitempty"`
+	// Let go: every object stays as it is and belongs to nobody any more. Reported as "Detached",
+	// with the objects listed once more, and then forgotten: the target is no longer in Held.
+	Detached      bool `protobuf:"varint,11,opt,name=detached,proto3" json:"detached,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -814,6 +853,13 @@ func (x *Desired) GetTombstone() bool {
 	return false
 }
 
+func (x *Desired) GetDetached() bool {
+	if x != nil {
+		return x.Detached
+	}
+	return false
+}
+
 type Policy struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Namespace for namespaced objects that name none.
@@ -823,7 +869,9 @@ type Policy struct {
 	// Keep everything that has left the bundle, this time.
 	HoldPrune bool `protobuf:"varint,4,opt,name=hold_prune,json=holdPrune,proto3" json:"hold_prune,omitempty"`
 	// A bundle without objects is meant: what was there may be pruned.
-	AllowEmpty    bool `protobuf:"varint,5,opt,name=allow_empty,json=allowEmpty,proto3" json:"allow_empty,omitempty"`
+	AllowEmpty bool `protobuf:"varint,5,opt,name=allow_empty,json=allowEmpty,proto3" json:"allow_empty,omitempty"`
+	// What the grant allows by which the deployment is on an agent of another tenant.
+	Limits        *Limits `protobuf:"bytes,6,opt,name=limits,proto3" json:"limits,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -893,6 +941,68 @@ func (x *Policy) GetAllowEmpty() bool {
 	return false
 }
 
+func (x *Policy) GetLimits() *Limits {
+	if x != nil {
+		return x.Limits
+	}
+	return nil
+}
+
+// Limits bounds what a target may touch. Zero means everything.
+type Limits struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Then cluster-scoped kinds are beyond the limit.
+	Namespaces []string `protobuf:"bytes,1,rep,name=namespaces,proto3" json:"namespaces,omitempty"`
+	// "Deployment.apps", "ConfigMap", "*.example.com" or "*".
+	Kinds         []string `protobuf:"bytes,2,rep,name=kinds,proto3" json:"kinds,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Limits) Reset() {
+	*x = Limits{}
+	mi := &file_kedge_agent_v1_agent_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Limits) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Limits) ProtoMessage() {}
+
+func (x *Limits) ProtoReflect() protoreflect.Message {
+	mi := &file_kedge_agent_v1_agent_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Limits.ProtoReflect.Descriptor instead.
+func (*Limits) Descriptor() ([]byte, []int) {
+	return file_kedge_agent_v1_agent_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *Limits) GetNamespaces() []string {
+	if x != nil {
+		return x.Namespaces
+	}
+	return nil
+}
+
+func (x *Limits) GetKinds() []string {
+	if x != nil {
+		return x.Kinds
+	}
+	return nil
+}
+
 // SnapshotComplete says that everything that differed at Hello has been sent.
 type SnapshotComplete struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -902,7 +1012,7 @@ type SnapshotComplete struct {
 
 func (x *SnapshotComplete) Reset() {
 	*x = SnapshotComplete{}
-	mi := &file_kedge_agent_v1_agent_proto_msgTypes[9]
+	mi := &file_kedge_agent_v1_agent_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -914,7 +1024,7 @@ func (x *SnapshotComplete) String() string {
 func (*SnapshotComplete) ProtoMessage() {}
 
 func (x *SnapshotComplete) ProtoReflect() protoreflect.Message {
-	mi := &file_kedge_agent_v1_agent_proto_msgTypes[9]
+	mi := &file_kedge_agent_v1_agent_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -927,7 +1037,7 @@ func (x *SnapshotComplete) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SnapshotComplete.ProtoReflect.Descriptor instead.
 func (*SnapshotComplete) Descriptor() ([]byte, []int) {
-	return file_kedge_agent_v1_agent_proto_rawDescGZIP(), []int{9}
+	return file_kedge_agent_v1_agent_proto_rawDescGZIP(), []int{10}
 }
 
 // StatusStored says that the first count Status frames of this stream have been written (or
@@ -942,7 +1052,7 @@ type StatusStored struct {
 
 func (x *StatusStored) Reset() {
 	*x = StatusStored{}
-	mi := &file_kedge_agent_v1_agent_proto_msgTypes[10]
+	mi := &file_kedge_agent_v1_agent_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -954,7 +1064,7 @@ func (x *StatusStored) String() string {
 func (*StatusStored) ProtoMessage() {}
 
 func (x *StatusStored) ProtoReflect() protoreflect.Message {
-	mi := &file_kedge_agent_v1_agent_proto_msgTypes[10]
+	mi := &file_kedge_agent_v1_agent_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -967,7 +1077,7 @@ func (x *StatusStored) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusStored.ProtoReflect.Descriptor instead.
 func (*StatusStored) Descriptor() ([]byte, []int) {
-	return file_kedge_agent_v1_agent_proto_rawDescGZIP(), []int{10}
+	return file_kedge_agent_v1_agent_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *StatusStored) GetCount() int64 {
@@ -990,7 +1100,7 @@ type Goodbye struct {
 
 func (x *Goodbye) Reset() {
 	*x = Goodbye{}
-	mi := &file_kedge_agent_v1_agent_proto_msgTypes[11]
+	mi := &file_kedge_agent_v1_agent_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1002,7 +1112,7 @@ func (x *Goodbye) String() string {
 func (*Goodbye) ProtoMessage() {}
 
 func (x *Goodbye) ProtoReflect() protoreflect.Message {
-	mi := &file_kedge_agent_v1_agent_proto_msgTypes[11]
+	mi := &file_kedge_agent_v1_agent_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1015,7 +1125,7 @@ func (x *Goodbye) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Goodbye.ProtoReflect.Descriptor instead.
 func (*Goodbye) Descriptor() ([]byte, []int) {
-	return file_kedge_agent_v1_agent_proto_rawDescGZIP(), []int{11}
+	return file_kedge_agent_v1_agent_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *Goodbye) GetReason() string {
@@ -1030,6 +1140,115 @@ func (x *Goodbye) GetReconnectWithinMilliseconds() int64 {
 		return x.ReconnectWithinMilliseconds
 	}
 	return 0
+}
+
+// NewToken gives an agent its next token. The old one works on until the server has heard that
+// the new one is kept, or has seen it used. The server may send it again on a later stream.
+type NewToken struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Names the rotation; TokenStored repeats it.
+	Operation     string `protobuf:"bytes,1,opt,name=operation,proto3" json:"operation,omitempty"`
+	Token         string `protobuf:"bytes,2,opt,name=token,proto3" json:"token,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *NewToken) Reset() {
+	*x = NewToken{}
+	mi := &file_kedge_agent_v1_agent_proto_msgTypes[13]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *NewToken) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*NewToken) ProtoMessage() {}
+
+func (x *NewToken) ProtoReflect() protoreflect.Message {
+	mi := &file_kedge_agent_v1_agent_proto_msgTypes[13]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use NewToken.ProtoReflect.Descriptor instead.
+func (*NewToken) Descriptor() ([]byte, []int) {
+	return file_kedge_agent_v1_agent_proto_rawDescGZIP(), []int{13}
+}
+
+func (x *NewToken) GetOperation() string {
+	if x != nil {
+		return x.Operation
+	}
+	return ""
+}
+
+func (x *NewToken) GetToken() string {
+	if x != nil {
+		return x.Token
+	}
+	return ""
+}
+
+// TokenStored answers NewToken.
+type TokenStored struct {
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	Operation string                 `protobuf:"bytes,1,opt,name=operation,proto3" json:"operation,omitempty"`
+	// Why the token could not be kept; empty when it was. Then the agent stays with its old token.
+	Problem       string `protobuf:"bytes,2,opt,name=problem,proto3" json:"problem,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TokenStored) Reset() {
+	*x = TokenStored{}
+	mi := &file_kedge_agent_v1_agent_proto_msgTypes[14]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TokenStored) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TokenStored) ProtoMessage() {}
+
+func (x *TokenStored) ProtoReflect() protoreflect.Message {
+	mi := &file_kedge_agent_v1_agent_proto_msgTypes[14]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TokenStored.ProtoReflect.Descriptor instead.
+func (*TokenStored) Descriptor() ([]byte, []int) {
+	return file_kedge_agent_v1_agent_proto_rawDescGZIP(), []int{14}
+}
+
+func (x *TokenStored) GetOperation() string {
+	if x != nil {
+		return x.Operation
+	}
+	return ""
+}
+
+func (x *TokenStored) GetProblem() string {
+	if x != nil {
+		return x.Problem
+	}
+	return ""
 }
 
 // Status is the newest state of one target.
@@ -1054,7 +1273,7 @@ type Status struct {
 
 func (x *Status) Reset() {
 	*x = Status{}
-	mi := &file_kedge_agent_v1_agent_proto_msgTypes[12]
+	mi := &file_kedge_agent_v1_agent_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1066,7 +1285,7 @@ func (x *Status) String() string {
 func (*Status) ProtoMessage() {}
 
 func (x *Status) ProtoReflect() protoreflect.Message {
-	mi := &file_kedge_agent_v1_agent_proto_msgTypes[12]
+	mi := &file_kedge_agent_v1_agent_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1079,7 +1298,7 @@ func (x *Status) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Status.ProtoReflect.Descriptor instead.
 func (*Status) Descriptor() ([]byte, []int) {
-	return file_kedge_agent_v1_agent_proto_rawDescGZIP(), []int{12}
+	return file_kedge_agent_v1_agent_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *Status) GetTarget() string {
@@ -1172,7 +1391,7 @@ type ObjectRef struct {
 
 func (x *ObjectRef) Reset() {
 	*x = ObjectRef{}
-	mi := &file_kedge_agent_v1_agent_proto_msgTypes[13]
+	mi := &file_kedge_agent_v1_agent_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1184,7 +1403,7 @@ func (x *ObjectRef) String() string {
 func (*ObjectRef) ProtoMessage() {}
 
 func (x *ObjectRef) ProtoReflect() protoreflect.Message {
-	mi := &file_kedge_agent_v1_agent_proto_msgTypes[13]
+	mi := &file_kedge_agent_v1_agent_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1197,7 +1416,7 @@ func (x *ObjectRef) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ObjectRef.ProtoReflect.Descriptor instead.
 func (*ObjectRef) Descriptor() ([]byte, []int) {
-	return file_kedge_agent_v1_agent_proto_rawDescGZIP(), []int{13}
+	return file_kedge_agent_v1_agent_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *ObjectRef) GetGroup() string {
@@ -1247,7 +1466,7 @@ type ObjectStatus struct {
 
 func (x *ObjectStatus) Reset() {
 	*x = ObjectStatus{}
-	mi := &file_kedge_agent_v1_agent_proto_msgTypes[14]
+	mi := &file_kedge_agent_v1_agent_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1259,7 +1478,7 @@ func (x *ObjectStatus) String() string {
 func (*ObjectStatus) ProtoMessage() {}
 
 func (x *ObjectStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_kedge_agent_v1_agent_proto_msgTypes[14]
+	mi := &file_kedge_agent_v1_agent_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1272,7 +1491,7 @@ func (x *ObjectStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ObjectStatus.ProtoReflect.Descriptor instead.
 func (*ObjectStatus) Descriptor() ([]byte, []int) {
-	return file_kedge_agent_v1_agent_proto_rawDescGZIP(), []int{14}
+	return file_kedge_agent_v1_agent_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *ObjectStatus) GetRef() *ObjectRef {
@@ -1312,7 +1531,7 @@ type Events struct {
 
 func (x *Events) Reset() {
 	*x = Events{}
-	mi := &file_kedge_agent_v1_agent_proto_msgTypes[15]
+	mi := &file_kedge_agent_v1_agent_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1324,7 +1543,7 @@ func (x *Events) String() string {
 func (*Events) ProtoMessage() {}
 
 func (x *Events) ProtoReflect() protoreflect.Message {
-	mi := &file_kedge_agent_v1_agent_proto_msgTypes[15]
+	mi := &file_kedge_agent_v1_agent_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1337,7 +1556,7 @@ func (x *Events) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Events.ProtoReflect.Descriptor instead.
 func (*Events) Descriptor() ([]byte, []int) {
-	return file_kedge_agent_v1_agent_proto_rawDescGZIP(), []int{15}
+	return file_kedge_agent_v1_agent_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *Events) GetEvents() []*Event {
@@ -1363,7 +1582,7 @@ type Event struct {
 
 func (x *Event) Reset() {
 	*x = Event{}
-	mi := &file_kedge_agent_v1_agent_proto_msgTypes[16]
+	mi := &file_kedge_agent_v1_agent_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1375,7 +1594,7 @@ func (x *Event) String() string {
 func (*Event) ProtoMessage() {}
 
 func (x *Event) ProtoReflect() protoreflect.Message {
-	mi := &file_kedge_agent_v1_agent_proto_msgTypes[16]
+	mi := &file_kedge_agent_v1_agent_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1388,7 +1607,7 @@ func (x *Event) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Event.ProtoReflect.Descriptor instead.
 func (*Event) Descriptor() ([]byte, []int) {
-	return file_kedge_agent_v1_agent_proto_rawDescGZIP(), []int{16}
+	return file_kedge_agent_v1_agent_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *Event) GetAt() *timestamppb.Timestamp {
@@ -1441,7 +1660,7 @@ type Heartbeat struct {
 
 func (x *Heartbeat) Reset() {
 	*x = Heartbeat{}
-	mi := &file_kedge_agent_v1_agent_proto_msgTypes[17]
+	mi := &file_kedge_agent_v1_agent_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1453,7 +1672,7 @@ func (x *Heartbeat) String() string {
 func (*Heartbeat) ProtoMessage() {}
 
 func (x *Heartbeat) ProtoReflect() protoreflect.Message {
-	mi := &file_kedge_agent_v1_agent_proto_msgTypes[17]
+	mi := &file_kedge_agent_v1_agent_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1466,7 +1685,7 @@ func (x *Heartbeat) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Heartbeat.ProtoReflect.Descriptor instead.
 func (*Heartbeat) Descriptor() ([]byte, []int) {
-	return file_kedge_agent_v1_agent_proto_rawDescGZIP(), []int{17}
+	return file_kedge_agent_v1_agent_proto_rawDescGZIP(), []int{20}
 }
 
 type FetchBundleRequest struct {
@@ -1480,7 +1699,7 @@ type FetchBundleRequest struct {
 
 func (x *FetchBundleRequest) Reset() {
 	*x = FetchBundleRequest{}
-	mi := &file_kedge_agent_v1_agent_proto_msgTypes[18]
+	mi := &file_kedge_agent_v1_agent_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1492,7 +1711,7 @@ func (x *FetchBundleRequest) String() string {
 func (*FetchBundleRequest) ProtoMessage() {}
 
 func (x *FetchBundleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kedge_agent_v1_agent_proto_msgTypes[18]
+	mi := &file_kedge_agent_v1_agent_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1505,7 +1724,7 @@ func (x *FetchBundleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FetchBundleRequest.ProtoReflect.Descriptor instead.
 func (*FetchBundleRequest) Descriptor() ([]byte, []int) {
-	return file_kedge_agent_v1_agent_proto_rawDescGZIP(), []int{18}
+	return file_kedge_agent_v1_agent_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *FetchBundleRequest) GetDigest() string {
@@ -1533,7 +1752,7 @@ type FetchBundleResponse struct {
 
 func (x *FetchBundleResponse) Reset() {
 	*x = FetchBundleResponse{}
-	mi := &file_kedge_agent_v1_agent_proto_msgTypes[19]
+	mi := &file_kedge_agent_v1_agent_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1545,7 +1764,7 @@ func (x *FetchBundleResponse) String() string {
 func (*FetchBundleResponse) ProtoMessage() {}
 
 func (x *FetchBundleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kedge_agent_v1_agent_proto_msgTypes[19]
+	mi := &file_kedge_agent_v1_agent_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1558,7 +1777,7 @@ func (x *FetchBundleResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FetchBundleResponse.ProtoReflect.Descriptor instead.
 func (*FetchBundleResponse) Descriptor() ([]byte, []int) {
-	return file_kedge_agent_v1_agent_proto_rawDescGZIP(), []int{19}
+	return file_kedge_agent_v1_agent_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *FetchBundleResponse) GetChunk() []byte {
@@ -1579,20 +1798,22 @@ var File_kedge_agent_v1_agent_proto protoreflect.FileDescriptor
 
 const file_kedge_agent_v1_agent_proto_rawDesc = "" +
 	"\n" +
-	"\x1akedge/agent/v1/agent.proto\x12\x0ekedge.agent.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"\x93\x02\n" +
+	"\x1akedge/agent/v1/agent.proto\x12\x0ekedge.agent.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"\xd5\x02\n" +
 	"\x0eConnectRequest\x12-\n" +
 	"\x05hello\x18\x01 \x01(\v2\x15.kedge.agent.v1.HelloH\x00R\x05hello\x12*\n" +
 	"\x04held\x18\x02 \x01(\v2\x14.kedge.agent.v1.HeldH\x00R\x04held\x120\n" +
 	"\x06status\x18\x03 \x01(\v2\x16.kedge.agent.v1.StatusH\x00R\x06status\x120\n" +
 	"\x06events\x18\x04 \x01(\v2\x16.kedge.agent.v1.EventsH\x00R\x06events\x129\n" +
-	"\theartbeat\x18\x05 \x01(\v2\x19.kedge.agent.v1.HeartbeatH\x00R\theartbeatB\a\n" +
-	"\x05frame\"\xcf\x02\n" +
+	"\theartbeat\x18\x05 \x01(\v2\x19.kedge.agent.v1.HeartbeatH\x00R\theartbeat\x12@\n" +
+	"\ftoken_stored\x18\x06 \x01(\v2\x1b.kedge.agent.v1.TokenStoredH\x00R\vtokenStoredB\a\n" +
+	"\x05frame\"\x88\x03\n" +
 	"\x0fConnectResponse\x123\n" +
 	"\awelcome\x18\x01 \x01(\v2\x17.kedge.agent.v1.WelcomeH\x00R\awelcome\x123\n" +
 	"\adesired\x18\x02 \x01(\v2\x17.kedge.agent.v1.DesiredH\x00R\adesired\x12O\n" +
 	"\x11snapshot_complete\x18\x03 \x01(\v2 .kedge.agent.v1.SnapshotCompleteH\x00R\x10snapshotComplete\x12C\n" +
 	"\rstatus_stored\x18\x04 \x01(\v2\x1c.kedge.agent.v1.StatusStoredH\x00R\fstatusStored\x123\n" +
-	"\agoodbye\x18\x05 \x01(\v2\x17.kedge.agent.v1.GoodbyeH\x00R\agoodbyeB\a\n" +
+	"\agoodbye\x18\x05 \x01(\v2\x17.kedge.agent.v1.GoodbyeH\x00R\agoodbye\x127\n" +
+	"\tnew_token\x18\x06 \x01(\v2\x18.kedge.agent.v1.NewTokenH\x00R\bnewTokenB\a\n" +
 	"\x05frame\"\xfc\x01\n" +
 	"\x05Hello\x12#\n" +
 	"\ragent_version\x18\x01 \x01(\tR\fagentVersion\x12!\n" +
@@ -1630,7 +1851,7 @@ const file_kedge_agent_v1_agent_proto_rawDesc = "" +
 	"\x05scope\x18\x01 \x01(\tR\x05scope\x12\x1e\n" +
 	"\n" +
 	"namespaces\x18\x02 \x03(\tR\n" +
-	"namespaces\"\xa5\x02\n" +
+	"namespaces\"\xc1\x02\n" +
 	"\aDesired\x12\x16\n" +
 	"\x06target\x18\x01 \x01(\tR\x06target\x12\x14\n" +
 	"\x05epoch\x18\x02 \x01(\x03R\x05epoch\x12\x1e\n" +
@@ -1646,7 +1867,8 @@ const file_kedge_agent_v1_agent_proto_rawDesc = "" +
 	"\x06tenant\x18\b \x01(\tR\x06tenant\x12\x16\n" +
 	"\x06commit\x18\t \x01(\tR\x06commit\x12\x1c\n" +
 	"\ttombstone\x18\n" +
-	" \x01(\bR\ttombstone\"\x92\x01\n" +
+	" \x01(\bR\ttombstone\x12\x1a\n" +
+	"\bdetached\x18\v \x01(\bR\bdetached\"\xc2\x01\n" +
 	"\x06Policy\x12\x1c\n" +
 	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x14\n" +
 	"\x05prune\x18\x02 \x01(\bR\x05prune\x12\x14\n" +
@@ -1654,13 +1876,25 @@ const file_kedge_agent_v1_agent_proto_rawDesc = "" +
 	"\n" +
 	"hold_prune\x18\x04 \x01(\bR\tholdPrune\x12\x1f\n" +
 	"\vallow_empty\x18\x05 \x01(\bR\n" +
-	"allowEmpty\"\x12\n" +
+	"allowEmpty\x12.\n" +
+	"\x06limits\x18\x06 \x01(\v2\x16.kedge.agent.v1.LimitsR\x06limits\">\n" +
+	"\x06Limits\x12\x1e\n" +
+	"\n" +
+	"namespaces\x18\x01 \x03(\tR\n" +
+	"namespaces\x12\x14\n" +
+	"\x05kinds\x18\x02 \x03(\tR\x05kinds\"\x12\n" +
 	"\x10SnapshotComplete\"$\n" +
 	"\fStatusStored\x12\x14\n" +
 	"\x05count\x18\x01 \x01(\x03R\x05count\"e\n" +
 	"\aGoodbye\x12\x16\n" +
 	"\x06reason\x18\x01 \x01(\tR\x06reason\x12B\n" +
-	"\x1dreconnect_within_milliseconds\x18\x02 \x01(\x03R\x1breconnectWithinMilliseconds\"\xe0\x02\n" +
+	"\x1dreconnect_within_milliseconds\x18\x02 \x01(\x03R\x1breconnectWithinMilliseconds\">\n" +
+	"\bNewToken\x12\x1c\n" +
+	"\toperation\x18\x01 \x01(\tR\toperation\x12\x14\n" +
+	"\x05token\x18\x02 \x01(\tR\x05token\"E\n" +
+	"\vTokenStored\x12\x1c\n" +
+	"\toperation\x18\x01 \x01(\tR\toperation\x12\x18\n" +
+	"\aproblem\x18\x02 \x01(\tR\aproblem\"\xe0\x02\n" +
 	"\x06Status\x12\x16\n" +
 	"\x06target\x18\x01 \x01(\tR\x06target\x12\x14\n" +
 	"\x05epoch\x18\x02 \x01(\x03R\x05epoch\x12\x1e\n" +
@@ -1719,7 +1953,7 @@ func file_kedge_agent_v1_agent_proto_rawDescGZIP() []byte {
 	return file_kedge_agent_v1_agent_proto_rawDescData
 }
 
-var file_kedge_agent_v1_agent_proto_msgTypes = make([]protoimpl.MessageInfo, 20)
+var file_kedge_agent_v1_agent_proto_msgTypes = make([]protoimpl.MessageInfo, 23)
 var file_kedge_agent_v1_agent_proto_goTypes = []any{
 	(*ConnectRequest)(nil),        // 0: kedge.agent.v1.ConnectRequest
 	(*ConnectResponse)(nil),       // 1: kedge.agent.v1.ConnectResponse
@@ -1730,49 +1964,55 @@ var file_kedge_agent_v1_agent_proto_goTypes = []any{
 	(*AgentConfig)(nil),           // 6: kedge.agent.v1.AgentConfig
 	(*Desired)(nil),               // 7: kedge.agent.v1.Desired
 	(*Policy)(nil),                // 8: kedge.agent.v1.Policy
-	(*SnapshotComplete)(nil),      // 9: kedge.agent.v1.SnapshotComplete
-	(*StatusStored)(nil),          // 10: kedge.agent.v1.StatusStored
-	(*Goodbye)(nil),               // 11: kedge.agent.v1.Goodbye
-	(*Status)(nil),                // 12: kedge.agent.v1.Status
-	(*ObjectRef)(nil),             // 13: kedge.agent.v1.ObjectRef
-	(*ObjectStatus)(nil),          // 14: kedge.agent.v1.ObjectStatus
-	(*Events)(nil),                // 15: kedge.agent.v1.Events
-	(*Event)(nil),                 // 16: kedge.agent.v1.Event
-	(*Heartbeat)(nil),             // 17: kedge.agent.v1.Heartbeat
-	(*FetchBundleRequest)(nil),    // 18: kedge.agent.v1.FetchBundleRequest
-	(*FetchBundleResponse)(nil),   // 19: kedge.agent.v1.FetchBundleResponse
-	(*timestamppb.Timestamp)(nil), // 20: google.protobuf.Timestamp
+	(*Limits)(nil),                // 9: kedge.agent.v1.Limits
+	(*SnapshotComplete)(nil),      // 10: kedge.agent.v1.SnapshotComplete
+	(*StatusStored)(nil),          // 11: kedge.agent.v1.StatusStored
+	(*Goodbye)(nil),               // 12: kedge.agent.v1.Goodbye
+	(*NewToken)(nil),              // 13: kedge.agent.v1.NewToken
+	(*TokenStored)(nil),           // 14: kedge.agent.v1.TokenStored
+	(*Status)(nil),                // 15: kedge.agent.v1.Status
+	(*ObjectRef)(nil),             // 16: kedge.agent.v1.ObjectRef
+	(*ObjectStatus)(nil),          // 17: kedge.agent.v1.ObjectStatus
+	(*Events)(nil),                // 18: kedge.agent.v1.Events
+	(*Event)(nil),                 // 19: kedge.agent.v1.Event
+	(*Heartbeat)(nil),             // 20: kedge.agent.v1.Heartbeat
+	(*FetchBundleRequest)(nil),    // 21: kedge.agent.v1.FetchBundleRequest
+	(*FetchBundleResponse)(nil),   // 22: kedge.agent.v1.FetchBundleResponse
+	(*timestamppb.Timestamp)(nil), // 23: google.protobuf.Timestamp
 }
 var file_kedge_agent_v1_agent_proto_depIdxs = []int32{
 	2,  // 0: kedge.agent.v1.ConnectRequest.hello:type_name -> kedge.agent.v1.Hello
 	3,  // 1: kedge.agent.v1.ConnectRequest.held:type_name -> kedge.agent.v1.Held
-	12, // 2: kedge.agent.v1.ConnectRequest.status:type_name -> kedge.agent.v1.Status
-	15, // 3: kedge.agent.v1.ConnectRequest.events:type_name -> kedge.agent.v1.Events
-	17, // 4: kedge.agent.v1.ConnectRequest.heartbeat:type_name -> kedge.agent.v1.Heartbeat
-	5,  // 5: kedge.agent.v1.ConnectResponse.welcome:type_name -> kedge.agent.v1.Welcome
-	7,  // 6: kedge.agent.v1.ConnectResponse.desired:type_name -> kedge.agent.v1.Desired
-	9,  // 7: kedge.agent.v1.ConnectResponse.snapshot_complete:type_name -> kedge.agent.v1.SnapshotComplete
-	10, // 8: kedge.agent.v1.ConnectResponse.status_stored:type_name -> kedge.agent.v1.StatusStored
-	11, // 9: kedge.agent.v1.ConnectResponse.goodbye:type_name -> kedge.agent.v1.Goodbye
-	20, // 10: kedge.agent.v1.Hello.clock:type_name -> google.protobuf.Timestamp
-	4,  // 11: kedge.agent.v1.Held.targets:type_name -> kedge.agent.v1.HeldTarget
-	6,  // 12: kedge.agent.v1.Welcome.config:type_name -> kedge.agent.v1.AgentConfig
-	8,  // 13: kedge.agent.v1.Desired.policy:type_name -> kedge.agent.v1.Policy
-	20, // 14: kedge.agent.v1.Status.as_of:type_name -> google.protobuf.Timestamp
-	14, // 15: kedge.agent.v1.Status.objects:type_name -> kedge.agent.v1.ObjectStatus
-	13, // 16: kedge.agent.v1.Status.gone:type_name -> kedge.agent.v1.ObjectRef
-	13, // 17: kedge.agent.v1.ObjectStatus.ref:type_name -> kedge.agent.v1.ObjectRef
-	16, // 18: kedge.agent.v1.Events.events:type_name -> kedge.agent.v1.Event
-	20, // 19: kedge.agent.v1.Event.at:type_name -> google.protobuf.Timestamp
-	0,  // 20: kedge.agent.v1.AgentService.Connect:input_type -> kedge.agent.v1.ConnectRequest
-	18, // 21: kedge.agent.v1.AgentService.FetchBundle:input_type -> kedge.agent.v1.FetchBundleRequest
-	1,  // 22: kedge.agent.v1.AgentService.Connect:output_type -> kedge.agent.v1.ConnectResponse
-	19, // 23: kedge.agent.v1.AgentService.FetchBundle:output_type -> kedge.agent.v1.FetchBundleResponse
-	22, // [22:24] is the sub-list for method output_type
-	20, // [20:22] is the sub-list for method input_type
-	20, // [20:20] is the sub-list for extension type_name
-	20, // [20:20] is the sub-list for extension extendee
-	0,  // [0:20] is the sub-list for field type_name
+	15, // 2: kedge.agent.v1.ConnectRequest.status:type_name -> kedge.agent.v1.Status
+	18, // 3: kedge.agent.v1.ConnectRequest.events:type_name -> kedge.agent.v1.Events
+	20, // 4: kedge.agent.v1.ConnectRequest.heartbeat:type_name -> kedge.agent.v1.Heartbeat
+	14, // 5: kedge.agent.v1.ConnectRequest.token_stored:type_name -> kedge.agent.v1.TokenStored
+	5,  // 6: kedge.agent.v1.ConnectResponse.welcome:type_name -> kedge.agent.v1.Welcome
+	7,  // 7: kedge.agent.v1.ConnectResponse.desired:type_name -> kedge.agent.v1.Desired
+	10, // 8: kedge.agent.v1.ConnectResponse.snapshot_complete:type_name -> kedge.agent.v1.SnapshotComplete
+	11, // 9: kedge.agent.v1.ConnectResponse.status_stored:type_name -> kedge.agent.v1.StatusStored
+	12, // 10: kedge.agent.v1.ConnectResponse.goodbye:type_name -> kedge.agent.v1.Goodbye
+	13, // 11: kedge.agent.v1.ConnectResponse.new_token:type_name -> kedge.agent.v1.NewToken
+	23, // 12: kedge.agent.v1.Hello.clock:type_name -> google.protobuf.Timestamp
+	4,  // 13: kedge.agent.v1.Held.targets:type_name -> kedge.agent.v1.HeldTarget
+	6,  // 14: kedge.agent.v1.Welcome.config:type_name -> kedge.agent.v1.AgentConfig
+	8,  // 15: kedge.agent.v1.Desired.policy:type_name -> kedge.agent.v1.Policy
+	9,  // 16: kedge.agent.v1.Policy.limits:type_name -> kedge.agent.v1.Limits
+	23, // 17: kedge.agent.v1.Status.as_of:type_name -> google.protobuf.Timestamp
+	17, // 18: kedge.agent.v1.Status.objects:type_name -> kedge.agent.v1.ObjectStatus
+	16, // 19: kedge.agent.v1.Status.gone:type_name -> kedge.agent.v1.ObjectRef
+	16, // 20: kedge.agent.v1.ObjectStatus.ref:type_name -> kedge.agent.v1.ObjectRef
+	19, // 21: kedge.agent.v1.Events.events:type_name -> kedge.agent.v1.Event
+	23, // 22: kedge.agent.v1.Event.at:type_name -> google.protobuf.Timestamp
+	0,  // 23: kedge.agent.v1.AgentService.Connect:input_type -> kedge.agent.v1.ConnectRequest
+	21, // 24: kedge.agent.v1.AgentService.FetchBundle:input_type -> kedge.agent.v1.FetchBundleRequest
+	1,  // 25: kedge.agent.v1.AgentService.Connect:output_type -> kedge.agent.v1.ConnectResponse
+	22, // 26: kedge.agent.v1.AgentService.FetchBundle:output_type -> kedge.agent.v1.FetchBundleResponse
+	25, // [25:27] is the sub-list for method output_type
+	23, // [23:25] is the sub-list for method input_type
+	23, // [23:23] is the sub-list for extension type_name
+	23, // [23:23] is the sub-list for extension extendee
+	0,  // [0:23] is the sub-list for field type_name
 }
 
 func init() { file_kedge_agent_v1_agent_proto_init() }
@@ -1786,6 +2026,7 @@ func file_kedge_agent_v1_agent_proto_init() {
 		(*ConnectRequest_Status)(nil),
 		(*ConnectRequest_Events)(nil),
 		(*ConnectRequest_Heartbeat)(nil),
+		(*ConnectRequest_TokenStored)(nil),
 	}
 	file_kedge_agent_v1_agent_proto_msgTypes[1].OneofWrappers = []any{
 		(*ConnectResponse_Welcome)(nil),
@@ -1793,6 +2034,7 @@ func file_kedge_agent_v1_agent_proto_init() {
 		(*ConnectResponse_SnapshotComplete)(nil),
 		(*ConnectResponse_StatusStored)(nil),
 		(*ConnectResponse_Goodbye)(nil),
+		(*ConnectResponse_NewToken)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
@@ -1800,7 +2042,7 @@ func file_kedge_agent_v1_agent_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_kedge_agent_v1_agent_proto_rawDesc), len(file_kedge_agent_v1_agent_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   20,
+			NumMessages:   23,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

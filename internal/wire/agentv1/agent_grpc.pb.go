@@ -19,11 +19,14 @@
 //	then, in any order and for as long as the stream lives:
 //	Status, Events, Heartbeat       ──▶
 //	                                ◀──       Desired, StatusStored
+//	                                ◀──       NewToken                    when the token is rotated
+//	TokenStored                     ──▶                                   kept; the agent reconnects with it
 //	                                ◀──       Goodbye                     at most once, the last
 //
 // A target that the server does not mention is left as it is: absence is never deletion. Objects
 // are deleted because a Desired carries a bundle that no longer lists them, or because a Desired
-// has tombstone set; for nothing else.
+// has tombstone set; for nothing else. A Desired with detached set deletes nothing: the agent lets
+// go of the objects and forgets the target.
 //
 // Fields are only ever added. Unknown fields are ignored.
 

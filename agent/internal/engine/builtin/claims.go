@@ -87,12 +87,18 @@ func claimedKeys(d engine.Desired) []inventory.Key {
 		return nil
 	}
 	var keys []inventory.Key
+	claim := func(ref fleet.ObjectRef) {
+		// What is beyond its limits a target never gets, so that it must not keep it from others.
+		if d.State.Limits.Allows(ref, ref.Namespace != "") {
+			keys = append(keys, inventory.KeyOf(ref))
+		}
+	}
 	for _, o := range d.Objects.Objects() {
 		ref := placed(o.Ref, d.State.Namespace)
-		keys = append(keys, inventory.KeyOf(ref))
+		claim(ref)
 		if _, known := manifest.IsClusterScoped(ref); !known && ref.Namespace != "" {
 			ref.Namespace = ""
-			keys = append(keys, inventory.KeyOf(ref))
+			claim(ref)
 		}
 	}
 	return keys

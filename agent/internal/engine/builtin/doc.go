@@ -39,4 +39,20 @@
 // removed, so that no dead target owns them, while the annotation kedge.dev/deployment stays. A
 // deployment of the same tenant and name takes them up again without adopt, so that deleting and
 // creating one again works; for every other one they are foreign objects.
+//
+// # Letting go of a target
+//
+// A detached target releases every object in the same way, deletes none, removes its inventory last
+// and is forgotten. Until the last object is released the inventory lists all of them, so that a kill
+// in between neither deletes nor re-owns anything: what still carries the label is released by the
+// next run, and what does not is taken for released. When the target comes back (an agent was
+// relabelled away and back) its objects are taken up again by the name of the deployment in their
+// annotation, without adopt. Fields that somebody else has taken meanwhile are then a conflict, which
+// is reported, and which adopt decides for the manifest.
+//
+// # Limits
+//
+// What a grant does not allow, by namespace or kind, is refused object by object before anything is
+// asked of the API server: it is not applied, not adopted, not pruned, and not kept from other
+// targets. With its deployment it is released, not deleted.
 package builtin

@@ -218,7 +218,8 @@ func (e *Engine) isPending() bool {
 	return e.pending > 0
 }
 
-// isBuried reports whether d is nothing new of a target whose tombstone was carried out.
+// isBuried reports whether d is nothing new of a target that is gone: its tombstone was carried out,
+// or it was let go of.
 func (e *Engine) isBuried(d engine.Desired) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -227,11 +228,11 @@ func (e *Engine) isBuried(d engine.Desired) bool {
 }
 
 // maxBuried bounds what is remembered of targets that are gone. One that is forgotten and whose
-// tombstone arrives again is buried again, which costs nothing.
+// last state arrives again is buried again, which costs nothing.
 const maxBuried = 4096
 
-// retire lets go of a target whose tombstone was carried out and told of. It reports false when
-// something newer has arrived: then the target goes on.
+// retire forgets a target that is gone, when that was told. It reports false when something newer
+// has arrived: then the target goes on.
 func (e *Engine) retire(t *target, version fleet.Version) bool {
 	e.setting.Lock() // no Set finds the target while it goes
 	defer e.setting.Unlock()

@@ -1,6 +1,7 @@
 package builtin
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 
@@ -36,6 +37,23 @@ func (s settings) refuse(ref fleet.ObjectRef, m mapping, own string) string {
 	return ""
 }
 
+// refuse returns why an object must not be applied, or "": because this agent must not touch it, or
+// because it is beyond the limits of the grant by which the deployment is here.
+func (t *target) refuse(ref fleet.ObjectRef, m mapping) string {
+	return cmp.Or(t.engine.config().refuse(ref, m, t.engine.namespace), t.desired.State.Limits.Refusal(ref, m.namespaced))
+}
+
+// refusal returns why this agent must not touch an object that is to go, or "". What is in the
+// inventory is where it really is, so that its name tells whether its kind has namespaces.
+func (t *target) refusal(ref fleet.ObjectRef) string {
+	return t.engine.config().refuse(ref, mapping{namespaced: ref.Namespace != ""}, t.engine.namespace)
+}
+
+// beyond returns why the grant of the deployment does not let it delete an object, or "".
+func (t *target) beyond(ref fleet.ObjectRef) string {
+	return t.desired.State.Limits.Refusal(ref, ref.Namespace != "")
+}
+
 // refusal is a decision of ours not to touch an object, as against one of the API server.
 type refusal struct{ reason string }
 
@@ -69,8 +87,8 @@ func (o owner) claim(live metav1.Object, uid string, abandoned func(fleet.Target
 		// Ours, with its labels removed.
 		return false, nil
 	case live.GetAnnotations()[AnnotationDeployment] == o.deployment:
-		// Kept and released when a deployment of this name was deleted.
-		return false, nil
+		// Released when a deployment of this name was deleted or detached.
+		return o.adopt, nil
 	case o.adopt:
 		return true, nil
 	}

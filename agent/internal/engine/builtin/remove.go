@@ -2,14 +2,12 @@ package builtin
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kedge-dev/kedge/agent/internal/health"
 	"github.com/kedge-dev/kedge/internal/fleet"
@@ -19,6 +17,7 @@ import (
 type removeJob struct {
 	owner owner
 	ref   fleet.ObjectRef
+	uid   string // of the object that was applied last; "" when not known
 	// want says how far to go.
 	want intent
 	// wanted returns why the object must stay although its entry has to go, or "": it is desired
@@ -32,9 +31,18 @@ type intent int
 
 const (
 	intentLook    intent = iota // find out whether it still exists and is ours
-	intentRelease               // keep it, and give up that it is ours
+	intentRelease               // keep it, and give up that it is ours: its deployment was deleted
+	intentDetach                // the same, because its target is detached
 	intentDelete
 )
+
+// String begins the message of a failure.
+func (i intent) String() string {
+	if i == intentRelease || i == intentDetach {
+		return "cannot be let go of"
+	}
+	return "cannot be deleted"
+}
 
 // outcome is what became of an object that was to go.
 type outcome int
@@ -44,6 +52,7 @@ const (
 	outcomeGone                       // confirmed: it does not exist
 	outcomeUnseen                     // not there, as far as a remembered mapping can tell
 	outcomeNotOurs                    // exists, and is not ours any more
+	outcomeReleased                   // exists, and carries no mark of ours any more
 	outcomeKept                       // asks by annotation not to be deleted
 	outcomeTerminating                // deletion was accepted; finalizers have yet to run
 	outcomeHeld                       // exists, and has to stay for now
@@ -53,7 +62,7 @@ type removal struct {
 	outcome outcome
 	mapping mapping // zero when the kind is not served any more
 	note    string
-	live    *unstructured.Unstructured // only with outcomeThere
+	live    *unstructured.Unstructured // only with outcomeThere and outcomeReleased
 }
 
 // remove parts with one object: at each step only if the live object allows it.
@@ -107,6 +116,9 @@ func (c *cluster) removeOnce(ctx context.Context, j removeJob, m mapping) (remov
 	if err != nil {
 		return removal{}, err
 	}
+	if j.want == intentDetach {
+		return c.letGo(ctx, j, m, live)
+	}
 	if why := j.foreign(live); why != "" {
 		return removal{outcome: outcomeNotOurs, note: why}, nil
 	}
@@ -119,7 +131,8 @@ func (c *cluster) removeOnce(ctx context.Context, j removeJob, m mapping) (remov
 	case j.hold() != "":
 		return removal{outcome: outcomeHeld, note: j.hold()}, nil
 	case j.want == intentRelease:
-		return removal{outcome: outcomeNotOurs, note: "released"}, c.release(ctx, m, j.ref, live)
+		_, err := c.release(ctx, m, j.ref, live)
+		return removal{outcome: outcomeNotOurs, note: "released"}, err
 	case live.GetAnnotations()[AnnotationPrune] == "disabled":
 		return removal{outcome: outcomeKept, note: fmt.Sprintf("it is annotated %s: disabled", AnnotationPrune)}, nil
 	}
@@ -165,18 +178,4 @@ func (c *cluster) delete(ctx context.Context, j removeJob, m mapping, live *meta
 
 func terminating(live *metav1.PartialObjectMetadata) removal {
 	return removal{outcome: outcomeTerminating, note: health.Leaving(live.GetFinalizers())}
-}
-
-// release takes our labels off an object. The annotation with the deployment's name stays: it says
-// where the object came from, and lets a deployment of that name take it up again.
-func (c *cluster) release(ctx context.Context, m mapping, ref fleet.ObjectRef, live *metav1.PartialObjectMetadata) error {
-	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
-		"uid": live.GetUID(), "resourceVersion": live.GetResourceVersion(),
-		"labels": map[string]any{LabelAgent: nil, LabelTarget: nil},
-	}})
-	if err != nil {
-		return fmt.Errorf("releasing %s: %w", ref, err)
-	}
-	_, err = c.resource(m, ref).Patch(ctx, ref.Name, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: FieldManager})
-	return err
 }

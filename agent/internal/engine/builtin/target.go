@@ -34,13 +34,14 @@ type target struct {
 	objects  map[inventory.Key]*object
 	order    []*object // by step, then by key
 	inflight int
-	lookups  map[string]bool // kinds being asked for
-	dirty    bool            // the inventory is to be written
-	digest   string          // applied whole
-	released []string        // kept when a tombstone was carried out
-	gone     bool            // the tombstone was carried out
-	lost     bool            // and there was no inventory to tell what to delete
-	ousted   bool            // another replica of the agent is ahead: nothing is done any more
+	lookups  map[string]bool      // kinds being asked for
+	dirty    bool                 // the inventory is to be written
+	digest   string               // applied whole
+	released []string             // kept when a tombstone was carried out
+	parted   []fleet.ObjectStatus // let go of, because the target is detached
+	gone     bool                 // the tombstone was carried out, or everything was let go of
+	lost     bool                 // and there was no inventory to tell what that was
+	ousted   bool                 // another replica of the agent is ahead: nothing is done any more
 	saving   saving
 	out      outbox
 }
@@ -148,10 +149,11 @@ func (t *target) run(ctx context.Context) {
 	}
 }
 
-// finished reports whether the tombstone was carried out and told of.
+// finished reports whether there is nothing left of the target, and that was told.
 func (t *target) finished() bool {
-	return t.gone && t.inflight == 0 && t.out.said && t.out.sent.Observed.Sync == fleet.SyncDeleted &&
-		t.out.sent.Observed.Version == t.desired.State.Version
+	last := t.out.sent.Observed
+	return t.gone && t.inflight == 0 && t.out.said && last.Version == t.desired.State.Version &&
+		(last.Sync == fleet.SyncDeleted || last.Sync == fleet.SyncDetached)
 }
 
 // hasNext reports whether something was accepted that is not begun yet.

@@ -21,6 +21,10 @@ func (t *target) advance() {
 	if t.ctx == nil || t.ctx.Err() != nil || t.gone || t.ousted {
 		return
 	}
+	if t.desired.State.Detached {
+		t.detach()
+		return
+	}
 	now := t.now
 	t.wakeFailed(now)
 	t.resolve()

@@ -27,13 +27,13 @@ func (t *target) begin(ctx context.Context, next *engine.Desired) {
 	}
 	t.mu.Unlock()
 	t.ctx, t.desired, t.begun, t.gone, t.ousted = work, d, t.now, false, false
-	t.lost = d.State.Tombstone && !t.book.Exists()
+	t.lost = d.Objects == nil && !t.book.Exists()
 	t.dirty = t.dirty || t.book.Version() != d.State.Version
 	t.owner = owner{
 		agent: t.engine.config().agent, target: t.id,
 		deployment: d.Tenant + "/" + d.Deployment, adopt: d.State.Policy.Adopt,
 	}
-	t.saving, t.released = saving{}, nil
+	t.saving, t.released, t.parted = saving{}, nil, nil
 	t.merge(d)
 	t.sort()
 }
@@ -99,6 +99,9 @@ func (t *target) desire(o *object, ref fleet.ObjectRef, m manifest.Object) {
 	inPlace := o.phase == phaseInPlace && o.applied == o.hash
 	if o.phase >= phaseLeaving {
 		o.known, o.note = false, ""
+	}
+	if o.resolved && t.refuse(o.ref, o.mapping) != "" {
+		t.unplace(o) // it was allowed before; place says so
 	}
 	switch {
 	case !o.resolved:

@@ -48,17 +48,13 @@ func (t *target) prune(now time.Time, s survey) {
 		case o.manifest != nil || o.phase == phaseRemoving:
 		case o.refused:
 			o.phase, o.held = phaseHeld, t.refusal(o.ref)
+		case t.beyond(o.ref) != "":
+			t.hold(o, t.beyond(o.ref), true)
 		case o.keep:
 			t.hold(o, o.held, true)
 		}
 	}
 	t.removeLast(now, slices.DeleteFunc(remove, t.spokenFor))
-}
-
-// refusal returns why this agent must not touch an object that is to go, or "". What is in the
-// inventory is where it really is, so that its name tells whether its kind has namespaces.
-func (t *target) refusal(ref fleet.ObjectRef) string {
-	return t.engine.config().refuse(ref, mapping{namespaced: ref.Namespace != ""}, t.engine.namespace)
 }
 
 // spokenFor keeps an object that another target desires until that one has taken it over, which the
@@ -107,6 +103,8 @@ func (t *target) plan(s survey) ([]inventory.Entry, []inventory.Held) {
 			desired = append(desired, o.ref)
 		case o.refused:
 			// Held for as long as the agent is limited like that.
+		case t.beyond(o.ref) != "":
+			// Held for as long as the grant is limited like that.
 		case o.keep:
 			// Settled by its annotation; a change of that is seen by the watch.
 		default:
@@ -150,19 +148,16 @@ func (t *target) startRemove(o *object, want intent) {
 		}
 	}
 	key, ref := o.key, o.ref
-	job := removeJob{owner: t.owner, ref: o.ref, want: want, wanted: func(uid string) string {
+	job := removeJob{owner: t.owner, ref: o.ref, uid: o.uid, want: want, wanted: func(uid string) string {
 		if uids[uid] {
 			return "it is desired under another name"
 		}
 		return ""
 	}, hold: func() string {
-		switch other := t.engine.claims.other(key, t.id); {
-		case other != "":
-			return fmt.Sprintf("target %s is about to take it over", other)
-		case t.engine.isPending():
-			return "other deployments of this agent have not arrived yet"
+		if why := cmp.Or(t.wantedElsewhere(key), t.refusal(ref)); why != "" || want != intentDelete {
+			return why
 		}
-		return t.refusal(ref)
+		return t.beyond(ref)
 	}}
 	o.phase, o.known = phaseRemoving, false
 	t.start(func(ctx context.Context) func() {
@@ -180,10 +175,11 @@ func (t *target) removed(o *object, want intent, out removal, err error) {
 	}
 	if err != nil {
 		timing := t.engine.timing
-		o.failure = "cannot be deleted: " + err.Error()
+		o.failure = want.String() + ": " + err.Error()
 		o.due = time.Now().Add(o.backoff.next(timing.retryFirst, timing.forbiddenMax))
 		return
 	}
+	tries := o.backoff
 	o.failure, o.backoff, o.due = "", backoff{}, time.Time{}
 	switch out.outcome {
 	case outcomeGone:
@@ -191,8 +187,10 @@ func (t *target) removed(o *object, want intent, out removal, err error) {
 			t.event(fleet.EventNormal, "Pruned", o, cmp.Or(out.note, "was deleted"))
 		}
 		t.forget(o)
+	case outcomeReleased:
+		t.part(o, out.live)
 	case outcomeNotOurs:
-		t.parted(o, want, out.note)
+		t.lose(o, want, out.note)
 	case outcomeKept:
 		o.phase, o.held, o.keep, o.known = phaseHeld, out.note, true, true
 	case outcomeTerminating:
@@ -202,6 +200,9 @@ func (t *target) removed(o *object, want intent, out removal, err error) {
 		}
 	case outcomeHeld:
 		o.phase, o.held, o.known = phaseHeld, out.note, true
+		if want == intentDetach {
+			t.putOff(o, tries)
+		}
 	case outcomeThere:
 		o.phase, o.known = phaseHeld, true
 		if out.live != nil {
@@ -211,8 +212,19 @@ func (t *target) removed(o *object, want intent, out removal, err error) {
 	t.seeLater(o)
 }
 
-// parted lets go of an object that exists and is not ours any more.
-func (t *target) parted(o *object, want intent, why string) {
+// wantedElsewhere returns why an object has to wait for other targets of this agent, or "".
+func (t *target) wantedElsewhere(key inventory.Key) string {
+	switch other := t.engine.claims.other(key, t.id); {
+	case other != "":
+		return fmt.Sprintf("target %s is about to take it over", other)
+	case t.engine.isPending():
+		return "other deployments of this agent have not arrived yet"
+	}
+	return ""
+}
+
+// lose forgets an object that exists and is not ours any more.
+func (t *target) lose(o *object, want intent, why string) {
 	other := t.engine.claims.other(o.key, t.id)
 	if other != "" && want != intentRelease {
 		t.event(fleet.EventNormal, "HandedOver", o, fmt.Sprintf("was taken over by target %s", other))
@@ -244,7 +256,7 @@ func (t *target) lookAgain(o *object) {
 // noInventory is said of a tombstone that found nothing to go by.
 const noInventory = "no inventory was found here: nothing was deleted"
 
-// bury ends the life of a target whose tombstone was carried out.
+// bury ends the life of a target whose tombstone was carried out, or that was let go of.
 func (t *target) bury() {
 	ctx, cancel := context.WithTimeout(t.ctx, t.engine.timing.request)
 	defer cancel()
@@ -268,9 +280,12 @@ func (t *target) bury() {
 		return
 	}
 	t.gone, t.dirty, t.digest, t.saving = true, false, "", saving{}
-	if t.lost {
+	switch {
+	case t.desired.State.Detached:
+		t.event(fleet.EventNormal, "Detached", nil, fmt.Sprintf("%d objects stay as they are and are not managed any more", len(t.parted)))
+	case t.lost:
 		t.event(fleet.EventWarning, "NoInventory", nil, noInventory)
-		return
+	default:
+		t.event(fleet.EventNormal, "Deleted", nil, "everything was deleted")
 	}
-	t.event(fleet.EventNormal, "Deleted", nil, "everything was deleted")
 }

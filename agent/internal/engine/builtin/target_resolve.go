@@ -69,7 +69,7 @@ func (t *target) place(o *object, m mapping) (moved bool) {
 	}
 	o.mapping = m
 	if o.manifest != nil {
-		if why := t.engine.config().refuse(ref, m, t.engine.namespace); why != "" {
+		if why := t.refuse(ref, m); why != "" {
 			t.failed(o, &refusal{why})
 			return moved
 		}
@@ -146,7 +146,7 @@ func (t *target) retryKinds(group string) {
 func (t *target) retryAll() {
 	for _, o := range t.order {
 		if o.manifest != nil && o.resolved && !o.busy() {
-			if why := t.engine.config().refuse(o.ref, o.mapping, t.engine.namespace); why != "" {
+			if why := t.refuse(o.ref, o.mapping); why != "" {
 				t.unplace(o)
 				t.failed(o, &refusal{why})
 			}

@@ -85,9 +85,12 @@ func (t *target) event(kind fleet.EventType, reason string, o *object, message s
 // status describes the target and every object of it. AsOf is left to the caller.
 func (t *target) status() engine.Status {
 	out := engine.Status{Target: t.id, Observed: fleet.Observed{Version: t.desired.State.Version, Digest: t.digest}}
+	out.Objects = slices.Clone(t.parted)
 	for _, o := range t.order {
 		out.Objects = append(out.Objects, o.status())
-		out.Observed.Health = fleet.Worst(out.Observed.Health, out.Objects[len(out.Objects)-1].Health)
+	}
+	for _, o := range out.Objects {
+		out.Observed.Health = fleet.Worst(out.Observed.Health, o.Health)
 	}
 	slices.SortFunc(out.Objects, func(a, b fleet.ObjectStatus) int {
 		return inventory.KeyOf(a.ObjectRef).Compare(inventory.KeyOf(b.ObjectRef))
@@ -114,9 +117,13 @@ func (t *target) verdict(objects []fleet.ObjectStatus) (fleet.SyncState, string)
 		}
 	}
 	kept := t.kept()
-	switch tomb := t.desired.State.Tombstone; {
+	switch tomb, detached := t.desired.State.Tombstone, t.desired.State.Detached; {
 	case t.ousted:
 		return fleet.SyncFailed, "another replica of this agent has taken over and works on a newer version"
+	case t.gone && detached && t.lost:
+		return fleet.SyncDetached, "no inventory was found here: nothing was to be let go of"
+	case t.gone && detached:
+		return fleet.SyncDetached, ""
 	case t.gone && t.lost:
 		return fleet.SyncDeleted, noInventory
 	case t.gone && len(t.released) > 0:
@@ -125,6 +132,8 @@ func (t *target) verdict(objects []fleet.ObjectStatus) (fleet.SyncState, string)
 		return fleet.SyncDeleted, ""
 	case t.saving.failure != "":
 		return fleet.SyncFailed, t.saving.failure
+	case detached:
+		return t.leaving(failed, first)
 	case syncing > 0 && !t.settled():
 		return fleet.SyncSyncing, first
 	case failed > 0:

@@ -44,24 +44,9 @@ func (w *world) killAt(t *testing.T, n int, after bool) bool {
 	first.stop()
 
 	second := w.start(t)
-	killed := make(chan struct{})
-	base := w.traffic.mark()
-	kill := func(number int, r *http.Request) {
-		if number-base == n {
-			close(killed)
-		}
-		if number-base >= n {
-			// Before: it is never sent. After: it was carried out, and nobody learns of it.
-			<-r.Context().Done()
-		}
-	}
-	if after {
-		w.traffic.interfere(nil, kill)
-	} else {
-		w.traffic.interfere(func(number int, r *http.Request) error { kill(number, r); return r.Context().Err() }, nil)
-	}
+	killed := w.killRequest(n, after)
 	second.Set(w.desired(t, 2, configMap("stays", "1")+configMap("changes", "2")+configMap("new", "2")+configMap("passing", "2")))
-	reached := w.killedOrSynced(t, killed, 2)
+	reached := w.killedOr(t, killed, 2, fleet.SyncSynced)
 	second.stop()
 	w.traffic.interfere(nil, nil)
 
@@ -74,8 +59,28 @@ func (w *world) killAt(t *testing.T, n int, after bool) bool {
 	return reached
 }
 
-// killedOrSynced waits for the kill, or for the state to be reached without it.
-func (w *world) killedOrSynced(t *testing.T, killed chan struct{}, generation int64) bool {
+// killRequest lets no request from the nth on get through, as if the engine had been killed just
+// before it was sent, or just after it was carried out and before anybody has learnt of it.
+func (w *world) killRequest(n int, after bool) (killed chan struct{}) {
+	killed, base := make(chan struct{}), w.traffic.mark()
+	kill := func(number int, r *http.Request) {
+		if number-base == n {
+			close(killed)
+		}
+		if number-base >= n {
+			<-r.Context().Done()
+		}
+	}
+	if after {
+		w.traffic.interfere(nil, kill)
+	} else {
+		w.traffic.interfere(func(number int, r *http.Request) error { kill(number, r); return r.Context().Err() }, nil)
+	}
+	return killed
+}
+
+// killedOr waits for the kill, or for the state to be reached without it.
+func (w *world) killedOr(t *testing.T, killed chan struct{}, generation int64, state fleet.SyncState) bool {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), limit)
 	defer cancel()
@@ -83,7 +88,7 @@ func (w *world) killedOrSynced(t *testing.T, killed chan struct{}, generation in
 		w.rec.mu.Lock()
 		s, changed := w.rec.statuses[w.target], w.rec.changed
 		w.rec.mu.Unlock()
-		if s.Observed.Generation == generation && s.Observed.Sync == fleet.SyncSynced {
+		if s.Observed.Generation == generation && s.Observed.Sync == state {
 			return false
 		}
 		select {
@@ -91,7 +96,7 @@ func (w *world) killedOrSynced(t *testing.T, killed chan struct{}, generation in
 			return true
 		case <-changed:
 		case <-ctx.Done():
-			t.Fatalf("neither killed nor synced: %s", describe(s))
+			t.Fatalf("neither killed nor done: %s", describe(s))
 		}
 	}
 }

@@ -33,7 +33,7 @@ type Harness struct {
 
 // Run runs every case.
 func Run(t *testing.T, h Harness) {
-	for _, group := range [][]testCase{applyCases, pruneCases, tombstoneCases, driftCases, failureCases, kindCases, ownershipCases, moveCases, replicaCases, crashCases} {
+	for _, group := range [][]testCase{applyCases, pruneCases, tombstoneCases, detachCases, detachCrashCases, limitCases, driftCases, failureCases, kindCases, ownershipCases, moveCases, replicaCases, crashCases} {
 		for _, c := range group {
 			t.Run(c.name, func(t *testing.T) {
 				t.Parallel()

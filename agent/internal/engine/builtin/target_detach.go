@@ -1,0 +1,93 @@
+package builtin
+
+import (
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/kedge-dev/kedge/agent/internal/health"
+	"github.com/kedge-dev/kedge/internal/fleet"
+)
+
+// detach lets go of everything that a target has put there. It never deletes an object:
+//
+//	note it in the inventory ──▶ take our labels off, one by one ──▶ remove the inventory ──▶ Detached
+//
+// After a kill at any point the inventory still lists every object that may carry our labels, and
+// those that do not carry them any more are taken for let go. An object that moves to another target
+// is waited for, as with a tombstone: without our label it would be nobody's for a moment, and the
+// other deployment might not be allowed to adopt it.
+func (t *target) detach() {
+	t.engine.crds.want(t, false)
+	if t.now.Before(t.saving.due) || !t.noteDetached() {
+		return
+	}
+	for _, o := range slices.Clone(t.order) {
+		if t.inflight < parallelism && !o.busy() && !t.now.Before(o.due) {
+			t.letGo(o)
+		}
+	}
+	switch {
+	case t.inflight > 0:
+	case len(t.objects) == 0 && len(t.book.Damaged()) == 0:
+		t.bury()
+	case t.dirty:
+		t.save()
+	}
+}
+
+// noteDetached writes the version into the inventory before the first object is let go of, so that
+// a replica of this agent that has not heard of it yet does not go on with the target, and that the
+// inventory does not name a bundle any more. It reports whether letting go may go on.
+func (t *target) noteDetached() bool {
+	if !t.book.Exists() || t.book.Version() == t.desired.State.Version && t.book.Record().Digest == "" {
+		return true
+	}
+	t.digest = ""
+	return t.save()
+}
+
+// letGo releases one object, unless it has to wait or must not be touched.
+func (t *target) letGo(o *object) {
+	why := t.refusal(o.ref)
+	o.refused = why != ""
+	if o.refused {
+		o.phase, o.held = phaseHeld, why
+		return
+	}
+	if t.engine.isPending() {
+		o.phase, o.held, o.waits = phaseHeld, t.wantedElsewhere(o.key), true
+		return
+	}
+	o.held, o.waits = "", false
+	t.startRemove(o, intentDetach)
+}
+
+// putOff has an object looked at again later that another target is about to take over: its watch
+// tells of the new owner, if it has one, but nothing tells when that one changes its mind.
+func (t *target) putOff(o *object, tries backoff) {
+	o.waits, o.backoff = true, tries
+	o.due = time.Now().Add(o.backoff.next(t.engine.timing.retryFirst, t.engine.timing.forbiddenMax))
+}
+
+// part forgets an object that was let go of, and remembers how it was for the last status.
+func (t *target) part(o *object, live *unstructured.Unstructured) {
+	left := fleet.ObjectStatus{ObjectRef: o.ref, Sync: fleet.SyncDetached}
+	left.Health, left.Message = health.Of(live)
+	t.parted = append(t.parted, left)
+	t.forget(o)
+}
+
+// leaving sums up a detached target that has not let go of everything yet.
+func (t *target) leaving(failed int, first string) (fleet.SyncState, string) {
+	switch damaged := t.book.Damaged(); {
+	case failed > 0:
+		return fleet.SyncFailed, joinNonEmpty("; ", first+others(failed), t.kept())
+	case len(damaged) > 0:
+		return fleet.SyncFailed, joinNonEmpty("; ", "the inventory cannot be read: ConfigMap "+damaged[0], t.kept())
+	case t.refuses():
+		return fleet.SyncFailed, t.kept()
+	}
+	return fleet.SyncSyncing, t.kept()
+}
