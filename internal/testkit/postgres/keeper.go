@@ -21,10 +21,12 @@ type keeper struct {
 	port int
 	cmd  *exec.Cmd
 	line io.WriteCloser // closed: stop
+	said *bufio.Scanner
 }
 
 // keep is what the shell runs. $1 holds the programs, $2 is the folder, $3 the port. It says
-// "ready" on the output, or what went wrong.
+// "ready" on the output, or what went wrong, at first and after each line that it reads, which is
+// an order to restart the server.
 const keep = `
 bin=$1 dir=$2 port=$3
 trap 'rm -rf "$dir"' EXIT
@@ -36,7 +38,11 @@ options="$options -c fsync=off -c synchronous_commit=off -c full_page_writes=off
 "$bin/pg_ctl" -D "$dir/data" -w -t 60 -l "$dir/server.log" -o "$options" start >/dev/null 2>&1 ||
 	{ cat "$dir/server.log"; exit 1; }
 echo ready
-read -r _
+while read -r _; do
+	"$bin/pg_ctl" -D "$dir/data" -w -t 60 -m fast -l "$dir/server.log" restart >/dev/null 2>&1 ||
+		{ cat "$dir/server.log"; break; }
+	echo ready
+done
 "$bin/pg_ctl" -D "$dir/data" -w -m immediate stop >/dev/null 2>&1
 `
 
@@ -95,16 +101,25 @@ func (k *keeper) start(bin string) error {
 	if err := k.cmd.Start(); err != nil {
 		return fmt.Errorf("starting a shell: %w", err)
 	}
-	return k.awaitReady(out)
+	k.said = bufio.NewScanner(out)
+	return k.awaitReady()
 }
 
-func (k *keeper) awaitReady(out io.Reader) error {
+// restart returns when the server takes connections again.
+func (k *keeper) restart() error {
+	if _, err := io.WriteString(k.line, "restart\n"); err != nil {
+		return fmt.Errorf("telling the shell to restart: %w", err)
+	}
+	return k.awaitReady()
+}
+
+func (k *keeper) awaitReady() error {
 	var said []string
-	for lines := bufio.NewScanner(out); lines.Scan(); {
-		if lines.Text() == "ready" {
+	for k.said.Scan() {
+		if k.said.Text() == "ready" {
 			return nil
 		}
-		said = append(said, lines.Text())
+		said = append(said, k.said.Text())
 	}
 	return errors.Join(fmt.Errorf("the server did not start: %s", strings.Join(said, "\n")), k.dismiss())
 }

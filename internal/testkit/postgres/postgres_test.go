@@ -107,6 +107,29 @@ func TestDatabasesAreDroppedWithTheirTest(t *testing.T) {
 	}
 }
 
+func TestCopiesAreIndependentOfWhatTheyCopy(t *testing.T) {
+	t.Parallel()
+	var original string
+	t.Run("makes one", func(t *testing.T) {
+		original = pg.Lasting(t)
+		conn, err := pgx.Connect(t.Context(), original)
+		if err != nil {
+			t.Fatal(err)
+		}
+		run(t, conn, "CREATE TABLE things (name text)")
+		run(t, conn, "INSERT INTO things VALUES ('kept')")
+		if err := conn.Close(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	})
+	first, second := connect(t, pg.Copy(t, original)), connect(t, pg.Copy(t, original))
+	run(t, first, "DELETE FROM things")
+	var n int
+	if err := second.QueryRow(t.Context(), "SELECT count(*) FROM things").Scan(&n); err != nil || n != 1 {
+		t.Errorf("a copy of which another was emptied: got %d rows and error %v, want 1", n, err)
+	}
+}
+
 func TestTheServerIsReachedOnLoopback(t *testing.T) {
 	t.Parallel()
 	cfg, err := pgx.ParseConfig(pg.Database(t))
@@ -142,6 +165,31 @@ func TestStopLeavesNothing(t *testing.T) {
 	if conn, err := pgx.Connect(t.Context(), dsn); err == nil {
 		_ = conn.Close(t.Context())
 		t.Error("the server still answers")
+	}
+}
+
+func TestARestartKeepsWhatWasCommitted(t *testing.T) {
+	t.Parallel()
+	var own Server
+	dsn := own.Database(t)
+	t.Cleanup(func() {
+		if err := own.Stop(); err != nil {
+			t.Error(err)
+		}
+	})
+	before := connect(t, dsn)
+	run(t, before, "CREATE TABLE things (name text)")
+	for range 2 {
+		own.Restart(t)
+		if _, err := before.Exec(t.Context(), "SELECT 1"); err == nil {
+			t.Error("a connection has outlived the server")
+		}
+		run(t, connect(t, dsn), "INSERT INTO things VALUES ('kept')")
+		own.Database(t) // the server still makes databases
+	}
+	var n int
+	if err := connect(t, dsn).QueryRow(t.Context(), "SELECT count(*) FROM things").Scan(&n); err != nil || n != 2 {
+		t.Errorf("got %d rows and error %v, want 2", n, err)
 	}
 }
 

@@ -43,6 +43,41 @@ func (s *Server) Main(m *testing.M) int {
 // cannot have one fails.
 func (s *Server) Database(t testing.TB) string {
 	t.Helper()
+	// template0 and not template1: it takes no connections that could be in the way.
+	return s.passing(t, "template0")
+}
+
+// Lasting is Database for one that stays until the server stops, to be copied by other tests.
+func (s *Server) Lasting(t testing.TB) string {
+	t.Helper()
+	return s.keeper.dsn(s.create(t, "template0"))
+}
+
+// Copy returns the connection string of a copy of another database, which nobody may be connected
+// to. It is dropped at the end of the test.
+func (s *Server) Copy(t testing.TB, dsn string) string {
+	t.Helper()
+	cfg, err := pgx.ParseConfig(dsn)
+	if err != nil {
+		t.Fatalf("copying a database: %v", err)
+	}
+	return s.passing(t, cfg.Database)
+}
+
+func (s *Server) passing(t testing.TB, template string) string {
+	t.Helper()
+	name := s.create(t, template)
+	t.Cleanup(func() {
+		if err := s.drop(name); err != nil {
+			t.Errorf("dropping database %q: %v", name, err)
+		}
+	})
+	return s.keeper.dsn(name)
+}
+
+// create makes a database and returns its name.
+func (s *Server) create(t testing.TB, template string) string {
+	t.Helper()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err := s.startLocked(t.Context()); err != nil {
@@ -50,16 +85,10 @@ func (s *Server) Database(t testing.TB) string {
 	}
 	s.count++
 	name := "test_" + strconv.Itoa(s.count)
-	// template0 and not template1: it takes no connections that could be in the way.
-	if _, err := s.admin.Exec(t.Context(), "CREATE DATABASE "+name+" TEMPLATE template0"); err != nil {
+	if _, err := s.admin.Exec(t.Context(), "CREATE DATABASE "+name+" TEMPLATE "+template); err != nil {
 		t.Fatalf("creating database %q: %v", name, err)
 	}
-	t.Cleanup(func() {
-		if err := s.drop(name); err != nil {
-			t.Errorf("dropping database %q: %v", name, err)
-		}
-	})
-	return s.keeper.dsn(name)
+	return name
 }
 
 func (s *Server) startLocked(ctx context.Context) error {
@@ -89,6 +118,25 @@ func (s *Server) drop(name string) error {
 	}
 	_, err := s.admin.Exec(ctx, "DROP DATABASE "+name+" WITH (FORCE)")
 	return err
+}
+
+// Restart ends every connection, stops the server in good order, starts it again and returns when it
+// takes connections. It is for a test that has a server of its own: all databases go away for a while.
+func (s *Server) Restart(t testing.TB) {
+	t.Helper()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.started {
+		t.Fatal("restarting PostgreSQL: it was not started")
+	}
+	if err := s.keeper.restart(); err != nil {
+		t.Fatalf("restarting PostgreSQL: %v", err)
+	}
+	_ = s.admin.Close(t.Context()) // it is broken
+	var err error
+	if s.admin, err = pgx.Connect(t.Context(), s.keeper.dsn("postgres")); err != nil {
+		t.Fatalf("connecting after a restart: %v", err)
+	}
 }
 
 // Stop stops the server and removes its files. It does nothing if none was started. Main calls it.

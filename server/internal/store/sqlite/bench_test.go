@@ -105,7 +105,7 @@ func BenchmarkSetObserved(b *testing.B) {
 		generation++
 		err := f.store.Update(ctx, func(tx store.Tx) error {
 			for _, t := range f.targets[:300] {
-				if err := tx.Targets().SetObserved(ctx, f.tenant, t.AgentID, benchReport(t.ID, generation)); err != nil {
+				if _, err := tx.Targets().SetObserved(ctx, f.tenant, t.AgentID, benchReport(t.ID, generation)); err != nil {
 					return err
 				}
 			}
@@ -113,6 +113,62 @@ func BenchmarkSetObserved(b *testing.B) {
 		})
 		if err != nil {
 			b.Fatal(err)
+		}
+	}
+}
+
+// BenchmarkSetObserved200 is one batch of 200 reports without objects.
+func BenchmarkSetObserved200(b *testing.B) {
+	f := newBed(b, 200, 50)
+	ctx := b.Context()
+	generation := int64(0)
+	for b.Loop() {
+		generation++
+		start := int(generation) * 200 % len(f.targets)
+		err := f.store.Update(ctx, func(tx store.Tx) error {
+			for _, t := range f.targets[start : start+200] {
+				r := benchReport(t.ID, generation)
+				r.Objects, r.Full = nil, false
+				if _, err := tx.Targets().SetObserved(ctx, f.tenant, t.AgentID, r); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+		if err != nil {
+			b.Fatal(err)
+		}
+	}
+	b.ReportMetric(float64(b.N)*200/b.Elapsed().Seconds(), "reports/s")
+}
+
+// BenchmarkSetObservedBatch is one batch of reports without objects by one call for all, with news and
+// with nothing but the time.
+func BenchmarkSetObservedBatch(b *testing.B) {
+	for _, size := range []int{200, 1000} {
+		for name, news := range map[string]int64{"status": 1, "silence": 0} {
+			b.Run(fmt.Sprintf("%s/%d", name, size), func(b *testing.B) {
+				f := newBed(b, 200, 50)
+				n := int64(0)
+				for b.Loop() {
+					n++
+					start := int(n) * size % len(f.targets)
+					var reports []store.AgentReport
+					for _, t := range f.targets[start : start+size] {
+						r := benchReport(t.ID, 1+n*news)
+						r.Objects, r.Full = nil, false
+						reports = append(reports, store.AgentReport{Agent: t.AgentID, Report: r})
+					}
+					err := f.store.Update(b.Context(), func(tx store.Tx) error {
+						_, err := tx.Targets().SetObservedBatch(b.Context(), f.tenant, reports)
+						return err
+					})
+					if err != nil {
+						b.Fatal(err)
+					}
+				}
+				b.ReportMetric(float64(b.N*size)/b.Elapsed().Seconds(), "reports/s")
+			})
 		}
 	}
 }
@@ -134,7 +190,7 @@ func BenchmarkOfAgent(b *testing.B) {
 	ctx := b.Context()
 	for b.Loop() {
 		err := f.store.View(ctx, func(tx store.Tx) error {
-			got, err := tx.Targets().OfAgent(ctx, f.tenant, f.agents[7])
+			got, err := tx.Targets().OfAgentAllTenants(ctx, f.agents[7])
 			if err == nil && len(got) != 100 {
 				err = fmt.Errorf("got %d targets", len(got))
 			}

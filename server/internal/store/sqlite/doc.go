@@ -1,5 +1,5 @@
 // Package sqlite keeps the server's state in one SQLite file: the store of a server that is one
-// process on one machine. It implements [store.Store] and knows no rule of the domain.
+// process on one machine. It implements [store.Store] with the aggregates of package sqlstore.
 //
 // One connection writes, so transactions commit one after another and the sequence numbers of the
 // outbox grow in the order of commits. Several connections read, each on the snapshot that it
@@ -10,7 +10,4 @@
 // the kernel may cost the commits since the last checkpoint, but never the consistency of the
 // file: the database is then an older one, which is a case that the fleet survives (agents that
 // are ahead of the server delete nothing). synchronous=FULL would pay an fsync per status batch.
-//
-// The SQL keeps to what PostgreSQL takes too ($1 placeholders, ON CONFLICT, RETURNING), but for
-// lists of ids, which are passed as json_each($n).
 package sqlite

@@ -64,7 +64,7 @@ func writeOne(ctx context.Context, tx store.Tx, n int) error {
 
 func countAgents(ctx context.Context, s *Store) (n int, err error) {
 	err = s.View(ctx, func(tx store.Tx) error {
-		agents, err := tx.Agents().List(ctx, killTenant, store.Page{Limit: 1 << 30})
+		agents, err := tx.Agents().List(ctx, killTenant, store.AgentFilter{Page: store.Page{Limit: 1 << 30}})
 		n = len(agents)
 		for _, a := range agents {
 			if len(a.Labels) != 3 {

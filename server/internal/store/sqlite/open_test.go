@@ -66,7 +66,7 @@ func TestTheFileIsItsOwnersOnly(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "kedge.db")
 	s := open(t, path)
-	err := s.Update(t.Context(), func(tx store.Tx) error { return tx.Connections().Beat(t.Context(), time.Now()) })
+	err := s.Update(t.Context(), func(tx store.Tx) error { return tx.Settings().SetEpoch(t.Context(), 2) })
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -9,6 +9,7 @@ import (
 	"runtime"
 
 	"github.com/kedge-dev/kedge/server/internal/store"
+	"github.com/kedge-dev/kedge/server/internal/store/sqlstore"
 )
 
 // Config says where the database is.
@@ -25,7 +26,8 @@ type Config struct {
 type Store struct {
 	writerDB, readerDB *sql.DB
 	writer, readers    *pool
-	hub                hub
+	hub                sqlstore.Hub
+	locks              locks
 }
 
 var _ store.Store = (*Store)(nil)
@@ -77,8 +79,8 @@ func (s *Store) Update(ctx context.Context, fn func(tx store.Tx) error) error {
 	if err != nil {
 		return err
 	}
-	if recorded > 0 {
-		s.hub.broadcast()
+	if recorded {
+		s.hub.Broadcast()
 	}
 	return nil
 }
@@ -90,7 +92,16 @@ func (s *Store) View(ctx context.Context, fn func(tx store.Tx) error) error {
 }
 
 // Notify implements [store.Store]. The channel is never closed.
-func (s *Store) Notify(ctx context.Context) <-chan struct{} { return s.hub.subscribe(ctx) }
+func (s *Store) Notify(ctx context.Context) <-chan struct{} { return s.hub.Subscribe(ctx) }
+
+// Lock implements [store.Store]. The process is all the replicas there are, so it loses no lock.
+func (s *Store) Lock(ctx context.Context, name string) (store.Lock, bool, error) {
+	if err := s.writer.refused(ctx); err != nil {
+		return nil, false, err
+	}
+	l, ok := s.locks.take(name)
+	return l, ok, nil
+}
 
 // Close waits for running transactions and closes the file. Every later call fails with
 // [store.ErrClosed]; closing again does nothing.
@@ -104,21 +115,35 @@ func (s *Store) Close() error {
 	return errors.Join(s.readerDB.Close(), s.writerDB.Close())
 }
 
-// transact runs fn in one transaction and reports how many changes it recorded.
-func transact(ctx context.Context, p *pool, writable bool, fn func(tx store.Tx) error) (int, error) {
+// transact runs fn in one transaction and reports whether it recorded changes.
+func transact(ctx context.Context, p *pool, writable bool, fn func(tx store.Tx) error) (recorded bool, err error) {
+	err = within(ctx, p, writable, func(t *tx) error {
+		shared := sqlstore.New(t, writable)
+		if err := fn(shared); err != nil {
+			return err
+		}
+		err := t.Finish(ctx, shared.Tail())
+		recorded = t.recorded
+		return err
+	})
+	return recorded, err
+}
+
+// within runs fn between the beginning and the end of a transaction.
+func within(ctx context.Context, p *pool, writable bool, fn func(t *tx) error) error {
 	c, err := p.acquire(ctx)
 	if err != nil {
-		return 0, err
+		return err
 	}
 	defer p.release(c)
 	t, err := begin(ctx, c, writable)
 	if err != nil {
-		return 0, err
+		return err
 	}
 	// Does nothing after a commit. It runs while a panic or a Goexit of fn unwinds, too.
 	defer t.rollback(ctx)
 	if err := fn(t); err != nil {
-		return 0, err
+		return err
 	}
-	return t.recorded, t.commit(ctx)
+	return t.commit(ctx)
 }

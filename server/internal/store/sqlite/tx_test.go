@@ -11,6 +11,7 @@ import (
 
 	"github.com/kedge-dev/kedge/internal/fleet"
 	"github.com/kedge-dev/kedge/server/internal/store"
+	"github.com/kedge-dev/kedge/server/internal/store/sqlstore"
 )
 
 func TestNoErrorOfTheDriverLeaves(t *testing.T) {
@@ -23,14 +24,14 @@ func TestNoErrorOfTheDriverLeaves(t *testing.T) {
 		want          error // nil: any
 	}{
 		{"a statement that is wrong", "SELEKT", nil, nil},
-		{"a value that a CHECK refuses", `INSERT INTO tenants (id, name, created_at) VALUES ('', '', 1)`, nil, nil},
-		{"a key that is taken", `INSERT INTO server_beat (one, at) VALUES (1, 1), (1, 2)`, nil, store.ErrExists},
-		{"a parent that is missing", `INSERT INTO agents (tenant_id, id, name, scope, created_at) VALUES ('x', 'x', 'x', 'cluster', 1)`,
+		{"a value that a CHECK refuses", `INSERT INTO server_replicas (id, address, version, started_at, beat_at) VALUES ('', '', '', 1, 1)`, nil, nil},
+		{"a key that is taken", `INSERT INTO replies (scope, key, request, status, body, location, at) VALUES ('a', 'b', x'', 0, x'', '', 1), ('a', 'b', x'', 0, x'', '', 1)`, nil, store.ErrExists},
+		{"a parent that is missing", `INSERT INTO agents (tenant_id, id, name, scope, spec, connected, created_at) VALUES ('x', 'x', 'x', 'cluster', 1, 0, 1)`,
 			nil, store.ErrNotFound},
 	}
 	for _, c := range cases {
-		err := s.Update(ctx, func(st store.Tx) error {
-			_, err := st.(*tx).exec(ctx, c.query, c.args...)
+		err := within(ctx, s.writer, true, func(tx *tx) error {
+			_, err := tx.Exec(ctx, sqlstore.Scope{}, c.query, c.args...)
 			return err
 		})
 		var driver *sqlite.Error
@@ -43,8 +44,8 @@ func TestNoErrorOfTheDriverLeaves(t *testing.T) {
 func TestReadersCannotWriteEvenPastTheContract(t *testing.T) {
 	t.Parallel()
 	s := open(t, filepath.Join(t.TempDir(), "kedge.db"))
-	err := s.View(t.Context(), func(st store.Tx) error {
-		_, err := st.(*tx).run(t.Context(), `INSERT INTO server_beat (one, at) VALUES (1, 1)`)
+	err := within(t.Context(), s.readers, false, func(tx *tx) error {
+		_, err := tx.Exec(t.Context(), sqlstore.Scope{}, `UPDATE settings SET epoch = 2`)
 		return err
 	})
 	if !errors.Is(err, store.ErrReadOnly) {
@@ -58,8 +59,8 @@ func TestAConnectionWhoseTransactionIsGoneIsReplaced(t *testing.T) {
 	ctx := t.Context()
 	// SQLite rolls back by itself when, say, the disk is full. The rollback after that finds no
 	// transaction to end, and nobody knows what else is wrong with the connection.
-	err := s.Update(ctx, func(st store.Tx) error {
-		if _, err := st.(*tx).run(ctx, "ROLLBACK"); err != nil {
+	err := within(ctx, s.writer, true, func(tx *tx) error {
+		if _, err := tx.Exec(ctx, sqlstore.Scope{}, "ROLLBACK"); err != nil {
 			return err
 		}
 		return errors.New("sorry")
@@ -70,7 +71,7 @@ func TestAConnectionWhoseTransactionIsGoneIsReplaced(t *testing.T) {
 	if left := prepared(s.writer); len(left) > 0 {
 		t.Errorf("the connection was kept with its statements %q", left)
 	}
-	err = s.Update(ctx, func(tx store.Tx) error { return tx.Connections().Beat(ctx, time.Now()) })
+	err = s.Update(ctx, func(tx store.Tx) error { return tx.Settings().SetEpoch(ctx, 2) })
 	if err != nil {
 		t.Errorf("the next transaction: %v", err)
 	}
@@ -82,13 +83,14 @@ func TestAFullDiskFailsTheTransactionOnly(t *testing.T) {
 	s := open(t, filepath.Join(t.TempDir(), "kedge.db"))
 	ctx := t.Context()
 	tenant := fleet.Tenant{ID: fleet.NewTenantID(), Name: "a", CreatedAt: time.Now()}
-	pages := func(st store.Tx, n string) error {
-		var got int
-		return st.(*tx).get(ctx, []any{&got}, "PRAGMA max_page_count("+n+")")
+	pages := func(n string) error {
+		return within(ctx, s.writer, true, func(tx *tx) error {
+			var got int
+			return tx.Get(ctx, sqlstore.Scope{}, []any{&got}, "PRAGMA max_page_count("+n+")")
+		})
 	}
-	err := s.Update(ctx, func(tx store.Tx) error {
-		return errors.Join(pages(tx, "1"), tx.Tenants().Create(ctx, tenant))
-	})
+	err := s.Update(ctx, func(tx store.Tx) error { return tx.Tenants().Create(ctx, tenant) })
+	err = errors.Join(err, pages("1"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -96,17 +98,17 @@ func TestAFullDiskFailsTheTransactionOnly(t *testing.T) {
 		return tx.Bundles().Put(ctx, fleet.Bundle{TenantID: tenant.ID, Digest: "d", Content: make([]byte, 1<<20), CreatedAt: time.Now()})
 	}
 	err = s.Update(ctx, func(tx store.Tx) error {
-		_ = tx.Connections().Beat(ctx, time.Now())
+		_ = tx.Settings().SetEpoch(ctx, 2)
 		_ = put(tx) // fails, and is overlooked
-		_ = tx.Connections().Beat(ctx, time.Now())
+		_ = tx.Settings().SetEpoch(ctx, 3)
 		return nil
 	})
 	if err == nil || !strings.Contains(err.Error(), "full") {
 		t.Fatalf("got error %v, want one that says that the database is full", err)
 	}
 	err = s.View(ctx, func(tx store.Tx) error {
-		beat, err := tx.Connections().LastBeat(ctx)
-		if err == nil && !beat.IsZero() {
+		kept, err := tx.Settings().Get(ctx)
+		if err == nil && kept.Epoch != 1 {
 			t.Error("a part of the transaction was kept")
 		}
 		return err
@@ -114,8 +116,7 @@ func TestAFullDiskFailsTheTransactionOnly(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	err = s.Update(ctx, func(tx store.Tx) error { return errors.Join(pages(tx, "1000000"), put(tx)) })
-	if err != nil {
+	if err := errors.Join(pages("1000000"), s.Update(ctx, put)); err != nil {
 		t.Errorf("after there is room again: %v", err)
 	}
 }

@@ -2,6 +2,7 @@ package storetest
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"testing"
 
@@ -13,12 +14,14 @@ var agentTests = map[string]func(*testing.T, store.Store){
 	"keep labels and namespaces": agentsKeepWhatTheyAre,
 	"have unique names":          agentNamesAreUnique,
 	"are listed page by page":    agentsArePaged,
+	"are filtered":               agentsAreFiltered,
+	"are edited":                 agentsAreEdited,
 	"take along what is theirs":  agentDeletionCascades,
 }
 
 func agentsKeepWhatTheyAre(t *testing.T, s store.Store) {
 	w := newWorld(t, s, "a")
-	plain := fleet.Agent{ID: fleet.NewAgentID(), TenantID: w.tenant.ID, Name: "plain", Scope: fleet.ScopeCluster, CreatedAt: at(1)}
+	plain := fleet.Agent{ID: fleet.NewAgentID(), TenantID: w.tenant.ID, Name: "plain", Scope: fleet.ScopeCluster, Spec: 1, CreatedAt: at(1)}
 	before := last(t, s)
 	update(t, s, func(ctx context.Context, tx store.Tx) error { return tx.Agents().Create(ctx, plain) })
 	same(t, "changes", since(t, s, before), []store.Change{
@@ -70,9 +73,7 @@ func agentsArePaged(t *testing.T, s store.Store) {
 		return nil
 	})
 	list := func(page store.Page) []fleet.Agent {
-		return read(t, s, func(ctx context.Context, tx store.Tx) ([]fleet.Agent, error) {
-			return tx.Agents().List(ctx, tenant.ID, page)
-		})
+		return listAgents(t, s, tenant.ID, store.AgentFilter{Page: page})
 	}
 	same(t, "everything", list(store.Page{}), want)
 	same(t, "first page", list(store.Page{Limit: 3}), want[:3])
@@ -82,32 +83,105 @@ func agentsArePaged(t *testing.T, s store.Store) {
 	same(t, "after a name that is gone", list(store.Page{After: "aa", Limit: 1}), want[3:4])
 }
 
+func listAgents(t *testing.T, s store.Store, tenant fleet.TenantID, f store.AgentFilter) []fleet.Agent {
+	t.Helper()
+	return read(t, s, func(ctx context.Context, tx store.Tx) ([]fleet.Agent, error) { return tx.Agents().List(ctx, tenant, f) })
+}
+
+func agentsAreFiltered(t *testing.T, s store.Store) {
+	w := newWorld(t, s, "a")
+	away, plain := newAgent(w.tenant.ID, "edge-2"), newAgent(w.tenant.ID, "UPPER_10%")
+	away.Labels["region"], plain.Labels = "us", nil
+	gone := newConnection(away, "pod-0")
+	gone.DisconnectedAt = at(9)
+	update(t, s, func(ctx context.Context, tx store.Tx) error {
+		return errors.Join(tx.Agents().Create(ctx, away), tx.Agents().Create(ctx, plain), tx.Connections().Put(ctx, gone))
+	})
+	yes, no := true, false
+	cases := []struct {
+		reason string
+		filter store.AgentFilter
+		want   []string
+	}{
+		{"everything", store.AgentFilter{}, []string{"UPPER_10%", "edge-1", "edge-2"}},
+		{"connected", store.AgentFilter{Connected: &yes}, []string{"edge-1"}},
+		{"not connected", store.AgentFilter{Connected: &no}, []string{"UPPER_10%", "edge-2"}},
+		{"one label", store.AgentFilter{Labels: map[string]string{"tier": ""}}, []string{"edge-1", "edge-2"}},
+		{"two labels", store.AgentFilter{Labels: map[string]string{"tier": "", "region": "us"}}, []string{"edge-2"}},
+		{"a label that nobody has", store.AgentFilter{Labels: map[string]string{"region": "eu", "tier": "x"}}, nil},
+		{"part of the name", store.AgentFilter{Text: "DGE-"}, []string{"edge-1", "edge-2"}},
+		{"what is special in a pattern", store.AgentFilter{Text: "r_10%"}, []string{"UPPER_10%"}},
+		{"which is not special here", store.AgentFilter{Text: "e%1"}, nil},
+		{"all at once, page by page", store.AgentFilter{Text: "edge", Connected: &no, Page: store.Page{After: "edge-1", Limit: 1}}, []string{"edge-2"}},
+	}
+	for _, c := range cases {
+		var got []string
+		for _, a := range listAgents(t, s, w.tenant.ID, c.filter) {
+			got = append(got, a.Name)
+		}
+		same(t, c.reason, got, c.want)
+	}
+	same(t, "count", read(t, s, func(ctx context.Context, tx store.Tx) (int, error) { return tx.Agents().Count(ctx, w.tenant.ID) }), 3)
+}
+
+func agentsAreEdited(t *testing.T, s store.Store) {
+	w := newWorld(t, s, "a")
+	want := w.agent
+	before := last(t, s)
+	want.Labels, want.Scope, want.Namespaces, want.Spec = map[string]string{"tier": "db"}, fleet.ScopeCluster, nil, 1
+	update(t, s, func(ctx context.Context, tx store.Tx) error { return tx.Agents().Update(ctx, want) })
+	want.Spec = 2
+	get := func(ctx context.Context, tx store.Tx) (fleet.Agent, error) {
+		return tx.Agents().Get(ctx, w.tenant.ID, want.ID)
+	}
+	same(t, "agent", read(t, s, get), want)
+	same(t, "changes", since(t, s, before), []store.Change{
+		{TenantID: w.tenant.ID, Kind: store.ChangeAgent, ID: string(want.ID), AgentID: want.ID}})
+	missing := newAgent(w.tenant.ID, "x")
+	refuse(t, s, store.ErrNotFound, func(ctx context.Context, tx store.Tx) error { return tx.Agents().Update(ctx, missing) })
+}
+
+// agentDeletionCascades shows what falls with an agent, and that its targets, which may be of another
+// tenant, only lose it.
 func agentDeletionCascades(t *testing.T, s store.Store) {
 	w, other := newWorld(t, s, "a"), newWorld(t, s, "b")
+	granted := grantedTarget(t, s, w)
 	otherBefore, before := dump(t, s, other), last(t, s)
 	second := newAgent(w.tenant.ID, "edge-2")
 	update(t, s, func(ctx context.Context, tx store.Tx) error { return tx.Agents().Create(ctx, second) })
 	update(t, s, func(ctx context.Context, tx store.Tx) error { return tx.Agents().Delete(ctx, w.tenant.ID, w.agent.ID) })
 
 	after := dump(t, s, w)
-	for _, name := range []string{"connections", "tokens", "targets", "objects"} {
+	for _, name := range []string{"connections", "tokens", "connected agents"} {
 		if got := fmt.Sprint(after[name]); got != "[]" {
 			t.Errorf("%s of a deleted agent: got %s, want none", name, got)
 		}
 	}
+	orphan := w.target
+	orphan.AgentID = ""
 	same(t, "agents", after["agents"].([]fleet.Agent), []fleet.Agent{second})
 	same(t, "deployments", after["deployments"].([]fleet.Deployment), []fleet.Deployment{w.deployment})
+	same(t, "targets", after["targets"].([]fleet.Target), []fleet.Target{orphan})
 	same(t, "the other tenant", dump(t, s, other), otherBefore)
+	granted.AgentID = ""
+	same(t, "the guest's target", read(t, s, func(ctx context.Context, tx store.Tx) (fleet.Target, error) {
+		return tx.Targets().Get(ctx, w.guest.ID, granted.ID)
+	}), granted)
 	missing(t, s, func(ctx context.Context, tx store.Tx) (fleet.AgentToken, error) {
 		return tx.Tokens().AgentTokenByHashAllTenants(ctx, w.token.Hash)
 	})
 	tenant, id := w.tenant.ID, w.agent.ID
-	same(t, "changes", since(t, s, before), []store.Change{
+	want := []store.Change{
 		{TenantID: tenant, Kind: store.ChangeAgent, ID: string(second.ID), AgentID: second.ID},
 		{TenantID: tenant, Kind: store.ChangeToken, ID: string(w.token.ID), AgentID: id},
 		{TenantID: tenant, Kind: store.ChangeDesired, ID: string(w.target.ID), AgentID: id, DeploymentID: w.deployment.ID},
+		{TenantID: w.guest.ID, Kind: store.ChangeDesired, ID: string(granted.ID), AgentID: id, DeploymentID: granted.DeploymentID},
 		{TenantID: tenant, Kind: store.ChangeAgent, ID: string(id), AgentID: id},
-	})
+	}
+	if w.guest.ID < tenant {
+		want[2], want[3] = want[3], want[2]
+	}
+	same(t, "changes", since(t, s, before), want)
 	update(t, s, func(ctx context.Context, tx store.Tx) error {
 		return tx.Agents().Create(ctx, newAgent(w.tenant.ID, w.agent.Name))
 	})

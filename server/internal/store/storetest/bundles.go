@@ -51,7 +51,7 @@ func getBundle(t *testing.T, s store.Store, b fleet.Bundle) fleet.Bundle {
 
 func bundlesLeave(t *testing.T, s store.Store) {
 	w, other := newWorld(t, s, "a"), newWorld(t, s, "b")
-	names := []string{"rendered", "desired", "observed", "unused", "young", "theirs"}
+	names := []string{"rendered", "variant", "kept", "desired", "observed", "unused", "young", "theirs"}
 	bundles := map[string]fleet.Bundle{}
 	for _, name := range names {
 		bundles[name] = newBundle(w.tenant.ID, name)
@@ -68,11 +68,13 @@ func bundlesLeave(t *testing.T, s store.Store) {
 		for _, b := range bundles {
 			errs = append(errs, tx.Bundles().Put(ctx, b))
 		}
-		return errors.Join(append(errs,
-			tx.Deployments().Create(ctx, d),
-			tx.Targets().SetDesired(ctx, w.tenant.ID, w.target.ID, desired),
-			tx.Targets().SetObserved(ctx, w.tenant.ID, w.agent.ID, store.Report{Target: w.target.ID, Observed: observed}),
-		)...)
+		errs = append(errs, tx.Deployments().Create(ctx, d),
+			tx.Deployments().PutVariant(ctx, w.tenant.ID, d.ID, fleet.Variant{Name: "v", Rendered: fleet.Rendered{Digest: bundles["variant"].Digest}}),
+			tx.Targets().SetDesired(ctx, w.tenant.ID, w.target.ID, desired))
+		_, err := tx.Revisions().Append(ctx, w.tenant.ID, d.ID, fleet.Revision{Bundles: map[string]string{"": bundles["kept"].Digest}}, 1)
+		errs = append(errs, err)
+		_, err = tx.Targets().SetObserved(ctx, w.tenant.ID, w.agent.ID, store.Report{Target: w.target.ID, Observed: observed})
+		return errors.Join(append(errs, err)...)
 	})
 	collect := func(before time.Time) (n int) {
 		update(t, s, func(ctx context.Context, tx store.Tx) (err error) {

@@ -13,14 +13,18 @@ var changeTests = map[string]func(*testing.T, store.Store){
 	"are in their transaction and in order": changesAreOrdered,
 	"of a failed transaction never were":    changesRollBack,
 	"are trimmed from the oldest":           changesTrim,
+	"of refs are for servers only":          changesOfRefs,
 }
 
 func changesAreOrdered(t *testing.T, s store.Store) {
 	same(t, "before the first", last(t, s), 0)
+	same(t, "first of none", read(t, s, func(ctx context.Context, tx store.Tx) (int64, error) { return tx.Changes().First(ctx) }), 0)
 	w := newWorld(t, s, "a")
 	kinds := []store.ChangeKind{
-		store.ChangeAgent, store.ChangeConnection, store.ChangeToken, store.ChangeEnvironment, store.ChangeRepository,
-		store.ChangeDeployment, store.ChangeDesired, store.ChangeStatus, store.ChangeEvent,
+		store.ChangeTenant, store.ChangeTenant, store.ChangeAgent, store.ChangeConnection, store.ChangeToken, store.ChangeToken,
+		store.ChangeEnvironment, store.ChangeEnvironment, store.ChangeCredential, store.ChangeRepository,
+		store.ChangeDeployment, store.ChangeDeployment, store.ChangeDesired, store.ChangeStatus,
+		store.ChangeRun, store.ChangeRun, store.ChangeOperation, store.ChangeEvent,
 	}
 	all := read(t, s, func(ctx context.Context, tx store.Tx) ([]store.Change, error) {
 		return tx.Changes().After(ctx, w.tenant.ID, 0, 0)
@@ -43,9 +47,10 @@ func changesAreOrdered(t *testing.T, s store.Store) {
 		})
 	}
 	same(t, "a page of the tenant", page(w.tenant.ID, all[2].Seq, 3), all[3:6])
-	same(t, "the end of the tenant", page(w.tenant.ID, all[7].Seq, 100), all[8:])
-	same(t, "all tenants", len(page("", 0, 100)), 2*len(all))
-	same(t, "the start of all tenants", page("", 0, 4), all[:4])
+	same(t, "the end of the tenant", page(w.tenant.ID, all[16].Seq, 100), all[17:])
+	guest := page(w.guest.ID, 0, 100)
+	same(t, "all tenants", len(page("", 0, 100)), 2*(len(all)+len(guest)))
+	same(t, "the start of all tenants", page("", 0, 3), []store.Change{all[0], guest[0], all[1]})
 }
 
 func changesRollBack(t *testing.T, s store.Store) {
@@ -73,16 +78,39 @@ func changesTrim(t *testing.T, s store.Store) {
 	trim := func(n int) {
 		update(t, s, func(ctx context.Context, tx store.Tx) error { return tx.Changes().Trim(ctx, n) })
 	}
-	same(t, "first of none", first(), 0)
-	trim(3)
 	appendEvents(t, s, tenant, 10)
 	newest := last(t, s)
 	trim(20)
-	same(t, "first when all are kept", first(), newest-9)
+	same(t, "first when all are kept, the tenant's own among them", first(), newest-10)
 	trim(3)
 	same(t, "first", first(), newest-2)
 	same(t, "last", last(t, s), newest)
 	trim(0)
 	same(t, "first: the newest stays, or the end of the log could not be told", first(), newest)
 	same(t, "last", last(t, s), newest)
+}
+
+func changesOfRefs(t *testing.T, s store.Store) {
+	w := newWorld(t, s, "a")
+	before := last(t, s)
+	update(t, s, func(ctx context.Context, tx store.Tx) error {
+		return errors.Join(
+			tx.Changes().RecordPush(ctx, w.tenant.ID, w.repo.ID, "refs/heads/main"),
+			tx.Events().Append(ctx, w.event),
+			tx.Changes().RecordPush(ctx, w.tenant.ID, w.repo.ID, ""))
+	})
+	push := store.Change{TenantID: w.tenant.ID, Kind: store.ChangePush, ID: string(w.repo.ID)}
+	named := push
+	named.Ref = "refs/heads/main"
+	event := store.Change{TenantID: w.tenant.ID, Kind: store.ChangeEvent}
+	same(t, "changes", since(t, s, before), []store.Change{named, event, push})
+	feed := read(t, s, func(ctx context.Context, tx store.Tx) ([]store.Change, error) {
+		return tx.Changes().After(ctx, w.tenant.ID, before, 10)
+	})
+	if len(feed) != 1 || feed[0].Kind != store.ChangeEvent {
+		t.Errorf("feed of the tenant: got %v, want the event only", feed)
+	}
+	refuse(t, s, store.ErrNotFound, func(ctx context.Context, tx store.Tx) error {
+		return tx.Changes().RecordPush(ctx, w.tenant.ID, fleet.NewRepositoryID(), "")
+	})
 }

@@ -2,6 +2,7 @@ package storetest
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"testing"
 
@@ -16,12 +17,21 @@ var deploymentTests = map[string]func(*testing.T, store.Store){
 	"remember the newest render and error":            deploymentRenders,
 	"stay until their targets are gone":               deploymentRemoval,
 	"refer to rows that exist":                        deploymentReferences,
+	"are edited":                                      deploymentsAreEdited,
+	"have variants":                                   deploymentVariants,
 }
 
 func getDeployment(t *testing.T, s store.Store, w *world) fleet.Deployment {
 	t.Helper()
 	return read(t, s, func(ctx context.Context, tx store.Tx) (fleet.Deployment, error) {
 		return tx.Deployments().Get(ctx, w.tenant.ID, w.deployment.ID)
+	})
+}
+
+func listDeployments(t *testing.T, s store.Store, w *world, f store.DeploymentFilter) []fleet.Deployment {
+	t.Helper()
+	return read(t, s, func(ctx context.Context, tx store.Tx) ([]fleet.Deployment, error) {
+		return tx.Deployments().List(ctx, w.tenant.ID, f)
 	})
 }
 
@@ -32,7 +42,8 @@ func deploymentsAreWhole(t *testing.T, s store.Store) {
 		return tx.Deployments().ByName(ctx, w.tenant.ID, w.deployment.Name)
 	}), w.deployment)
 	bare := fleet.Deployment{
-		ID: fleet.NewDeploymentID(), TenantID: w.tenant.ID, Name: "bare", RepositoryID: w.repo.ID, EnvironmentID: w.env.ID, CreatedAt: at(1),
+		ID: fleet.NewDeploymentID(), TenantID: w.tenant.ID, Name: "bare", RepositoryID: w.repo.ID,
+		EnvironmentTenant: w.tenant.ID, EnvironmentID: w.env.ID, Spec: 1, CreatedAt: at(1),
 	}
 	before := last(t, s)
 	update(t, s, func(ctx context.Context, tx store.Tx) error { return tx.Deployments().Create(ctx, bare) })
@@ -42,18 +53,24 @@ func deploymentsAreWhole(t *testing.T, s store.Store) {
 	want := []fleet.Deployment{bare, w.deployment}
 	listings := map[string]func(context.Context, store.Tx) ([]fleet.Deployment, error){
 		"List": func(ctx context.Context, tx store.Tx) ([]fleet.Deployment, error) {
-			return tx.Deployments().List(ctx, w.tenant.ID, store.Page{})
+			return tx.Deployments().List(ctx, w.tenant.ID, store.DeploymentFilter{})
 		},
 		"OfRepository": func(ctx context.Context, tx store.Tx) ([]fleet.Deployment, error) {
 			return tx.Deployments().OfRepository(ctx, w.tenant.ID, w.repo.ID)
 		},
-		"OfEnvironment": func(ctx context.Context, tx store.Tx) ([]fleet.Deployment, error) {
-			return tx.Deployments().OfEnvironment(ctx, w.tenant.ID, w.env.ID)
+		"OfEnvironmentAllTenants": func(ctx context.Context, tx store.Tx) ([]fleet.Deployment, error) {
+			return tx.Deployments().OfEnvironmentAllTenants(ctx, w.env.ID)
 		},
 	}
 	for name, list := range listings {
 		same(t, name, read(t, s, list), want)
 	}
+	same(t, "count", countDeployments(t, s, w), 2)
+}
+
+func countDeployments(t *testing.T, s store.Store, w *world) int {
+	t.Helper()
+	return read(t, s, func(ctx context.Context, tx store.Tx) (int, error) { return tx.Deployments().Count(ctx, w.tenant.ID) })
 }
 
 // covers: T5
@@ -92,6 +109,7 @@ func deploymentNames(t *testing.T, s store.Store) {
 	if len(of) != 1 || of[0].ID != current.ID {
 		t.Errorf("deployments of the repository: got %v, want only the one that is not deleted", of)
 	}
+	same(t, "count", countDeployments(t, s, w), 1)
 }
 
 func deploymentsArePaged(t *testing.T, s store.Store) {
@@ -109,11 +127,9 @@ func deploymentsArePaged(t *testing.T, s store.Store) {
 		return nil
 	})
 	var got []string
-	page := store.Page{Limit: 2}
+	page := store.DeploymentFilter{Page: store.Page{Limit: 2}}
 	for {
-		rows := read(t, s, func(ctx context.Context, tx store.Tx) ([]fleet.Deployment, error) {
-			return tx.Deployments().List(ctx, w.tenant.ID, page)
-		})
+		rows := listDeployments(t, s, w, page)
 		if len(rows) == 0 {
 			break
 		}
@@ -128,9 +144,7 @@ func deploymentsArePaged(t *testing.T, s store.Store) {
 	slices.Sort(got)
 	slices.Sort(want)
 	same(t, "all pages", got, want)
-	rest := read(t, s, func(ctx context.Context, tx store.Tx) ([]fleet.Deployment, error) {
-		return tx.Deployments().List(ctx, w.tenant.ID, store.Page{After: "b"})
-	})
+	rest := listDeployments(t, s, w, store.DeploymentFilter{Page: store.Page{After: "b"}})
 	if len(rest) != 2 || rest[0].Name != "shop" || rest[1].Name != "z" {
 		t.Errorf("after a name without an id: got %d rows, want shop and z", len(rest))
 	}
@@ -220,5 +234,89 @@ func deploymentReferences(t *testing.T, s store.Store) {
 		d := newDeployment(w, "no-"+what)
 		fn(&d)
 		refuse(t, s, store.ErrNotFound, func(ctx context.Context, tx store.Tx) error { return tx.Deployments().Create(ctx, d) })
+	}
+}
+
+func deploymentsAreEdited(t *testing.T, s store.Store) {
+	w := newWorld(t, s, "a")
+	repo := fleet.Repository{ID: fleet.NewRepositoryID(), TenantID: w.tenant.ID, URL: "https://git.example/other.git", CreatedAt: at(1)}
+	env := fleet.Environment{ID: fleet.NewEnvironmentID(), TenantID: w.tenant.ID, Name: "production", CreatedAt: at(1)}
+	update(t, s, func(ctx context.Context, tx store.Tx) error {
+		return errors.Join(tx.Repositories().Create(ctx, repo), tx.Environments().Create(ctx, env))
+	})
+	want := w.deployment
+	want.Labels = map[string]string{"team": "db"}
+	want.RepositoryID, want.EnvironmentID, want.Namespace = repo.ID, env.ID, "elsewhere"
+	want.Source = fleet.Source{Path: "charts/web", Revision: "v2", Variables: map[string]string{"size": "2"}}
+	want.Policy = fleet.Policy{AllowEmpty: true, Manual: true}
+	want.Suspension, want.Pin = fleet.Suspension{}, fleet.Pin{Revision: 7, Commit: "beef", At: at(60), By: "bob"}
+	edited := want
+	edited.Name, edited.SourceError, edited.Rendered = "renamed", "made up", fleet.Rendered{} // which an edit does not do
+	before := last(t, s)
+	update(t, s, func(ctx context.Context, tx store.Tx) error { return tx.Deployments().Update(ctx, edited) })
+	want.Spec, want.Source.RepoURL, want.Environment = 2, repo.URL, env.Name
+	same(t, "deployment", getDeployment(t, s, w), want)
+	same(t, "changes", since(t, s, before), []store.Change{
+		{TenantID: w.tenant.ID, Kind: store.ChangeDeployment, ID: string(want.ID), DeploymentID: want.ID}})
+	for text, found := range map[string]int{"charts": 1, "hart": 1, "deploy": 0, "shop": 1} {
+		same(t, "found by "+text, len(listDeployments(t, s, w, store.DeploymentFilter{Text: text})), found)
+	}
+	for label, found := range map[string]int{"db": 1, "web": 0} {
+		same(t, "found by label "+label, len(listDeployments(t, s, w, store.DeploymentFilter{Labels: map[string]string{"team": label}})), found)
+	}
+	spoil := map[string]func(*fleet.Deployment){
+		"itself":      func(d *fleet.Deployment) { d.ID = fleet.NewDeploymentID() },
+		"repository":  func(d *fleet.Deployment) { d.RepositoryID = fleet.NewRepositoryID() },
+		"environment": func(d *fleet.Deployment) { d.EnvironmentID = fleet.NewEnvironmentID() },
+	}
+	for _, fn := range spoil {
+		d := want
+		fn(&d)
+		refuse(t, s, store.ErrNotFound, func(ctx context.Context, tx store.Tx) error { return tx.Deployments().Update(ctx, d) })
+	}
+	same(t, "after what was refused", getDeployment(t, s, w), want)
+}
+
+func deploymentVariants(t *testing.T, s store.Store) {
+	w := newWorld(t, s, "a")
+	record := store.Change{TenantID: w.tenant.ID, Kind: store.ChangeDeployment, ID: string(w.deployment.ID), DeploymentID: w.deployment.ID}
+	first, second := w.variant, fleet.Variant{Name: "a2"}
+	later := first
+	later.Rendered.At = at(90)
+	healed := first
+	healed.Error, healed.Rendered.At = "", at(91)
+	put := func(v fleet.Variant) func(context.Context, store.Deployments) error {
+		return func(ctx context.Context, d store.Deployments) error {
+			return d.PutVariant(ctx, w.tenant.ID, w.deployment.ID, v)
+		}
+	}
+	keep := func(names ...string) func(context.Context, store.Deployments) error {
+		return func(ctx context.Context, d store.Deployments) error {
+			return d.KeepVariants(ctx, w.tenant.ID, w.deployment.ID, names)
+		}
+	}
+	steps := []struct {
+		reason  string
+		do      func(context.Context, store.Deployments) error
+		want    []fleet.Variant
+		changes []store.Change
+	}{
+		{"a second one", put(second), []fleet.Variant{second, first}, []store.Change{record}},
+		{"nothing but a later time", put(later), []fleet.Variant{second, first}, nil},
+		{"one that is healed", put(healed), []fleet.Variant{second, healed}, []store.Change{record}},
+		{"all are kept", keep("a2", "v1", "x"), []fleet.Variant{second, healed}, nil},
+		{"one is kept", keep("v1"), []fleet.Variant{healed}, []store.Change{record}},
+		{"none is kept", keep(), nil, []store.Change{record}},
+	}
+	for _, step := range steps {
+		before := last(t, s)
+		update(t, s, func(ctx context.Context, tx store.Tx) error { return step.do(ctx, tx.Deployments()) })
+		same(t, step.reason, read(t, s, func(ctx context.Context, tx store.Tx) ([]fleet.Variant, error) {
+			return tx.Deployments().Variants(ctx, w.tenant.ID, w.deployment.ID)
+		}), step.want)
+		same(t, step.reason+": changes", since(t, s, before), step.changes)
+	}
+	for _, v := range []fleet.Variant{{Name: "x", Rendered: fleet.Rendered{Digest: "sha256:unknown"}}} {
+		refuse(t, s, store.ErrNotFound, func(ctx context.Context, tx store.Tx) error { return put(v)(ctx, tx.Deployments()) })
 	}
 }

@@ -2,6 +2,7 @@ package storetest
 
 import (
 	"context"
+	"errors"
 	"testing"
 
 	"github.com/kedge-dev/kedge/internal/fleet"
@@ -9,33 +10,89 @@ import (
 )
 
 var environmentTests = map[string]func(*testing.T, store.Store){
-	"keep what they select by": func(t *testing.T, s store.Store) {
-		w := newWorld(t, s, "a")
-		everything := fleet.Environment{ID: fleet.NewEnvironmentID(), TenantID: w.tenant.ID, Name: "all", CreatedAt: at(1)}
-		before := last(t, s)
-		update(t, s, func(ctx context.Context, tx store.Tx) error { return tx.Environments().Create(ctx, everything) })
-		same(t, "changes", since(t, s, before), []store.Change{
-			{TenantID: w.tenant.ID, Kind: store.ChangeEnvironment, ID: string(everything.ID)}})
-		refuse(t, s, store.ErrExists, func(ctx context.Context, tx store.Tx) error {
-			again := everything
-			again.ID = fleet.NewEnvironmentID()
-			return tx.Environments().Create(ctx, again)
+	"keep what they select by":     environmentsKeepWhatTheySelect,
+	"are edited":                   environmentsAreEdited,
+	"stay while something uses it": environmentDeletion,
+}
+
+func environmentsKeepWhatTheySelect(t *testing.T, s store.Store) {
+	w := newWorld(t, s, "a")
+	everything := fleet.Environment{ID: fleet.NewEnvironmentID(), TenantID: w.tenant.ID, Name: "all", Spec: 1, CreatedAt: at(1)}
+	before := last(t, s)
+	update(t, s, func(ctx context.Context, tx store.Tx) error { return tx.Environments().Create(ctx, everything) })
+	same(t, "changes", since(t, s, before), []store.Change{
+		{TenantID: w.tenant.ID, Kind: store.ChangeEnvironment, ID: string(everything.ID)}})
+	refuse(t, s, store.ErrExists, func(ctx context.Context, tx store.Tx) error {
+		again := everything
+		again.ID = fleet.NewEnvironmentID()
+		return tx.Environments().Create(ctx, again)
+	})
+	for _, want := range []fleet.Environment{w.env, everything} {
+		same(t, "by id", getEnvironment(t, s, want), want)
+		same(t, "by name", read(t, s, func(ctx context.Context, tx store.Tx) (fleet.Environment, error) {
+			return tx.Environments().ByName(ctx, w.tenant.ID, want.Name)
+		}), want)
+	}
+	list := func(page store.Page) []fleet.Environment {
+		return read(t, s, func(ctx context.Context, tx store.Tx) ([]fleet.Environment, error) {
+			return tx.Environments().List(ctx, w.tenant.ID, page)
 		})
-		for _, want := range []fleet.Environment{w.env, everything} {
-			same(t, "by id", read(t, s, func(ctx context.Context, tx store.Tx) (fleet.Environment, error) {
-				return tx.Environments().Get(ctx, w.tenant.ID, want.ID)
-			}), want)
-			same(t, "by name", read(t, s, func(ctx context.Context, tx store.Tx) (fleet.Environment, error) {
-				return tx.Environments().ByName(ctx, w.tenant.ID, want.Name)
-			}), want)
-		}
-		list := func(page store.Page) []fleet.Environment {
-			return read(t, s, func(ctx context.Context, tx store.Tx) ([]fleet.Environment, error) {
-				return tx.Environments().List(ctx, w.tenant.ID, page)
-			})
-		}
-		same(t, "list", list(store.Page{}), []fleet.Environment{everything, w.env})
-		same(t, "first page", list(store.Page{Limit: 1}), []fleet.Environment{everything})
-		same(t, "second page", list(store.Page{After: "all", Limit: 1}), []fleet.Environment{w.env})
-	},
+	}
+	same(t, "list", list(store.Page{}), []fleet.Environment{everything, w.env})
+	same(t, "first page", list(store.Page{Limit: 1}), []fleet.Environment{everything})
+	same(t, "second page", list(store.Page{After: "all", Limit: 1}), []fleet.Environment{w.env})
+	same(t, "count", read(t, s, func(ctx context.Context, tx store.Tx) (int, error) {
+		return tx.Environments().Count(ctx, w.tenant.ID)
+	}), 2)
+}
+
+func getEnvironment(t *testing.T, s store.Store, e fleet.Environment) fleet.Environment {
+	t.Helper()
+	return read(t, s, func(ctx context.Context, tx store.Tx) (fleet.Environment, error) {
+		return tx.Environments().Get(ctx, e.TenantID, e.ID)
+	})
+}
+
+func environmentsAreEdited(t *testing.T, s store.Store) {
+	w := newWorld(t, s, "a")
+	want := w.env
+	want.Agents, want.MatchLabels = []string{"edge-3"}, map[string]string{"tier": "db"}
+	want.Suspension = fleet.Suspension{At: at(20), By: "ada", Reason: "freeze"}
+	before := last(t, s)
+	update(t, s, func(ctx context.Context, tx store.Tx) error { return tx.Environments().Update(ctx, want) })
+	want.Spec = 2
+	same(t, "environment", getEnvironment(t, s, w.env), want)
+	want.Suspension, want.Agents = fleet.Suspension{}, nil
+	update(t, s, func(ctx context.Context, tx store.Tx) error { return tx.Environments().Update(ctx, want) })
+	want.Spec = 3
+	same(t, "environment", getEnvironment(t, s, w.env), want)
+	record := store.Change{TenantID: w.tenant.ID, Kind: store.ChangeEnvironment, ID: string(w.env.ID)}
+	same(t, "changes", since(t, s, before), []store.Change{record, record})
+}
+
+func environmentDeletion(t *testing.T, s store.Store) {
+	w := newWorld(t, s, "a")
+	id := w.tenant.ID
+	remove := func(ctx context.Context, tx store.Tx) error { return tx.Environments().Delete(ctx, id, w.env.ID) }
+	guests := grantedTarget(t, s, w)
+	steps := []func(context.Context, store.Tx) error{
+		func(ctx context.Context, tx store.Tx) error {
+			return errors.Join(tx.Targets().Remove(ctx, id, w.target.ID), tx.Deployments().Remove(ctx, id, w.deployment.ID))
+		},
+		func(ctx context.Context, tx store.Tx) error {
+			return errors.Join(tx.Targets().Remove(ctx, w.guest.ID, guests.ID), tx.Deployments().Remove(ctx, w.guest.ID, guests.DeploymentID))
+		},
+		func(ctx context.Context, tx store.Tx) error { return tx.Grants().Delete(ctx, id, w.grant.ID) },
+	}
+	for _, step := range steps {
+		refuse(t, s, store.ErrExists, remove)
+		update(t, s, step)
+	}
+	before := last(t, s)
+	update(t, s, remove)
+	same(t, "changes", since(t, s, before), []store.Change{{TenantID: id, Kind: store.ChangeEnvironment, ID: string(w.env.ID)}})
+	missing(t, s, func(ctx context.Context, tx store.Tx) (fleet.Environment, error) {
+		return tx.Environments().Get(ctx, id, w.env.ID)
+	})
+	refuse(t, s, store.ErrNotFound, remove)
 }

@@ -48,7 +48,7 @@ func notifyAfterCommit(t *testing.T, s store.Store) {
 		return errors.Join(sorry, tx.Events().Append(ctx, w.event))
 	})
 	silent(t, "a rollback", first)
-	update(t, s, func(ctx context.Context, tx store.Tx) error { return tx.Connections().Beat(ctx, at(1)) })
+	update(t, s, func(ctx context.Context, tx store.Tx) error { return tx.Replicas().Beat(ctx, newReplica("srv-1", 1)) })
 	silent(t, "a commit without changes", first)
 
 	before := last(t, s)

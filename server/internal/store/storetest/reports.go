@@ -2,6 +2,7 @@ package storetest
 
 import (
 	"context"
+	"fmt"
 	"testing"
 
 	"github.com/kedge-dev/kedge/internal/fleet"
@@ -14,6 +15,8 @@ var reportTests = map[string]func(*testing.T, store.Store){
 	"of others change nothing":                     reportsOfOthers,
 	"of a target without any are always news":      firstReport,
 	"that are refused leave a batch of them whole": reportBatch,
+	"of too many objects are cut":                  reportsAreBounded,
+	"in a batch do what they do one by one":        batchesAreSums,
 }
 
 func getObjects(t *testing.T, s store.Store, w *world) []fleet.ObjectStatus {
@@ -23,12 +26,14 @@ func getObjects(t *testing.T, s store.Store, w *world) []fleet.ObjectStatus {
 	})
 }
 
-func report(t *testing.T, s store.Store, w *world, r store.Report) {
+func report(t *testing.T, s store.Store, w *world, r store.Report) (changed bool) {
 	t.Helper()
 	r.Target = w.target.ID
-	update(t, s, func(ctx context.Context, tx store.Tx) error {
-		return tx.Targets().SetObserved(ctx, w.tenant.ID, w.agent.ID, r)
+	update(t, s, func(ctx context.Context, tx store.Tx) (err error) {
+		changed, err = tx.Targets().SetObserved(ctx, w.tenant.ID, w.agent.ID, r)
+		return err
 	})
+	return changed
 }
 
 // covers: D8
@@ -73,7 +78,7 @@ func reportsWriteNews(t *testing.T, s store.Store) {
 	}
 	for _, step := range steps {
 		before, observed := last(t, s), step.observed()
-		report(t, s, w, store.Report{Observed: observed})
+		same(t, step.reason+": changed", report(t, s, w, store.Report{Observed: observed}), step.news)
 		var changes []store.Change
 		if step.news {
 			stored = observed
@@ -124,7 +129,7 @@ func reportsOnObjects(t *testing.T, s store.Store) {
 			step.report.Observed = stored
 			step.report.Observed.AsOf = at(100 + i)
 		}
-		report(t, s, w, step.report)
+		same(t, step.reason+": changed", report(t, s, w, step.report), step.news)
 		if step.news {
 			stored = step.report.Observed
 		}
@@ -155,7 +160,8 @@ func reportsOfOthers(t *testing.T, s store.Store) {
 	}
 	for _, sender := range senders {
 		refuse(t, s, store.ErrNotFound, func(ctx context.Context, tx store.Tx) error {
-			return tx.Targets().SetObserved(ctx, sender.tenant, sender.agent, r)
+			_, err := tx.Targets().SetObserved(ctx, sender.tenant, sender.agent, r)
+			return err
 		})
 		same(t, sender.reason, dump(t, s, a), before)
 	}
@@ -177,7 +183,8 @@ func firstReport(t *testing.T, s store.Store) {
 	}
 	same(t, "before", read(t, s, get).Observed, fleet.Observed{})
 	update(t, s, func(ctx context.Context, tx store.Tx) error {
-		return tx.Targets().SetObserved(ctx, w.tenant.ID, w.agent.ID, store.Report{Target: x.ID, Observed: fleet.Observed{AsOf: at(70)}})
+		_, err := tx.Targets().SetObserved(ctx, w.tenant.ID, w.agent.ID, store.Report{Target: x.ID, Observed: fleet.Observed{AsOf: at(70)}})
+		return err
 	})
 	same(t, "after", read(t, s, get).Observed, fleet.Observed{AsOf: at(70)})
 }
@@ -189,9 +196,82 @@ func reportBatch(t *testing.T, s store.Store) {
 	want.Sync, want.AsOf = fleet.SyncSynced, at(80)
 	update(t, s, func(ctx context.Context, tx store.Tx) error {
 		for _, id := range []fleet.TargetID{fleet.NewTargetID(), w.target.ID} {
-			_ = tx.Targets().SetObserved(ctx, w.tenant.ID, w.agent.ID, store.Report{Target: id, Observed: want})
+			_, _ = tx.Targets().SetObserved(ctx, w.tenant.ID, w.agent.ID, store.Report{Target: id, Observed: want})
 		}
 		return nil
 	})
 	same(t, "observed", getTarget(t, s, w).Observed, want)
+}
+
+func reportsAreBounded(t *testing.T, s store.Store) {
+	w := newWorld(t, s, "a")
+	objects := make([]fleet.ObjectStatus, store.MaxObjects+5)
+	for i := range objects {
+		objects[i] = newObject("", "ConfigMap", "shop", fmt.Sprintf("cm-%05d", i), "")
+	}
+	r := store.Report{Observed: w.target.Observed, Full: true, Objects: objects}
+	same(t, "a whole list is news", report(t, s, w, r), true)
+	same(t, "objects", len(getObjects(t, s, w)), store.MaxObjects)
+	same(t, "the same list is none", report(t, s, w, r), false)
+
+	known := objects[3]
+	known.Message = "changed"
+	delta := store.Report{Observed: w.target.Observed, Objects: []fleet.ObjectStatus{known, objects[store.MaxObjects]}}
+	same(t, "a change of one that is there", report(t, s, w, delta), true)
+	same(t, "and once more", report(t, s, w, delta), false)
+	delta.Gone = []fleet.ObjectRef{objects[7].ObjectRef}
+	same(t, "room for one", report(t, s, w, delta), true)
+	got := getObjects(t, s, w)
+	same(t, "objects", len(got), store.MaxObjects)
+	same(t, "the one that was changed", got[3], known)
+	same(t, "the one that came in", got[len(got)-1], objects[store.MaxObjects])
+}
+
+// batchesAreSums gives the same reports to one tenant one by one and to another all at once.
+func batchesAreSums(t *testing.T, s store.Store) {
+	one, all := newWorld(t, s, "a"), newWorld(t, s, "b")
+	of := func(w *world) []store.AgentReport {
+		newer, broken, stale := w.target.Observed, w.objects[0], w.target.Observed
+		newer.Generation, newer.AsOf = 7, at(60)
+		broken.Health = fleet.HealthFailed
+		stale.Message = "late"
+		job := newObject("batch", "Job", "shop", "migrate", "")
+		mine := func(o fleet.Observed, r store.Report) store.AgentReport {
+			r.Target, r.Observed = w.target.ID, o
+			return store.AgentReport{Agent: w.agent.ID, Report: r}
+		}
+		return []store.AgentReport{
+			mine(w.target.Observed, store.Report{}),
+			mine(newer, store.Report{Objects: []fleet.ObjectStatus{broken, job}}),
+			{Agent: fleet.NewAgentID(), Report: store.Report{Target: w.target.ID, Full: true, Observed: fleet.Observed{Version: fleet.Version{Epoch: 9}}}},
+			{Agent: w.agent.ID, Report: store.Report{Target: fleet.NewTargetID()}},
+			mine(stale, store.Report{Full: true}),
+			mine(newer, store.Report{Gone: []fleet.ObjectRef{job.ObjectRef}}),
+		}
+	}
+	for _, r := range of(one) {
+		err := s.Update(t.Context(), func(tx store.Tx) error {
+			_, err := tx.Targets().SetObserved(t.Context(), one.tenant.ID, r.Agent, r.Report)
+			return err
+		})
+		if ignoreNotFound(err) != nil {
+			t.Fatal(err)
+		}
+	}
+	update(t, s, func(ctx context.Context, tx store.Tx) error {
+		changed, err := tx.Targets().SetObservedBatch(ctx, all.tenant.ID, of(all))
+		same(t, "changed", changed, []fleet.TargetID{all.target.ID})
+		return err
+	})
+	same(t, "observed", getTarget(t, s, all).Observed, getTarget(t, s, one).Observed)
+	same(t, "objects", getObjects(t, s, all), getObjects(t, s, one))
+	same(t, "generation", getTarget(t, s, all).Observed.Generation, int64(7))
+	before := last(t, s)
+	update(t, s, func(ctx context.Context, tx store.Tx) error {
+		again := of(all)
+		changed, err := tx.Targets().SetObservedBatch(ctx, all.tenant.ID, again[5:])
+		same(t, "changed by what is known", changed, nil)
+		return err
+	})
+	same(t, "changes", since(t, s, before), nil)
 }

@@ -2,6 +2,7 @@ package storetest
 
 import (
 	"context"
+	"errors"
 	"testing"
 	"time"
 
@@ -13,11 +14,13 @@ var repositoryTests = map[string]func(*testing.T, store.Store){
 	"are unique by URL in their tenant":           repositoriesAreUnique,
 	"tell others only of news":                    repositoryChecks,
 	"are polled while a live deployment uses one": repositoriesInUse,
+	"are read with a credential or without":       repositoryCredentials,
+	"stay while deployments use them":             repositoryDeletion,
 }
 
 func repositoriesAreUnique(t *testing.T, s store.Store) {
 	w := newWorld(t, s, "a")
-	other := fleet.Repository{ID: fleet.NewRepositoryID(), TenantID: w.tenant.ID, URL: "https://git.example/a.git", CreatedAt: at(1)}
+	other := fleet.Repository{ID: fleet.NewRepositoryID(), TenantID: w.tenant.ID, URL: "https://git.example/a.git", Spec: 1, CreatedAt: at(1)}
 	update(t, s, func(ctx context.Context, tx store.Tx) error { return tx.Repositories().Create(ctx, other) })
 	refuse(t, s, store.ErrExists, func(ctx context.Context, tx store.Tx) error {
 		again := other
@@ -38,9 +41,17 @@ func repositoriesAreUnique(t *testing.T, s store.Store) {
 	for name, find := range finders {
 		same(t, name, read(t, s, find), w.repo)
 	}
-	same(t, "list", read(t, s, func(ctx context.Context, tx store.Tx) ([]fleet.Repository, error) {
-		return tx.Repositories().List(ctx, w.tenant.ID)
-	}), []fleet.Repository{other, w.repo})
+	list := func(page store.Page) []fleet.Repository {
+		return read(t, s, func(ctx context.Context, tx store.Tx) ([]fleet.Repository, error) {
+			return tx.Repositories().List(ctx, w.tenant.ID, page)
+		})
+	}
+	same(t, "list", list(store.Page{}), []fleet.Repository{other, w.repo})
+	same(t, "first page", list(store.Page{Limit: 1}), []fleet.Repository{other})
+	same(t, "second page", list(store.Page{Limit: 1, After: other.URL}), []fleet.Repository{w.repo})
+	same(t, "count", read(t, s, func(ctx context.Context, tx store.Tx) (int, error) {
+		return tx.Repositories().Count(ctx, w.tenant.ID)
+	}), 2)
 	missing(t, s, func(ctx context.Context, tx store.Tx) (fleet.Repository, error) {
 		return tx.Repositories().GetAllTenants(ctx, fleet.NewRepositoryID())
 	})
@@ -93,4 +104,57 @@ func repositoriesInUse(t *testing.T, s store.Store) {
 		return tx.Deployments().MarkDeleted(ctx, a.tenant.ID, a.deployment.ID, at(50))
 	})
 	same(t, "in use after a deletion", used(), map[fleet.RepositoryID]bool{b.repo.ID: true})
+}
+
+func repositoryCredentials(t *testing.T, s store.Store) {
+	w, other := newWorld(t, s, "a"), newWorld(t, s, "b")
+	second := newCredential(w.tenant.ID, "second")
+	update(t, s, func(ctx context.Context, tx store.Tx) error { return tx.Credentials().Create(ctx, second) })
+	set := func(id fleet.CredentialID) func(context.Context, store.Tx) error {
+		return func(ctx context.Context, tx store.Tx) error {
+			return tx.Repositories().SetCredential(ctx, w.tenant.ID, w.repo.ID, id)
+		}
+	}
+	of := func(id fleet.CredentialID) []fleet.Repository {
+		return read(t, s, func(ctx context.Context, tx store.Tx) ([]fleet.Repository, error) {
+			return tx.Repositories().OfCredential(ctx, w.tenant.ID, id)
+		})
+	}
+	want := w.repo
+	same(t, "of the first", of(w.credential.ID), []fleet.Repository{want})
+	before := last(t, s)
+	update(t, s, set(second.ID))
+	want.CredentialID, want.Spec = second.ID, 2
+	same(t, "of the first", of(w.credential.ID), nil)
+	same(t, "of the second", of(second.ID), []fleet.Repository{want})
+	refuse(t, s, store.ErrNotFound, set(other.credential.ID))
+	refuse(t, s, store.ErrNotFound, set("crd-nowhere"))
+	update(t, s, set(""))
+	want.CredentialID, want.Spec = "", 3
+	same(t, "without one", read(t, s, func(ctx context.Context, tx store.Tx) (fleet.Repository, error) {
+		return tx.Repositories().Get(ctx, w.tenant.ID, w.repo.ID)
+	}), want)
+	record := store.Change{TenantID: w.tenant.ID, Kind: store.ChangeRepository, ID: string(w.repo.ID)}
+	same(t, "changes", since(t, s, before), []store.Change{record, record})
+}
+
+func repositoryDeletion(t *testing.T, s store.Store) {
+	w := newWorld(t, s, "a")
+	id := w.tenant.ID
+	remove := func(ctx context.Context, tx store.Tx) error { return tx.Repositories().Delete(ctx, id, w.repo.ID) }
+	update(t, s, func(ctx context.Context, tx store.Tx) error {
+		return tx.Deployments().MarkDeleted(ctx, id, w.deployment.ID, at(50))
+	})
+	refuse(t, s, store.ErrExists, remove)
+	update(t, s, func(ctx context.Context, tx store.Tx) error {
+		return errors.Join(tx.Targets().Remove(ctx, id, w.target.ID), tx.Deployments().Remove(ctx, id, w.deployment.ID))
+	})
+	before := last(t, s)
+	update(t, s, remove)
+	same(t, "changes", since(t, s, before), []store.Change{{TenantID: id, Kind: store.ChangeRepository, ID: string(w.repo.ID)}})
+	refuse(t, s, store.ErrNotFound, remove)
+	// Nothing is left of it: the same URL is new.
+	again := w.repo
+	again.ID = fleet.NewRepositoryID()
+	update(t, s, func(ctx context.Context, tx store.Tx) error { return tx.Repositories().Create(ctx, again) })
 }

@@ -2,7 +2,11 @@ package storetest
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"slices"
 	"testing"
+	"time"
 
 	"github.com/kedge-dev/kedge/internal/fleet"
 	"github.com/kedge-dev/kedge/server/internal/store"
@@ -14,6 +18,9 @@ var targetTests = map[string]func(*testing.T, store.Store){
 	"take what is desired":                      targetDesired,
 	"leave with their objects":                  targetRemoval,
 	"are read with their names after all fills": targetsAreWhole,
+	"are listed page by page":                   targetsArePaged,
+	"change their place":                        targetPlace,
+	"may outlive their agents":                  targetsWithoutAgents,
 }
 
 func targetsAreWhole(t *testing.T, s store.Store) {
@@ -36,9 +43,13 @@ func targetsAreUnique(t *testing.T, s store.Store) {
 	spoil := map[string]func(*fleet.Target){
 		"agent":      func(x *fleet.Target) { x.AgentID = fleet.NewAgentID() },
 		"deployment": func(x *fleet.Target) { x.DeploymentID = fleet.NewDeploymentID() },
+		"grant":      func(x *fleet.Target) { x.GrantID = w.grant.ID }, // which is to another tenant
+		"bundle":     func(x *fleet.Target) { x.Desired.Digest = "sha256:unknown" },
 	}
-	for _, fn := range spoil {
-		x := newTarget(w, w.deployment, w.agent)
+	for what, fn := range spoil {
+		free := newAgent(w.tenant.ID, "without-"+what)
+		update(t, s, func(ctx context.Context, tx store.Tx) error { return tx.Agents().Create(ctx, free) })
+		x := newTarget(w, w.deployment, free)
 		fn(&x)
 		refuse(t, s, store.ErrNotFound, func(ctx context.Context, tx store.Tx) error { return tx.Targets().Create(ctx, x) })
 	}
@@ -87,8 +98,14 @@ func targetListings(t *testing.T, s store.Store) {
 			return x.OfDeployment(ctx, w.tenant.ID, w.deployment.ID)
 		}, []fleet.Target{more[2], w.target}},
 		{"an agent's come by deployment", func(ctx context.Context, x store.Targets) ([]fleet.Target, error) {
-			return x.OfAgent(ctx, w.tenant.ID, w.agent.ID)
+			return x.OfAgentAllTenants(ctx, w.agent.ID)
 		}, []fleet.Target{more[1], w.target}},
+		{"some of an agent's come likewise", func(ctx context.Context, x store.Targets) ([]fleet.Target, error) {
+			return x.GetAllTenants(ctx, w.agent.ID, []fleet.TargetID{w.target.ID, more[1].ID, more[2].ID})
+		}, []fleet.Target{more[1], w.target}},
+		{"none of an agent's are none", func(ctx context.Context, x store.Targets) ([]fleet.Target, error) {
+			return x.GetAllTenants(ctx, w.agent.ID, nil)
+		}, nil},
 		{"many deployments come by both", byDeployments(w.deployment.ID, deployment.ID),
 			[]fleet.Target{more[0], more[1], more[2], w.target}},
 		{"deployments that have none add none", byDeployments(fleet.NewDeploymentID(), deployment.ID), more[:2]},
@@ -100,8 +117,104 @@ func targetListings(t *testing.T, s store.Store) {
 		}), c.want)
 	}
 	same(t, "counts", read(t, s, func(ctx context.Context, tx store.Tx) (map[fleet.AgentID]int, error) {
-		return tx.Targets().CountByAgent(ctx, w.tenant.ID)
+		return tx.Targets().CountByAgentAllTenants(ctx, []fleet.AgentID{agent.ID, w.agent.ID, "agt-nowhere"})
 	}), map[fleet.AgentID]int{agent.ID: 2, w.agent.ID: 2})
+	same(t, "count", read(t, s, func(ctx context.Context, tx store.Tx) (int, error) { return tx.Targets().Count(ctx, w.tenant.ID) }), 4)
+}
+
+func targetsArePaged(t *testing.T, s store.Store) {
+	w := newWorld(t, s, "a")
+	d := newDeployment(w, "wide")
+	var want []fleet.TargetID
+	update(t, s, func(ctx context.Context, tx store.Tx) error {
+		if err := tx.Deployments().Create(ctx, d); err != nil {
+			return err
+		}
+		for i := range 7 {
+			// Agents of one name come one after another: each is deleted before the next.
+			a := newAgent(w.tenant.ID, fmt.Sprint("agent-", i/3))
+			x := newTarget(w, d, a)
+			want = append(want, x.ID)
+			if err := errors.Join(tx.Agents().Create(ctx, a), tx.Targets().Create(ctx, x), tx.Agents().Delete(ctx, w.tenant.ID, a.ID)); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	var got []fleet.TargetID
+	page := store.Page{Limit: 2}
+	for {
+		rows := read(t, s, func(ctx context.Context, tx store.Tx) ([]fleet.Target, error) {
+			return tx.Targets().PageOfDeployment(ctx, w.tenant.ID, d.ID, page)
+		})
+		if len(rows) == 0 {
+			break
+		}
+		for _, x := range rows {
+			got = append(got, x.ID)
+		}
+		page.After, page.AfterID = rows[len(rows)-1].AgentName, string(rows[len(rows)-1].ID)
+	}
+	slices.Sort(got)
+	slices.Sort(want)
+	same(t, "all pages", got, want)
+	rest := read(t, s, func(ctx context.Context, tx store.Tx) ([]fleet.Target, error) {
+		return tx.Targets().PageOfDeployment(ctx, w.tenant.ID, d.ID, store.Page{After: "agent-1"})
+	})
+	same(t, "after a name without an id", len(rest), 1)
+}
+
+func targetPlace(t *testing.T, s store.Store) {
+	w := newWorld(t, s, "a")
+	before := last(t, s)
+	want := w.target
+	want.Variant, want.DetachedAt, want.DetachedWhy = "", time.Time{}, ""
+	moved := want
+	moved.Desired, moved.Observed, moved.AgentName = fleet.Desired{}, fleet.Observed{}, "made up" // which this does not write
+	update(t, s, func(ctx context.Context, tx store.Tx) error { return tx.Targets().SetPlace(ctx, moved) })
+	same(t, "target", getTarget(t, s, w), want)
+	same(t, "changes", since(t, s, before), []store.Change{{
+		TenantID: w.tenant.ID, Kind: store.ChangeDesired, ID: string(w.target.ID), AgentID: w.agent.ID, DeploymentID: w.deployment.ID}})
+	spoil := map[string]func(*fleet.Target){
+		"itself":              func(x *fleet.Target) { x.ID = fleet.NewTargetID() },
+		"grant":               func(x *fleet.Target) { x.GrantID = fleet.NewGrantID() },
+		"grant of the tenant": func(x *fleet.Target) { x.GrantID = w.grant.ID }, // which is to another
+	}
+	for _, fn := range spoil {
+		x := want
+		fn(&x)
+		refuse(t, s, store.ErrNotFound, func(ctx context.Context, tx store.Tx) error { return tx.Targets().SetPlace(ctx, x) })
+	}
+}
+
+func targetsWithoutAgents(t *testing.T, s store.Store) {
+	w := newWorld(t, s, "a")
+	update(t, s, func(ctx context.Context, tx store.Tx) error { return tx.Agents().Delete(ctx, w.tenant.ID, w.agent.ID) })
+	record := store.Change{TenantID: w.tenant.ID, Kind: store.ChangeDesired, ID: string(w.target.ID), DeploymentID: w.deployment.ID}
+	before := last(t, s)
+	want := w.target
+	want.AgentID, want.DetachedWhy, want.Desired = "", "agent deleted", fleet.Desired{Version: fleet.Version{Epoch: 1, Generation: 9}}
+	update(t, s, func(ctx context.Context, tx store.Tx) error {
+		return errors.Join(tx.Targets().SetPlace(ctx, want), tx.Targets().SetDesired(ctx, w.tenant.ID, want.ID, want.Desired))
+	})
+	same(t, "target", getTarget(t, s, w), want)
+	refuse(t, s, store.ErrNotFound, func(ctx context.Context, tx store.Tx) error {
+		_, err := tx.Targets().SetObserved(ctx, w.tenant.ID, w.agent.ID, store.Report{Target: want.ID, Observed: fleet.Observed{Version: fleet.Version{Epoch: 9}}})
+		return err
+	})
+	// An agent of the same name is another one, and may get a target of its own.
+	again := newAgent(w.tenant.ID, w.agent.Name)
+	x := newTarget(w, w.deployment, again)
+	x.DeploymentName = w.deployment.Name
+	update(t, s, func(ctx context.Context, tx store.Tx) error {
+		return errors.Join(tx.Agents().Create(ctx, again), tx.Targets().Create(ctx, x))
+	})
+	update(t, s, func(ctx context.Context, tx store.Tx) error { return tx.Targets().Remove(ctx, w.tenant.ID, want.ID) })
+	same(t, "targets", read(t, s, func(ctx context.Context, tx store.Tx) ([]fleet.Target, error) {
+		return tx.Targets().OfDeployment(ctx, w.tenant.ID, w.deployment.ID)
+	}), []fleet.Target{x})
+	changes := since(t, s, before)
+	same(t, "changes of the target", []store.Change{changes[0], changes[1], changes[4]}, []store.Change{record, record, record})
 }
 
 func targetDesired(t *testing.T, s store.Store) {

@@ -34,6 +34,9 @@ func rollbackLeavesNothing(t *testing.T, s store.Store) {
 			tx.Agents().Delete(ctx, w.tenant.ID, w.agent.ID),
 			tx.Deployments().MarkDeleted(ctx, w.tenant.ID, w.deployment.ID, at(99)),
 			tx.Events().Append(ctx, w.event),
+			tx.Audit().Append(ctx, w.audit),
+			tx.Members().Put(ctx, fleet.Member{TenantID: w.tenant.ID, Kind: fleet.MemberGroup, Subject: "x", Role: fleet.RoleAdmin, CreatedAt: at(1)}),
+			tx.Runs().SetTargets(ctx, w.tenant.ID, w.run.ID, nil),
 			tx.Events().Trim(ctx, 0),
 		)
 	})
@@ -62,14 +65,22 @@ func existsIsNotTheEnd(t *testing.T, s store.Store) {
 	fresh := newAgent(w.tenant.ID, "edge-9")
 	update(t, s, func(ctx context.Context, tx store.Tx) error {
 		taken := map[string]error{
-			"tenant":      tx.Tenants().Create(ctx, fleet.Tenant{ID: fleet.NewTenantID(), Name: w.tenant.Name, CreatedAt: at(1)}),
-			"agent":       tx.Agents().Create(ctx, newAgent(w.tenant.ID, w.agent.Name)),
-			"token":       tx.Tokens().CreateAgentToken(ctx, w.token),
-			"environment": tx.Environments().Create(ctx, w.env),
-			"repository":  tx.Repositories().Create(ctx, w.repo),
-			"deployment":  tx.Deployments().Create(ctx, newDeployment(w, w.deployment.Name)),
-			"target":      tx.Targets().Create(ctx, newTarget(w, w.deployment, w.agent)),
-			"removal":     tx.Deployments().Remove(ctx, w.tenant.ID, w.deployment.ID),
+			"tenant":                     tx.Tenants().Create(ctx, fleet.Tenant{ID: fleet.NewTenantID(), Name: w.tenant.Name, CreatedAt: at(1)}),
+			"agent":                      tx.Agents().Create(ctx, newAgent(w.tenant.ID, w.agent.Name)),
+			"token":                      tx.Tokens().CreateAgentToken(ctx, w.token),
+			"environment":                tx.Environments().Create(ctx, w.env),
+			"repository":                 tx.Repositories().Create(ctx, w.repo),
+			"deployment":                 tx.Deployments().Create(ctx, newDeployment(w, w.deployment.Name)),
+			"target":                     tx.Targets().Create(ctx, newTarget(w, w.deployment, w.agent)),
+			"API token":                  tx.Tokens().CreateAPIToken(ctx, w.apiToken),
+			"grant":                      tx.Grants().Create(ctx, newGrant(w.env, w.guest.ID)),
+			"credential":                 tx.Credentials().Create(ctx, w.credential),
+			"operation":                  tx.Operations().Create(ctx, w.operation),
+			"removal of a deployment":    tx.Deployments().Remove(ctx, w.tenant.ID, w.deployment.ID),
+			"deletion of an environment": tx.Environments().Delete(ctx, w.tenant.ID, w.env.ID),
+			"deletion of a repository":   tx.Repositories().Delete(ctx, w.tenant.ID, w.repo.ID),
+			"deletion of a credential":   tx.Credentials().Delete(ctx, w.tenant.ID, w.credential.ID),
+			"deletion of a tenant":       tx.Tenants().Delete(ctx, w.tenant.ID),
 		}
 		for what, err := range taken {
 			if !errors.Is(err, store.ErrExists) {

@@ -1,25 +1,75 @@
 -- Every table below tenants carries tenant_id, also in its foreign keys, so that no row can refer
--- to a row of another tenant. Times are unix microseconds, NULL where there is none. Booleans are
--- 0 or 1. Words that agents report (sync, health) have no CHECK: one word from a newer agent must
--- not fail the batch that it arrives in.
+-- to a row of another tenant, but for what a grant allows: a deployment to an environment, and a
+-- target to an agent, of the tenant that granted them. Names of those are copied, since a reader
+-- of one tenant cannot join rows of another; names never change.
+--
+-- Times are unix microseconds, NULL where there is none. Booleans are 0 or 1. Words that agents
+-- report (sync, health) have no CHECK: one word from a newer agent must not fail the batch that it
+-- arrives in.
 
 -- +goose Up
-CREATE TABLE tenants (
-    id         TEXT    NOT NULL PRIMARY KEY CHECK (id <> ''),
-    name       TEXT    NOT NULL UNIQUE CHECK (name <> ''),
-    created_at INTEGER NOT NULL
+CREATE TABLE settings (
+    one               INTEGER NOT NULL PRIMARY KEY CHECK (one = 1),
+    epoch             INTEGER NOT NULL CHECK (epoch > 0),
+    suspended_at      INTEGER,
+    suspended_by      TEXT    NOT NULL,
+    suspension_reason TEXT    NOT NULL
 ) STRICT;
 
--- A tenant is a wall: nothing falls with it by accident, hence RESTRICT everywhere below it.
+INSERT INTO settings (one, epoch, suspended_by, suspension_reason) VALUES (1, 1, '', '');
+
+CREATE TABLE server_replicas (
+    id         TEXT    NOT NULL PRIMARY KEY CHECK (id <> ''),
+    address    TEXT    NOT NULL,
+    version    TEXT    NOT NULL,
+    started_at INTEGER NOT NULL,
+    beat_at    INTEGER NOT NULL
+) STRICT;
+
+-- A quota of 0 is none.
+CREATE TABLE tenants (
+    id                 TEXT    NOT NULL PRIMARY KEY CHECK (id <> ''),
+    name               TEXT    NOT NULL UNIQUE CHECK (name <> ''),
+    quota_agents       INTEGER NOT NULL CHECK (quota_agents >= 0),
+    quota_environments INTEGER NOT NULL CHECK (quota_environments >= 0),
+    quota_repositories INTEGER NOT NULL CHECK (quota_repositories >= 0),
+    quota_deployments  INTEGER NOT NULL CHECK (quota_deployments >= 0),
+    quota_targets      INTEGER NOT NULL CHECK (quota_targets >= 0),
+    quota_tokens       INTEGER NOT NULL CHECK (quota_tokens >= 0),
+    suspended_at       INTEGER,
+    suspended_by       TEXT    NOT NULL,
+    suspension_reason  TEXT    NOT NULL,
+    created_at         INTEGER NOT NULL
+) STRICT;
+
+-- A tenant is a wall: what runs somewhere holds it (RESTRICT), and only what is about the tenant
+-- itself falls with it (CASCADE).
+CREATE TABLE members (
+    tenant_id  TEXT    NOT NULL REFERENCES tenants (id) ON DELETE CASCADE,
+    kind       TEXT    NOT NULL CHECK (kind IN ('person', 'group')),
+    subject    TEXT    NOT NULL CHECK (subject <> ''),
+    role       TEXT    NOT NULL CHECK (role IN ('viewer', 'deployer', 'admin')),
+    created_at INTEGER NOT NULL,
+    PRIMARY KEY (tenant_id, kind, subject)
+) STRICT, WITHOUT ROWID;
+
+CREATE INDEX members_by_subject ON members (kind, subject, tenant_id);
+
+-- connected says that the agent has an open connection: it is kept with them, in one transaction,
+-- because a listing of thousands cannot ask for each.
 CREATE TABLE agents (
     tenant_id  TEXT    NOT NULL REFERENCES tenants (id) ON DELETE RESTRICT,
     id         TEXT    NOT NULL UNIQUE CHECK (id <> ''),
     name       TEXT    NOT NULL CHECK (name <> ''),
     scope      TEXT    NOT NULL CHECK (scope IN ('cluster', 'namespaced')),
+    spec       INTEGER NOT NULL CHECK (spec > 0),
+    connected  INTEGER NOT NULL CHECK (connected IN (0, 1)),
     created_at INTEGER NOT NULL,
     PRIMARY KEY (tenant_id, id),
     UNIQUE (tenant_id, name)
 ) STRICT;
+
+CREATE INDEX agents_by_presence ON agents (tenant_id, connected, name, id);
 
 CREATE TABLE agent_labels (
     tenant_id TEXT NOT NULL,
@@ -38,11 +88,13 @@ CREATE TABLE agent_namespaces (
     FOREIGN KEY (tenant_id, agent_id) REFERENCES agents (tenant_id, id) ON DELETE CASCADE
 ) STRICT, WITHOUT ROWID;
 
+-- server names a server_replicas row but does not refer to it: what a server held outlives it.
 CREATE TABLE connections (
     tenant_id       TEXT    NOT NULL,
     agent_id        TEXT    NOT NULL,
     replica         TEXT    NOT NULL,
     session_id      TEXT    NOT NULL UNIQUE CHECK (session_id <> ''),
+    server          TEXT    NOT NULL,
     version         TEXT    NOT NULL,
     kube_version    TEXT    NOT NULL,
     cluster_uid     TEXT    NOT NULL,
@@ -54,12 +106,8 @@ CREATE TABLE connections (
     FOREIGN KEY (tenant_id, agent_id) REFERENCES agents (tenant_id, id) ON DELETE CASCADE
 ) STRICT;
 
-CREATE INDEX connections_open ON connections (tenant_id, agent_id, replica) WHERE disconnected_at IS NULL;
-
-CREATE TABLE server_beat (
-    one INTEGER NOT NULL PRIMARY KEY CHECK (one = 1),
-    at  INTEGER NOT NULL
-) STRICT;
+CREATE INDEX connections_by_agent ON connections (agent_id, replica);
+CREATE INDEX connections_open ON connections (server, agent_id) WHERE disconnected_at IS NULL;
 
 -- 32 bytes are a SHA-256; a token itself never has that form, so it cannot be stored by mistake.
 CREATE TABLE agent_tokens (
@@ -68,6 +116,8 @@ CREATE TABLE agent_tokens (
     agent_id   TEXT    NOT NULL,
     hash       BLOB    NOT NULL UNIQUE CHECK (length(hash) = 32),
     created_at INTEGER NOT NULL,
+    created_by TEXT    NOT NULL,
+    last_used  INTEGER,
     revoked_at INTEGER,
     PRIMARY KEY (tenant_id, id),
     FOREIGN KEY (tenant_id, agent_id) REFERENCES agents (tenant_id, id) ON DELETE CASCADE
@@ -75,19 +125,46 @@ CREATE TABLE agent_tokens (
 
 CREATE INDEX agent_tokens_by_agent ON agent_tokens (tenant_id, agent_id, created_at, id);
 
+-- tenant_id is NULL for tokens of the fleet and for sessions. A session has a subject and no role
+-- of its own; a token has a role and no subject.
 CREATE TABLE api_tokens (
-    id         TEXT    NOT NULL PRIMARY KEY CHECK (id <> ''),
-    name       TEXT    NOT NULL,
-    role       TEXT    NOT NULL CHECK (role <> ''),
-    hash       BLOB    NOT NULL UNIQUE CHECK (length(hash) = 32),
-    created_at INTEGER NOT NULL
+    id          TEXT    NOT NULL PRIMARY KEY CHECK (id <> ''),
+    tenant_id   TEXT    REFERENCES tenants (id) ON DELETE CASCADE,
+    name        TEXT    NOT NULL,
+    role        TEXT    NOT NULL CHECK (role IN ('', 'viewer', 'deployer', 'admin', 'fleet-admin')),
+    subject     TEXT    NOT NULL,
+    hash        BLOB    NOT NULL UNIQUE CHECK (length(hash) = 32),
+    fleet_admin INTEGER NOT NULL CHECK (fleet_admin IN (0, 1)),
+    created_at  INTEGER NOT NULL,
+    created_by  TEXT    NOT NULL,
+    expires_at  INTEGER,
+    revoked_at  INTEGER,
+    CHECK ((role = '') = (subject <> '')),
+    CHECK (subject = '' OR tenant_id IS NULL)
 ) STRICT;
 
+CREATE INDEX api_tokens_by_tenant ON api_tokens (tenant_id, name, id) WHERE subject = '';
+CREATE INDEX api_tokens_by_subject ON api_tokens (subject) WHERE subject <> '';
+CREATE INDEX api_tokens_by_expiry ON api_tokens (expires_at) WHERE expires_at IS NOT NULL;
+CREATE INDEX api_tokens_by_revocation ON api_tokens (revoked_at) WHERE revoked_at IS NOT NULL;
+CREATE INDEX api_tokens_of_tenant ON api_tokens (tenant_id, id);
+
+-- The groups of a session, which is of no tenant: so is this.
+CREATE TABLE api_token_groups (
+    token_id TEXT NOT NULL REFERENCES api_tokens (id) ON DELETE CASCADE,
+    name     TEXT NOT NULL CHECK (name <> ''),
+    PRIMARY KEY (token_id, name)
+) STRICT, WITHOUT ROWID;
+
 CREATE TABLE environments (
-    tenant_id  TEXT    NOT NULL REFERENCES tenants (id) ON DELETE RESTRICT,
-    id         TEXT    NOT NULL UNIQUE CHECK (id <> ''),
-    name       TEXT    NOT NULL CHECK (name <> ''),
-    created_at INTEGER NOT NULL,
+    tenant_id         TEXT    NOT NULL REFERENCES tenants (id) ON DELETE RESTRICT,
+    id                TEXT    NOT NULL UNIQUE CHECK (id <> ''),
+    name              TEXT    NOT NULL CHECK (name <> ''),
+    suspended_at      INTEGER,
+    suspended_by      TEXT    NOT NULL,
+    suspension_reason TEXT    NOT NULL,
+    spec              INTEGER NOT NULL CHECK (spec > 0),
+    created_at        INTEGER NOT NULL,
     PRIMARY KEY (tenant_id, id),
     UNIQUE (tenant_id, name)
 ) STRICT;
@@ -110,20 +187,93 @@ CREATE TABLE environment_match_labels (
     FOREIGN KEY (tenant_id, environment_id) REFERENCES environments (tenant_id, id) ON DELETE CASCADE
 ) STRICT, WITHOUT ROWID;
 
-CREATE TABLE repositories (
-    tenant_id  TEXT    NOT NULL REFERENCES tenants (id) ON DELETE RESTRICT,
-    id         TEXT    NOT NULL UNIQUE CHECK (id <> ''),
-    url        TEXT    NOT NULL CHECK (url <> ''),
-    created_at INTEGER NOT NULL,
-    checked_at INTEGER,
-    error      TEXT    NOT NULL,
+-- tenant_id owns the environment, grantee_tenant_id may deploy to it; both may read the grant. A
+-- grant holds its environment, and falls with the tenant that it was given to.
+CREATE TABLE grants (
+    tenant_id         TEXT    NOT NULL,
+    grantee_tenant_id TEXT    NOT NULL REFERENCES tenants (id) ON DELETE CASCADE,
+    id                TEXT    NOT NULL UNIQUE CHECK (id <> ''),
+    environment_id    TEXT    NOT NULL,
+    environment_name  TEXT    NOT NULL,
+    grantee_name      TEXT    NOT NULL,
+    created_at        INTEGER NOT NULL,
     PRIMARY KEY (tenant_id, id),
-    UNIQUE (tenant_id, url)
+    UNIQUE (grantee_tenant_id, id),
+    UNIQUE (tenant_id, grantee_tenant_id, id),
+    UNIQUE (environment_id, grantee_tenant_id),
+    CHECK (grantee_tenant_id <> tenant_id),
+    FOREIGN KEY (tenant_id, environment_id) REFERENCES environments (tenant_id, id) ON DELETE RESTRICT
 ) STRICT;
+
+CREATE INDEX grants_given ON grants (tenant_id, environment_name, grantee_name, id);
+CREATE INDEX grants_received ON grants (grantee_tenant_id, environment_name, grantee_name, id);
+
+CREATE TABLE grant_namespaces (
+    tenant_id         TEXT NOT NULL,
+    grantee_tenant_id TEXT NOT NULL,
+    grant_id          TEXT NOT NULL,
+    namespace         TEXT NOT NULL CHECK (namespace <> ''),
+    PRIMARY KEY (grant_id, namespace),
+    FOREIGN KEY (tenant_id, grantee_tenant_id, grant_id) REFERENCES grants (tenant_id, grantee_tenant_id, id) ON DELETE CASCADE
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE grant_kinds (
+    tenant_id         TEXT NOT NULL,
+    grantee_tenant_id TEXT NOT NULL,
+    grant_id          TEXT NOT NULL,
+    kind              TEXT NOT NULL CHECK (kind <> ''),
+    PRIMARY KEY (grant_id, kind),
+    FOREIGN KEY (tenant_id, grantee_tenant_id, grant_id) REFERENCES grants (tenant_id, grantee_tenant_id, id) ON DELETE CASCADE
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE credentials (
+    tenant_id     TEXT    NOT NULL REFERENCES tenants (id) ON DELETE RESTRICT,
+    id            TEXT    NOT NULL UNIQUE CHECK (id <> ''),
+    name          TEXT    NOT NULL CHECK (name <> ''),
+    kind          TEXT    NOT NULL CHECK (kind IN ('https', 'ssh')),
+    username      TEXT    NOT NULL,
+    known_hosts   TEXT    NOT NULL,
+    sealed_key_id TEXT    NOT NULL,
+    sealed_key    BLOB    NOT NULL,
+    sealed_data   BLOB    NOT NULL,
+    spec          INTEGER NOT NULL CHECK (spec > 0),
+    created_at    INTEGER NOT NULL,
+    updated_at    INTEGER NOT NULL,
+    PRIMARY KEY (tenant_id, id),
+    UNIQUE (tenant_id, name)
+) STRICT;
+
+CREATE INDEX credentials_by_key ON credentials (sealed_key_id, id);
+
+CREATE TABLE repositories (
+    tenant_id     TEXT    NOT NULL REFERENCES tenants (id) ON DELETE RESTRICT,
+    id            TEXT    NOT NULL UNIQUE CHECK (id <> ''),
+    url           TEXT    NOT NULL CHECK (url <> ''),
+    credential_id TEXT    CHECK (credential_id <> ''),
+    spec          INTEGER NOT NULL CHECK (spec > 0),
+    created_at    INTEGER NOT NULL,
+    checked_at    INTEGER,
+    error         TEXT    NOT NULL,
+    PRIMARY KEY (tenant_id, id),
+    UNIQUE (tenant_id, url),
+    FOREIGN KEY (tenant_id, credential_id) REFERENCES credentials (tenant_id, id) ON DELETE RESTRICT
+) STRICT;
+
+CREATE INDEX repositories_by_credential ON repositories (tenant_id, credential_id, url);
+
+-- What a search looks up: every word of the URL from each of its letters on, in lower case, so that
+-- any part of a word is the beginning of some suffix. It is an index, kept by hand: a foreign key
+-- would need another one, as large as this.
+CREATE TABLE repository_words (
+    tenant_id     TEXT NOT NULL,
+    suffix        TEXT NOT NULL CHECK (suffix <> ''),
+    repository_id TEXT NOT NULL,
+    PRIMARY KEY (tenant_id, suffix, repository_id)
+) STRICT, WITHOUT ROWID;
 
 -- content comes last: a row is read up to the last column asked for, and the others are small.
 CREATE TABLE bundles (
-    tenant_id  TEXT    NOT NULL REFERENCES tenants (id) ON DELETE RESTRICT,
+    tenant_id  TEXT    NOT NULL REFERENCES tenants (id) ON DELETE CASCADE,
     digest     TEXT    NOT NULL CHECK (digest <> ''),
     size       INTEGER NOT NULL CHECK (size >= 0),
     objects    INTEGER NOT NULL CHECK (objects >= 0),
@@ -135,37 +285,67 @@ CREATE TABLE bundles (
 CREATE INDEX bundles_by_age ON bundles (tenant_id, created_at);
 
 -- Repositories, environments and bundles in use cannot be deleted below a deployment.
+-- environment_name is "owner/name" where the environment is another tenant's. last_run and
+-- last_revision are the numbers given so far: they outlive the rows that had them.
 CREATE TABLE deployments (
-    tenant_id       TEXT    NOT NULL REFERENCES tenants (id) ON DELETE RESTRICT,
-    id              TEXT    NOT NULL UNIQUE CHECK (id <> ''),
-    name            TEXT    NOT NULL CHECK (name <> ''),
-    repository_id   TEXT    NOT NULL,
-    path            TEXT    NOT NULL,
-    revision        TEXT    NOT NULL,
-    environment_id  TEXT    NOT NULL,
-    namespace       TEXT    NOT NULL,
-    prune           INTEGER NOT NULL CHECK (prune IN (0, 1)),
-    adopt           INTEGER NOT NULL CHECK (adopt IN (0, 1)),
-    allow_empty     INTEGER NOT NULL CHECK (allow_empty IN (0, 1)),
-    created_at      INTEGER NOT NULL,
-    deleted_at      INTEGER,
-    rendered_commit TEXT    NOT NULL,
-    rendered_key    TEXT    NOT NULL,
-    rendered_digest TEXT    CHECK (rendered_digest <> ''),
-    rendered_at     INTEGER,
-    source_error    TEXT    NOT NULL,
-    source_at       INTEGER,
+    tenant_id          TEXT    NOT NULL REFERENCES tenants (id) ON DELETE RESTRICT,
+    id                 TEXT    NOT NULL UNIQUE CHECK (id <> ''),
+    name               TEXT    NOT NULL CHECK (name <> ''),
+    repository_id      TEXT    NOT NULL,
+    path               TEXT    NOT NULL,
+    revision           TEXT    NOT NULL,
+    environment_tenant TEXT    NOT NULL,
+    environment_id     TEXT    NOT NULL,
+    environment_name   TEXT    NOT NULL,
+    namespace          TEXT    NOT NULL,
+    prune              INTEGER NOT NULL CHECK (prune IN (0, 1)),
+    adopt              INTEGER NOT NULL CHECK (adopt IN (0, 1)),
+    allow_empty        INTEGER NOT NULL CHECK (allow_empty IN (0, 1)),
+    manual             INTEGER NOT NULL CHECK (manual IN (0, 1)),
+    prune_on_detach    INTEGER NOT NULL CHECK (prune_on_detach IN (0, 1)),
+    suspended_at       INTEGER,
+    suspended_by       TEXT    NOT NULL,
+    suspension_reason  TEXT    NOT NULL,
+    pin_revision       INTEGER NOT NULL CHECK (pin_revision >= 0),
+    pin_commit         TEXT    NOT NULL,
+    pinned_at          INTEGER,
+    pinned_by          TEXT    NOT NULL,
+    spec               INTEGER NOT NULL CHECK (spec > 0),
+    created_at         INTEGER NOT NULL,
+    deleted_at         INTEGER,
+    rendered_commit    TEXT    NOT NULL,
+    rendered_key       TEXT    NOT NULL,
+    rendered_digest    TEXT    CHECK (rendered_digest <> ''),
+    rendered_at        INTEGER,
+    source_error       TEXT    NOT NULL,
+    source_at          INTEGER,
+    last_run           INTEGER NOT NULL DEFAULT 0 CHECK (last_run >= 0),
+    last_revision      INTEGER NOT NULL DEFAULT 0 CHECK (last_revision >= 0),
     PRIMARY KEY (tenant_id, id),
     FOREIGN KEY (tenant_id, repository_id) REFERENCES repositories (tenant_id, id) ON DELETE RESTRICT,
-    FOREIGN KEY (tenant_id, environment_id) REFERENCES environments (tenant_id, id) ON DELETE RESTRICT,
+    FOREIGN KEY (environment_tenant, environment_id) REFERENCES environments (tenant_id, id) ON DELETE RESTRICT,
     FOREIGN KEY (tenant_id, rendered_digest) REFERENCES bundles (tenant_id, digest) ON DELETE RESTRICT
 ) STRICT;
 
 CREATE UNIQUE INDEX deployments_by_live_name ON deployments (tenant_id, name) WHERE deleted_at IS NULL;
 CREATE INDEX deployments_by_name ON deployments (tenant_id, name, id);
-CREATE INDEX deployments_by_repository ON deployments (tenant_id, repository_id, name);
-CREATE INDEX deployments_by_environment ON deployments (tenant_id, environment_id, name);
+CREATE INDEX deployments_by_repository ON deployments (tenant_id, repository_id, name, id);
+CREATE INDEX deployments_by_environment ON deployments (environment_id, tenant_id, name, id);
 CREATE INDEX deployments_by_digest ON deployments (tenant_id, rendered_digest);
+CREATE INDEX deployments_by_commit ON deployments (tenant_id, rendered_commit, name, id);
+CREATE INDEX deployments_in_error ON deployments (tenant_id, name, id) WHERE source_error <> '';
+
+CREATE TABLE deployment_labels (
+    tenant_id       TEXT NOT NULL,
+    deployment_id   TEXT NOT NULL,
+    key             TEXT NOT NULL CHECK (key <> ''),
+    value           TEXT NOT NULL,
+    deployment_name TEXT NOT NULL,
+    PRIMARY KEY (tenant_id, deployment_id, key),
+    FOREIGN KEY (tenant_id, deployment_id) REFERENCES deployments (tenant_id, id) ON DELETE CASCADE
+) STRICT, WITHOUT ROWID;
+
+CREATE INDEX deployment_labels_by_value ON deployment_labels (tenant_id, key, value, deployment_name, deployment_id);
 
 CREATE TABLE deployment_globs (
     tenant_id     TEXT    NOT NULL,
@@ -176,39 +356,131 @@ CREATE TABLE deployment_globs (
     FOREIGN KEY (tenant_id, deployment_id) REFERENCES deployments (tenant_id, id) ON DELETE CASCADE
 ) STRICT, WITHOUT ROWID;
 
--- Targets fall with their agent, but hold their deployment: its tombstones have to arrive first.
--- observed_digest is what an agent says and so refers to nothing.
+CREATE TABLE deployment_variables (
+    tenant_id     TEXT NOT NULL,
+    deployment_id TEXT NOT NULL,
+    name          TEXT NOT NULL CHECK (name <> ''),
+    value         TEXT NOT NULL,
+    PRIMARY KEY (tenant_id, deployment_id, name),
+    FOREIGN KEY (tenant_id, deployment_id) REFERENCES deployments (tenant_id, id) ON DELETE CASCADE
+) STRICT, WITHOUT ROWID;
+
+-- As repository_words, of the name and the path.
+CREATE TABLE deployment_words (
+    tenant_id     TEXT NOT NULL,
+    suffix        TEXT NOT NULL CHECK (suffix <> ''),
+    deployment_id TEXT NOT NULL,
+    PRIMARY KEY (tenant_id, suffix, deployment_id)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE deployment_variants (
+    tenant_id       TEXT NOT NULL,
+    deployment_id   TEXT NOT NULL,
+    name            TEXT NOT NULL CHECK (name <> ''),
+    rendered_commit TEXT NOT NULL,
+    rendered_key    TEXT NOT NULL,
+    rendered_digest TEXT CHECK (rendered_digest <> ''),
+    rendered_at     INTEGER,
+    error           TEXT NOT NULL,
+    PRIMARY KEY (tenant_id, deployment_id, name),
+    FOREIGN KEY (tenant_id, deployment_id) REFERENCES deployments (tenant_id, id) ON DELETE CASCADE,
+    FOREIGN KEY (tenant_id, rendered_digest) REFERENCES bundles (tenant_id, digest) ON DELETE RESTRICT
+) STRICT, WITHOUT ROWID;
+
+CREATE INDEX deployment_variants_by_digest ON deployment_variants (tenant_id, rendered_digest);
+
+CREATE TABLE revisions (
+    tenant_id     TEXT    NOT NULL,
+    deployment_id TEXT    NOT NULL,
+    seq           INTEGER NOT NULL CHECK (seq > 0),
+    commit_hash   TEXT    NOT NULL,
+    rendered_at   INTEGER,
+    PRIMARY KEY (tenant_id, deployment_id, seq),
+    FOREIGN KEY (tenant_id, deployment_id) REFERENCES deployments (tenant_id, id) ON DELETE CASCADE
+) STRICT, WITHOUT ROWID;
+
+-- variant is '' for a deployment that has none.
+CREATE TABLE revision_bundles (
+    tenant_id     TEXT    NOT NULL,
+    deployment_id TEXT    NOT NULL,
+    seq           INTEGER NOT NULL,
+    variant       TEXT    NOT NULL,
+    digest        TEXT    NOT NULL,
+    PRIMARY KEY (tenant_id, deployment_id, seq, variant),
+    FOREIGN KEY (tenant_id, deployment_id, seq) REFERENCES revisions (tenant_id, deployment_id, seq) ON DELETE CASCADE,
+    FOREIGN KEY (tenant_id, digest) REFERENCES bundles (tenant_id, digest) ON DELETE RESTRICT
+) STRICT, WITHOUT ROWID;
+
+CREATE INDEX revision_bundles_by_digest ON revision_bundles (tenant_id, digest);
+
+-- Targets outlive their agent, whose name they keep, and hold their deployment: its tombstones have
+-- to arrive first. tenant_id is the deployment's. observed_digest is what an agent says and so
+-- refers to nothing.
+--
+-- newest_digest is a copy of what the deployment, or the target's variant of it, has rendered last.
+-- The three generated columns are what users read and filter by: read_sync and read_health as
+-- fleet.Target.ViewAt has them for an agent that is connected, and waiting when something newer was
+-- rendered than was sent.
 CREATE TABLE targets (
-    tenant_id           TEXT    NOT NULL,
-    id                  TEXT    NOT NULL UNIQUE CHECK (id <> ''),
-    deployment_id       TEXT    NOT NULL,
-    agent_id            TEXT    NOT NULL,
-    desired_epoch       INTEGER NOT NULL,
-    desired_generation  INTEGER NOT NULL,
-    desired_digest      TEXT    CHECK (desired_digest <> ''),
-    desired_commit      TEXT    NOT NULL,
-    desired_namespace   TEXT    NOT NULL,
-    desired_prune       INTEGER NOT NULL CHECK (desired_prune IN (0, 1)),
-    desired_adopt       INTEGER NOT NULL CHECK (desired_adopt IN (0, 1)),
-    desired_allow_empty INTEGER NOT NULL CHECK (desired_allow_empty IN (0, 1)),
-    desired_hold_prune  INTEGER NOT NULL CHECK (desired_hold_prune IN (0, 1)),
-    desired_tombstone   INTEGER NOT NULL CHECK (desired_tombstone IN (0, 1)),
-    observed_epoch      INTEGER NOT NULL,
-    observed_generation INTEGER NOT NULL,
-    observed_digest     TEXT    NOT NULL,
-    observed_sync       TEXT    NOT NULL,
-    observed_health     TEXT    NOT NULL,
-    observed_as_of      INTEGER,
-    observed_message    TEXT    NOT NULL,
+    tenant_id               TEXT    NOT NULL,
+    id                      TEXT    NOT NULL UNIQUE CHECK (id <> ''),
+    deployment_id           TEXT    NOT NULL,
+    deployment_name         TEXT    NOT NULL,
+    agent_tenant            TEXT    NOT NULL,
+    agent_id                TEXT    REFERENCES agents (id) ON DELETE SET NULL,
+    agent_name              TEXT    NOT NULL,
+    grant_id                TEXT    CHECK (grant_id <> ''),
+    variant                 TEXT    NOT NULL,
+    detached_at             INTEGER,
+    detached_why            TEXT    NOT NULL,
+    newest_digest           TEXT,
+    desired_epoch           INTEGER NOT NULL,
+    desired_generation      INTEGER NOT NULL,
+    desired_digest          TEXT    CHECK (desired_digest <> ''),
+    desired_commit          TEXT    NOT NULL,
+    desired_namespace       TEXT    NOT NULL,
+    desired_prune           INTEGER NOT NULL CHECK (desired_prune IN (0, 1)),
+    desired_adopt           INTEGER NOT NULL CHECK (desired_adopt IN (0, 1)),
+    desired_allow_empty     INTEGER NOT NULL CHECK (desired_allow_empty IN (0, 1)),
+    desired_manual          INTEGER NOT NULL CHECK (desired_manual IN (0, 1)),
+    desired_prune_on_detach INTEGER NOT NULL CHECK (desired_prune_on_detach IN (0, 1)),
+    desired_hold_prune      INTEGER NOT NULL CHECK (desired_hold_prune IN (0, 1)),
+    desired_tombstone       INTEGER NOT NULL CHECK (desired_tombstone IN (0, 1)),
+    desired_detached        INTEGER NOT NULL CHECK (desired_detached IN (0, 1)),
+    observed_epoch          INTEGER NOT NULL,
+    observed_generation     INTEGER NOT NULL,
+    observed_digest         TEXT    NOT NULL,
+    observed_sync           TEXT    NOT NULL,
+    observed_health         TEXT    NOT NULL,
+    observed_as_of          INTEGER,
+    observed_message        TEXT    NOT NULL,
+    read_sync TEXT NOT NULL GENERATED ALWAYS AS (CASE
+        WHEN observed_sync = '' THEN 'Pending'
+        WHEN observed_sync <> 'Synced' THEN observed_sync
+        WHEN observed_epoch <> desired_epoch OR observed_generation <> desired_generation THEN 'Pending'
+        ELSE 'Synced' END) STORED,
+    read_health TEXT NOT NULL GENERATED ALWAYS AS (CASE
+        WHEN observed_sync = '' THEN 'Unknown'
+        ELSE observed_health END) STORED,
+    waiting INTEGER NOT NULL GENERATED ALWAYS AS (
+        newest_digest IS NOT NULL AND desired_digest IS DISTINCT FROM newest_digest
+        AND NOT desired_tombstone AND NOT desired_detached AND detached_at IS NULL) STORED,
     PRIMARY KEY (tenant_id, id),
     UNIQUE (tenant_id, deployment_id, agent_id),
     FOREIGN KEY (tenant_id, deployment_id) REFERENCES deployments (tenant_id, id) ON DELETE RESTRICT,
-    FOREIGN KEY (tenant_id, agent_id) REFERENCES agents (tenant_id, id) ON DELETE CASCADE,
+    FOREIGN KEY (tenant_id, grant_id) REFERENCES grants (grantee_tenant_id, id) ON DELETE RESTRICT,
     FOREIGN KEY (tenant_id, desired_digest) REFERENCES bundles (tenant_id, digest) ON DELETE RESTRICT
 ) STRICT;
 
-CREATE INDEX targets_by_agent ON targets (tenant_id, agent_id);
+CREATE INDEX targets_by_deployment ON targets (tenant_id, deployment_id, agent_name, id);
+CREATE INDEX targets_by_agent ON targets (agent_id, tenant_id, deployment_name, deployment_id);
+CREATE INDEX targets_by_agent_tenant ON targets (tenant_id, agent_tenant);
 CREATE INDEX targets_by_digest ON targets (tenant_id, desired_digest);
+CREATE INDEX targets_by_grant ON targets (grant_id) WHERE grant_id IS NOT NULL;
+CREATE INDEX targets_by_sync ON targets (tenant_id, read_sync, deployment_name, deployment_id);
+CREATE INDEX targets_by_health ON targets (tenant_id, read_health, deployment_name, deployment_id);
+CREATE INDEX targets_waiting ON targets (tenant_id, deployment_name, deployment_id) WHERE waiting;
+CREATE INDEX targets_without_agent ON targets (tenant_id, deployment_name, deployment_id) WHERE agent_id IS NULL;
 
 -- The version of an object's API is how it is reached, not what it is, so it is not in the key.
 CREATE TABLE target_objects (
@@ -226,10 +498,98 @@ CREATE TABLE target_objects (
     FOREIGN KEY (tenant_id, target_id) REFERENCES targets (tenant_id, id) ON DELETE CASCADE
 ) STRICT, WITHOUT ROWID;
 
+-- operation_id refers to nothing: operations are forgotten sooner than runs.
+CREATE TABLE sync_runs (
+    tenant_id     TEXT    NOT NULL,
+    id            TEXT    NOT NULL UNIQUE CHECK (id <> ''),
+    deployment_id TEXT    NOT NULL,
+    seq           INTEGER NOT NULL CHECK (seq > 0),
+    kind          TEXT    NOT NULL CHECK (kind IN ('sync', 'rollback')),
+    revision      TEXT    NOT NULL,
+    kept          INTEGER NOT NULL CHECK (kept >= 0),
+    phase         TEXT    NOT NULL CHECK (phase IN ('Pending', 'Running', 'Succeeded', 'Failed', 'Terminated')),
+    message       TEXT    NOT NULL,
+    commit_hash   TEXT    NOT NULL,
+    created_by    TEXT    NOT NULL,
+    created_at    INTEGER NOT NULL,
+    started_at    INTEGER,
+    finished_at   INTEGER,
+    operation_id  TEXT    NOT NULL,
+    PRIMARY KEY (tenant_id, id),
+    UNIQUE (tenant_id, deployment_id, seq),
+    FOREIGN KEY (tenant_id, deployment_id) REFERENCES deployments (tenant_id, id) ON DELETE CASCADE
+) STRICT;
+
+CREATE INDEX sync_runs_open ON sync_runs (tenant_id, deployment_id, seq) WHERE phase IN ('Pending', 'Running');
+
+-- A run does not wait for a target that is gone.
+CREATE TABLE run_targets (
+    tenant_id  TEXT    NOT NULL,
+    run_id     TEXT    NOT NULL,
+    target_id  TEXT    NOT NULL,
+    epoch      INTEGER NOT NULL,
+    generation INTEGER NOT NULL,
+    done       INTEGER NOT NULL CHECK (done IN (0, 1)),
+    failed     INTEGER NOT NULL CHECK (failed IN (0, 1)),
+    message    TEXT    NOT NULL,
+    PRIMARY KEY (tenant_id, run_id, target_id),
+    FOREIGN KEY (tenant_id, run_id) REFERENCES sync_runs (tenant_id, id) ON DELETE CASCADE,
+    FOREIGN KEY (tenant_id, target_id) REFERENCES targets (tenant_id, id) ON DELETE CASCADE
+) STRICT, WITHOUT ROWID;
+
+CREATE INDEX run_targets_by_target ON run_targets (tenant_id, target_id, done);
+
+CREATE TABLE operations (
+    tenant_id   TEXT    NOT NULL REFERENCES tenants (id) ON DELETE CASCADE,
+    id          TEXT    NOT NULL UNIQUE CHECK (id <> ''),
+    action      TEXT    NOT NULL CHECK (action <> ''),
+    kind        TEXT    NOT NULL,
+    name        TEXT    NOT NULL,
+    resource_id TEXT    NOT NULL,
+    state       TEXT    NOT NULL CHECK (state IN ('Waiting', 'InProgress', 'Completed', 'Failed')),
+    message     TEXT    NOT NULL,
+    created_by  TEXT    NOT NULL,
+    created_at  INTEGER NOT NULL,
+    updated_at  INTEGER NOT NULL,
+    finished_at INTEGER,
+    PRIMARY KEY (tenant_id, id)
+) STRICT;
+
+CREATE INDEX operations_by_age ON operations (tenant_id, created_at, id);
+CREATE INDEX operations_by_kind ON operations (tenant_id, kind, name, created_at, id);
+CREATE INDEX operations_by_state ON operations (tenant_id, state, created_at, id);
+CREATE INDEX operations_by_resource ON operations (tenant_id, resource_id, created_at, id);
+CREATE INDEX operations_finished ON operations (finished_at) WHERE finished_at IS NOT NULL;
+
 -- AUTOINCREMENT: a number that was seen is never given again, even when the newest rows are gone.
+-- tenant_id is NULL for what concerns the whole fleet.
+CREATE TABLE audit_events (
+    seq         INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT,
+    tenant_id   TEXT    REFERENCES tenants (id) ON DELETE CASCADE,
+    at          INTEGER NOT NULL,
+    actor       TEXT    NOT NULL,
+    door        TEXT    NOT NULL,
+    action      TEXT    NOT NULL,
+    kind        TEXT    NOT NULL,
+    name        TEXT    NOT NULL,
+    resource_id TEXT    NOT NULL,
+    request     TEXT    NOT NULL,
+    address     TEXT    NOT NULL,
+    detail      TEXT    NOT NULL
+) STRICT;
+
+CREATE INDEX audit_events_by_tenant ON audit_events (tenant_id, seq);
+CREATE INDEX audit_events_by_tenant_actor ON audit_events (tenant_id, actor, seq);
+CREATE INDEX audit_events_by_tenant_action ON audit_events (tenant_id, action, seq);
+CREATE INDEX audit_events_by_tenant_kind ON audit_events (tenant_id, kind, name, seq);
+CREATE INDEX audit_events_by_actor ON audit_events (actor, seq);
+CREATE INDEX audit_events_by_action ON audit_events (action, seq);
+CREATE INDEX audit_events_by_kind ON audit_events (kind, name, seq);
+CREATE INDEX audit_events_by_time ON audit_events (at);
+
 CREATE TABLE events (
     seq        INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT,
-    tenant_id  TEXT    NOT NULL REFERENCES tenants (id) ON DELETE RESTRICT,
+    tenant_id  TEXT    NOT NULL REFERENCES tenants (id) ON DELETE CASCADE,
     at         INTEGER NOT NULL,
     type       TEXT    NOT NULL CHECK (type IN ('Normal', 'Warning')),
     reason     TEXT    NOT NULL,
@@ -243,7 +603,8 @@ CREATE INDEX events_by_tenant ON events (tenant_id, seq);
 CREATE INDEX events_by_agent ON events (tenant_id, agent, seq);
 CREATE INDEX events_by_deployment ON events (tenant_id, deployment, seq);
 
--- The outbox refers to nothing: its records outlive the rows that they are about.
+-- The outbox refers to nothing: its records outlive the rows that they are about. tenant_id is ''
+-- for those about the whole fleet.
 CREATE TABLE changes (
     seq           INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT,
     tenant_id     TEXT    NOT NULL,
@@ -251,7 +612,22 @@ CREATE TABLE changes (
     id            TEXT    NOT NULL,
     agent_id      TEXT    NOT NULL,
     deployment_id TEXT    NOT NULL,
+    ref           TEXT    NOT NULL DEFAULT '',
     at            INTEGER NOT NULL
 ) STRICT;
 
 CREATE INDEX changes_by_tenant ON changes (tenant_id, seq);
+
+-- Answers by idempotency key. scope is who asked, over all tenants.
+CREATE TABLE replies (
+    scope    TEXT    NOT NULL,
+    key      TEXT    NOT NULL CHECK (key <> ''),
+    request  BLOB    NOT NULL,
+    status   INTEGER NOT NULL CHECK (status >= 0),
+    body     BLOB    NOT NULL,
+    location TEXT    NOT NULL,
+    at       INTEGER NOT NULL,
+    PRIMARY KEY (scope, key)
+) STRICT;
+
+CREATE INDEX replies_by_age ON replies (at);

@@ -1,0 +1,204 @@
+package store
+
+import (
+	"context"
+	"time"
+
+	"github.com/kedge-dev/kedge/internal/fleet"
+)
+
+// Repositories is the aggregate of Git URLs, unique per tenant.
+type Repositories interface {
+	Create(ctx context.Context, r fleet.Repository) error
+	Get(ctx context.Context, tenant fleet.TenantID, id fleet.RepositoryID) (fleet.Repository, error)
+	// GetAllTenants finds a repository by its id alone, for webhooks, which carry no tenant.
+	GetAllTenants(ctx context.Context, id fleet.RepositoryID) (fleet.Repository, error)
+	ByURL(ctx context.Context, tenant fleet.TenantID, url string) (fleet.Repository, error)
+	// List returns repositories in the order of their URLs.
+	List(ctx context.Context, tenant fleet.TenantID, page Page) ([]fleet.Repository, error)
+	// OfCredential returns those that are read with a credential.
+	OfCredential(ctx context.Context, tenant fleet.TenantID, id fleet.CredentialID) ([]fleet.Repository, error)
+	// ListAllTenants returns every repository that a deployment which is not deleted uses.
+	ListAllTenants(ctx context.Context) ([]fleet.Repository, error)
+	// SetCredential sets or, with "", clears the credential and raises Spec.
+	SetCredential(ctx context.Context, tenant fleet.TenantID, id fleet.RepositoryID, credential fleet.CredentialID) error
+	// SetChecked records a look at the remote; message is "" when it could be read.
+	SetChecked(ctx context.Context, tenant fleet.TenantID, id fleet.RepositoryID, at time.Time, message string) error
+	// Delete fails with ErrExists while deployments refer to it.
+	Delete(ctx context.Context, tenant fleet.TenantID, id fleet.RepositoryID) error
+	Count(ctx context.Context, tenant fleet.TenantID) (int, error)
+}
+
+// Credentials is the aggregate of sealed secrets for Git. Writes record ChangeCredential.
+type Credentials interface {
+	Create(ctx context.Context, c fleet.Credential) error
+	Get(ctx context.Context, tenant fleet.TenantID, id fleet.CredentialID) (fleet.Credential, error)
+	ByName(ctx context.Context, tenant fleet.TenantID, name string) (fleet.Credential, error)
+	List(ctx context.Context, tenant fleet.TenantID, page Page) ([]fleet.Credential, error)
+	// Update writes everything but name and kind and raises Spec.
+	Update(ctx context.Context, c fleet.Credential) error
+	// Reseal writes the same secret under another key, unless it is no longer the one that was read: an
+	// edit meanwhile wins, and sealed is false. It is no edit and records no change.
+	Reseal(ctx context.Context, was fleet.Credential, s fleet.Sealed) (sealed bool, err error)
+	// Delete fails with ErrExists while repositories refer to it.
+	Delete(ctx context.Context, tenant fleet.TenantID, id fleet.CredentialID) error
+	// NotSealedByAllTenants returns some that are sealed under another key than this one.
+	NotSealedByAllTenants(ctx context.Context, keyID string, limit int) ([]fleet.Credential, error)
+}
+
+// Deployments is the aggregate of deployments. Reads fill Environment and Source.RepoURL.
+type Deployments interface {
+	Create(ctx context.Context, d fleet.Deployment) error
+	Get(ctx context.Context, tenant fleet.TenantID, id fleet.DeploymentID) (fleet.Deployment, error)
+	// ByName finds the deployment that is not deleted.
+	ByName(ctx context.Context, tenant fleet.TenantID, name string) (fleet.Deployment, error)
+	// List returns deployments in the order of their names, those on their way out included.
+	List(ctx context.Context, tenant fleet.TenantID, f DeploymentFilter) ([]fleet.Deployment, error)
+	// OfRepository returns those that are not deleted, by name.
+	OfRepository(ctx context.Context, tenant fleet.TenantID, repo fleet.RepositoryID) ([]fleet.Deployment, error)
+	// OfEnvironmentAllTenants returns those that are not deleted, by tenant and name: an environment
+	// may be granted to others.
+	OfEnvironmentAllTenants(ctx context.Context, env fleet.EnvironmentID) ([]fleet.Deployment, error)
+	// Update writes what a user may edit (labels, repository, source, environment, namespace, policy,
+	// suspension, pin) and raises Spec.
+	Update(ctx context.Context, d fleet.Deployment) error
+	// SetRendered records the newest whole revision and clears SourceError. Its Digest names a
+	// bundle of the tenant. It and SetSourceError record nothing when nothing but the time is new.
+	SetRendered(ctx context.Context, tenant fleet.TenantID, id fleet.DeploymentID, r fleet.Rendered) error
+	SetSourceError(ctx context.Context, tenant fleet.TenantID, id fleet.DeploymentID, message string, at time.Time) error
+	// Variants returns the variants of a deployment by name; PutVariant inserts or replaces one, and
+	// KeepVariants removes all but those named.
+	Variants(ctx context.Context, tenant fleet.TenantID, id fleet.DeploymentID) ([]fleet.Variant, error)
+	PutVariant(ctx context.Context, tenant fleet.TenantID, id fleet.DeploymentID, v fleet.Variant) error
+	KeepVariants(ctx context.Context, tenant fleet.TenantID, id fleet.DeploymentID, names []string) error
+	// MarkDeleted sets DeletedAt; the name is free again at once.
+	MarkDeleted(ctx context.Context, tenant fleet.TenantID, id fleet.DeploymentID, at time.Time) error
+	// Remove deletes the row for good, with its revisions and runs; it fails with ErrExists while
+	// targets are left.
+	Remove(ctx context.Context, tenant fleet.TenantID, id fleet.DeploymentID) error
+	Count(ctx context.Context, tenant fleet.TenantID) (int, error)
+}
+
+// DeploymentFilter narrows a listing of deployments; zero fields match everything. Sync and Health
+// match a deployment that has at least one target in that state, in the words that users read: a
+// source error counts as Failed, a target whose agent is not connected as Stale and nothing else.
+type DeploymentFilter struct {
+	Page
+	Environment fleet.EnvironmentID
+	Repository  fleet.RepositoryID
+	Agent       fleet.AgentID // has a target there
+	Sync        fleet.SyncState
+	Health      fleet.Health
+	Labels      map[string]string // has all of these
+	Text        string            // part of name, repository URL, path, commit or source error; ASCII letters in either case
+}
+
+// Revisions is what a rollback can go back to.
+type Revisions interface {
+	// Append keeps a revision as the newest of its deployment and returns its number; one with the
+	// same bundles as the newest replaces only its commit and time. All but the newest keep are
+	// removed, and the pinned one always stays.
+	Append(ctx context.Context, tenant fleet.TenantID, id fleet.DeploymentID, r fleet.Revision, keep int) (int64, error)
+	// List returns the kept ones, newest first.
+	List(ctx context.Context, tenant fleet.TenantID, id fleet.DeploymentID) ([]fleet.Revision, error)
+	Get(ctx context.Context, tenant fleet.TenantID, id fleet.DeploymentID, seq int64) (fleet.Revision, error)
+}
+
+// Targets is the aggregate of deployment × agent. TenantID is the deployment's tenant. Reads fill
+// the names and Desired.Limits.
+type Targets interface {
+	// Create adds a target; a second one of the same deployment and agent is ErrExists. Create,
+	// SetDesired, SetPlace and Remove record ChangeDesired.
+	Create(ctx context.Context, t fleet.Target) error
+	Get(ctx context.Context, tenant fleet.TenantID, id fleet.TargetID) (fleet.Target, error)
+	// OfDeployment returns targets by the names of their agents.
+	OfDeployment(ctx context.Context, tenant fleet.TenantID, id fleet.DeploymentID) ([]fleet.Target, error)
+	// PageOfDeployment is OfDeployment in pages by the name of the agent.
+	PageOfDeployment(ctx context.Context, tenant fleet.TenantID, id fleet.DeploymentID, page Page) ([]fleet.Target, error)
+	// OfAgentAllTenants returns the targets of one agent by the tenants and names of their deployments.
+	OfAgentAllTenants(ctx context.Context, id fleet.AgentID) ([]fleet.Target, error)
+	// GetAllTenants returns those of the targets that are on this agent.
+	GetAllTenants(ctx context.Context, agent fleet.AgentID, ids []fleet.TargetID) ([]fleet.Target, error)
+	// ListAllTenants returns those of the targets that exist, by id, whosever they are.
+	ListAllTenants(ctx context.Context, ids []fleet.TargetID) ([]fleet.Target, error)
+	// OfGrantAllTenants returns the targets that exist by a grant.
+	OfGrantAllTenants(ctx context.Context, id fleet.GrantID) ([]fleet.Target, error)
+	// ListByDeployments returns the targets of many deployments in one query, by the names of
+	// deployments and agents.
+	ListByDeployments(ctx context.Context, tenant fleet.TenantID, ids []fleet.DeploymentID) ([]fleet.Target, error)
+	// CountByAgentAllTenants returns how many targets each of these agents has; agents with none are absent.
+	CountByAgentAllTenants(ctx context.Context, ids []fleet.AgentID) (map[fleet.AgentID]int, error)
+	Count(ctx context.Context, tenant fleet.TenantID) (int, error)
+	// SetDesired writes Desired of one target and records the change for its agent. A Digest names
+	// a bundle of the tenant.
+	SetDesired(ctx context.Context, tenant fleet.TenantID, id fleet.TargetID, d fleet.Desired) error
+	// SetPlace writes Variant, GrantID, DetachedAt and DetachedWhy.
+	SetPlace(ctx context.Context, t fleet.Target) error
+	// SetObserved writes what an agent reported. Older versions than the stored one are ignored;
+	// a target of another agent is ErrNotFound. Nothing is written when nothing but AsOf is new;
+	// changed is false then.
+	SetObserved(ctx context.Context, tenant fleet.TenantID, agent fleet.AgentID, r Report) (changed bool, err error)
+	// SetObservedBatch is SetObserved for many, in order, in a few statements whatever their number. A
+	// target that is not that agent's is passed over. It returns the targets that changed, each once.
+	SetObservedBatch(ctx context.Context, tenant fleet.TenantID, reports []AgentReport) (changed []fleet.TargetID, err error)
+	// Objects returns what is known of the target's objects, by group, kind, namespace and name.
+	Objects(ctx context.Context, tenant fleet.TenantID, id fleet.TargetID) ([]fleet.ObjectStatus, error)
+	// Remove deletes the row: for a tombstone that was carried out, a target that was let go and
+	// acknowledged, or one that its agent never heard of.
+	Remove(ctx context.Context, tenant fleet.TenantID, id fleet.TargetID) error
+}
+
+// MaxObjects bounds the objects that are kept of one target; a report of more is cut.
+const MaxObjects = 20_000
+
+// Report is what an agent says of one target.
+type Report struct {
+	Target   fleet.TargetID
+	Observed fleet.Observed
+	// Full says that Objects is the whole list; otherwise it holds what changed, and Gone what left.
+	Full    bool
+	Objects []fleet.ObjectStatus
+	Gone    []fleet.ObjectRef
+}
+
+// AgentReport is a report with the agent that makes it.
+type AgentReport struct {
+	Agent fleet.AgentID
+	Report
+}
+
+// Bundles holds rendered objects by digest, per tenant.
+type Bundles interface {
+	// Put keeps b; a bundle that is there already is left alone.
+	Put(ctx context.Context, b fleet.Bundle) error
+	Get(ctx context.Context, tenant fleet.TenantID, digest string) (fleet.Bundle, error)
+	// DeleteUnused removes bundles that no deployment, variant, revision or target names and that are older than before.
+	DeleteUnused(ctx context.Context, tenant fleet.TenantID, before time.Time) (int, error)
+}
+
+// Runs is the aggregate of sync runs. Writes record ChangeRun.
+type Runs interface {
+	// Create adds a run behind the others of its deployment, and returns its Seq.
+	Create(ctx context.Context, r fleet.SyncRun) (int64, error)
+	Get(ctx context.Context, tenant fleet.TenantID, id fleet.RunID) (fleet.SyncRun, error)
+	// OfDeployment returns runs, newest first, in pages by Seq (Page.After is a decimal number).
+	OfDeployment(ctx context.Context, tenant fleet.TenantID, id fleet.DeploymentID, page Page) ([]fleet.SyncRun, error)
+	// Open returns the runs of a deployment that are not done, in order.
+	Open(ctx context.Context, tenant fleet.TenantID, id fleet.DeploymentID) ([]fleet.SyncRun, error)
+	// OpenAllTenants returns every run that is not done.
+	OpenAllTenants(ctx context.Context) ([]fleet.SyncRun, error)
+	// Update writes revision, kept, phase, message, commit and times.
+	Update(ctx context.Context, r fleet.SyncRun) error
+	// SetTargets replaces what a run waits for; Targets returns it by target.
+	SetTargets(ctx context.Context, tenant fleet.TenantID, id fleet.RunID, targets []fleet.RunTarget) error
+	Targets(ctx context.Context, tenant fleet.TenantID, id fleet.RunID) ([]fleet.RunTarget, error)
+	// WaitingForTarget returns the running run that waits for a target, if any: ErrNotFound.
+	WaitingForTarget(ctx context.Context, tenant fleet.TenantID, target fleet.TargetID) (fleet.SyncRun, error)
+	// WaitingForTargets is WaitingForTarget for many; targets that no run waits for are absent.
+	WaitingForTargets(ctx context.Context, tenant fleet.TenantID, targets []fleet.TargetID) (map[fleet.TargetID]fleet.SyncRun, error)
+	SetTarget(ctx context.Context, tenant fleet.TenantID, id fleet.RunID, t fleet.RunTarget) error
+	// CountOpenTargets returns how many targets a run still waits for, and how many have failed.
+	CountOpenTargets(ctx context.Context, tenant fleet.TenantID, id fleet.RunID) (open, failed int, err error)
+	// Trim keeps the newest n done runs of each deployment of the tenant.
+	Trim(ctx context.Context, tenant fleet.TenantID, n int) error
+}

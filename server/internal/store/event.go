@@ -1,0 +1,65 @@
+package store
+
+import (
+	"context"
+	"time"
+
+	"github.com/kedge-dev/kedge/internal/fleet"
+)
+
+// Operations is tracked asynchronous work. Create and SetState record ChangeOperation.
+type Operations interface {
+	Create(ctx context.Context, o fleet.Operation) error
+	Get(ctx context.Context, tenant fleet.TenantID, id fleet.OperationID) (fleet.Operation, error)
+	// List returns operations, newest first, in pages by id of the last one seen.
+	List(ctx context.Context, tenant fleet.TenantID, f OperationFilter) ([]fleet.Operation, error)
+	// SetState moves an operation on. One that is done stays as it is.
+	SetState(ctx context.Context, tenant fleet.TenantID, id fleet.OperationID, state fleet.OperationState, message string, at time.Time) error
+	// OfResource returns the newest operations of a resource, newest first, at most limit.
+	OfResource(ctx context.Context, tenant fleet.TenantID, resource string, limit int) ([]fleet.Operation, error)
+	// TrimAllTenants removes those that were done before a time.
+	TrimAllTenants(ctx context.Context, before time.Time) (int, error)
+}
+
+// OperationFilter narrows a listing of operations; zero fields match everything.
+type OperationFilter struct {
+	Kind, Name string // of the resource
+	State      fleet.OperationState
+	Before     fleet.OperationID // older than this one; "" starts with the newest
+	Limit      int
+}
+
+// Audit is the log of who did what. It is only ever appended to.
+type Audit interface {
+	Append(ctx context.Context, e fleet.AuditEvent) error
+	// List returns entries of a tenant, newest first.
+	List(ctx context.Context, tenant fleet.TenantID, f AuditFilter) ([]fleet.AuditEvent, error)
+	// ListAllTenants returns entries of all tenants and of the fleet, newest first.
+	ListAllTenants(ctx context.Context, f AuditFilter) ([]fleet.AuditEvent, error)
+	// TrimAllTenants removes entries that are older than before.
+	TrimAllTenants(ctx context.Context, before time.Time) (int, error)
+}
+
+// AuditFilter narrows a listing of the audit log; zero fields match everything.
+type AuditFilter struct {
+	Actor, Action, Kind, Name string
+	Since, Until              time.Time
+	BeforeSeq                 int64 // older than this; 0 starts with the newest
+	Limit                     int
+}
+
+// EventFilter narrows a listing of events; zero fields match everything.
+type EventFilter struct {
+	Agent, Deployment string
+	AfterSeq          int64 // newer than this
+	Limit             int   // at most this many of the newest; 0 means 100
+}
+
+// Events is the log of what happened, for users.
+type Events interface {
+	Append(ctx context.Context, e fleet.Event) error
+	// List returns the newest events that match, oldest first.
+	List(ctx context.Context, tenant fleet.TenantID, f EventFilter) ([]fleet.Event, error)
+	// Trim keeps the newest n per tenant.
+	Trim(ctx context.Context, n int) error
+}

@@ -1,0 +1,57 @@
+package postgres
+
+import (
+	"context"
+	"slices"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/kedge-dev/kedge/server/internal/store/sqlstore"
+)
+
+// bulkRows bounds what one message carries.
+const bulkRows = 5000
+
+// Bulk implements [sqlstore.Conn] with one statement for many rows, which travel as columns.
+func (t *tx) Bulk(ctx context.Context, of sqlstore.Scope, b sqlstore.Bulk, rows [][]any, touched func(first string)) error {
+	tenant, _ := of.Tenant()
+	for part := range slices.Chunk(rows, bulkRows) {
+		args := []any{string(tenant)}
+		for i := range part[0] {
+			args = append(args, column(part, i))
+		}
+		err := t.query(ctx, of, b.Many, args, func(rows pgx.Rows) error {
+			defer rows.Close()
+			for rows.Next() {
+				var first string
+				if err := rows.Scan(&first); err != nil {
+					return err
+				}
+				touched(first)
+			}
+			return rows.Err()
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// column returns the values at one place of all rows. They are texts, or numbers and NULL.
+func column(rows [][]any, at int) any {
+	if _, text := rows[0][at].(string); text {
+		out := make([]string, len(rows))
+		for i, row := range rows {
+			out[i] = sqlstore.Mend(row[at].(string))
+		}
+		return out
+	}
+	out := make([]*int64, len(rows))
+	for i, row := range rows {
+		if n, ok := row[at].(int64); ok {
+			out[i] = &n
+		}
+	}
+	return out
+}

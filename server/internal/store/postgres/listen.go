@@ -1,0 +1,117 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+)
+
+const (
+	// A listener that has lost its connection tries again after these, which grow and are jittered:
+	// all replicas lose theirs at the same time.
+	minBackoff = 50 * time.Millisecond
+	maxBackoff = 5 * time.Second
+	// quiet is how long a connection may say nothing before it is asked whether it is still there.
+	quiet = 30 * time.Second
+)
+
+// listener hears of the commits of other processes.
+type listener struct {
+	config *pgx.ConnConfig
+	origin string
+	heard  func()
+	log    *slog.Logger
+}
+
+// listen makes a connection that hears of commits from now on.
+func listen(ctx context.Context, config *pgx.ConnConfig) (*pgx.Conn, error) {
+	conn, err := pgx.ConnectConfig(ctx, config.Copy())
+	if err == nil {
+		_, err = conn.Exec(ctx, "LISTEN "+channel)
+	}
+	if err != nil {
+		err = fmt.Errorf("listening for changes: %w", unreachable(ctx, err))
+		if conn != nil {
+			_ = conn.Close(ctx)
+		}
+		return nil, err
+	}
+	return conn, nil
+}
+
+// run listens until ctx ends, on conn first and on a new connection whenever one breaks.
+func (l *listener) run(ctx context.Context, conn *pgx.Conn) {
+	backoff := minBackoff
+	for {
+		if conn != nil {
+			err := l.receive(ctx, conn)
+			l.close(ctx, conn)
+			if ctx.Err() == nil {
+				l.log.WarnContext(ctx, "lost the connection that hears of changes", "error", err)
+			}
+			backoff = minBackoff
+		}
+		if !sleep(ctx, backoff/2+rand.N(backoff/2)) {
+			return
+		}
+		backoff = min(2*backoff, maxBackoff)
+		var err error
+		if conn, err = listen(ctx, l.config); err != nil {
+			l.log.WarnContext(ctx, "could not listen for changes", "error", err)
+			continue
+		}
+		l.heard() // what was said meanwhile was said to nobody
+	}
+}
+
+// receive passes on what it hears until the connection breaks or ctx ends. What this process said
+// itself is no news: it has told its subscribers.
+func (l *listener) receive(ctx context.Context, conn *pgx.Conn) error {
+	for {
+		said, err := await(ctx, conn, quiet)
+		switch {
+		case err == nil && said == nil:
+			err = ping(ctx, conn)
+		case err == nil && said.Payload != l.origin:
+			l.heard()
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// await waits for a notification; none in that time is nil.
+func await(ctx context.Context, conn *pgx.Conn, patience time.Duration) (*pgconn.Notification, error) {
+	bounded, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	said, err := conn.WaitForNotification(bounded)
+	if err != nil && ctx.Err() == nil && errors.Is(err, context.DeadlineExceeded) && !conn.IsClosed() {
+		return nil, nil
+	}
+	return said, err
+}
+
+func (l *listener) close(ctx context.Context, conn *pgx.Conn) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), pingTimeout)
+	defer cancel()
+	_ = conn.Close(ctx)
+}
+
+// sleep reports false when ctx ended first.
+func sleep(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-timer.C:
+		return true
+	}
+}

@@ -1,0 +1,142 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"strings"
+	"time"
+
+	"github.com/kedge-dev/kedge/server/internal/store/archive"
+)
+
+// Restore puts a backup into a database that is new or has nothing in it, all of it or nothing. What
+// comes after has a higher epoch, and higher numbers in the outbox, than anything that anybody has
+// seen: the backup is older than agents and readers are.
+func Restore(ctx context.Context, cfg Config, from io.Reader) (err error) {
+	r, err := archive.NewReader(from)
+	if err != nil {
+		return err
+	}
+	defer r.Close()
+	path, err := prepareFile(cfg.Path)
+	if err != nil {
+		return err
+	}
+	log := cfg.Log
+	if log == nil {
+		log = slog.New(slog.DiscardHandler)
+	}
+	if err := migrate(ctx, path, log); err != nil {
+		return fmt.Errorf("migrating %q: %w", cfg.Path, err)
+	}
+	// As for a migration: rows are checked at the end, all at once.
+	db, err := openDB(path, migrating)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, db.Close()) }()
+	db.SetMaxOpenConns(1)
+	tx, err := db.BeginTx(ctx, nil)
+	if err != nil {
+		return fmt.Errorf("opening %q: %w", cfg.Path, err)
+	}
+	if err := restoreAll(ctx, tx, r); err != nil {
+		return errors.Join(err, tx.Rollback())
+	}
+	return tx.Commit()
+}
+
+func restoreAll(ctx context.Context, tx *sql.Tx, r *archive.Reader) error {
+	schema, tables, err := catalog(ctx, tx)
+	if err != nil {
+		return err
+	}
+	if err := checkEmpty(ctx, tx); err != nil {
+		return err
+	}
+	if _, err := tx.ExecContext(ctx, "DELETE FROM settings"); err != nil {
+		return err
+	}
+	err = archive.Restore(r, schema, tables, func(t archive.Table, next func() ([]any, bool, error)) error {
+		return insertRows(ctx, tx, t, next)
+	})
+	if err != nil {
+		return err
+	}
+	now := time.Now()
+	if _, err := tx.ExecContext(ctx, "UPDATE settings SET epoch = MAX(epoch + 1, $1)", now.Unix()); err != nil {
+		return fmt.Errorf("raising the epoch: %w", err)
+	}
+	if err := skipAhead(ctx, tx, now.UnixMicro()); err != nil {
+		return fmt.Errorf("raising the numbers of the outbox: %w", err)
+	}
+	return checkReferences(ctx, tx)
+}
+
+func checkEmpty(ctx context.Context, tx *sql.Tx) error {
+	for _, table := range []string{"tenants", "api_tokens"} {
+		var n int
+		if err := tx.QueryRowContext(ctx, "SELECT COUNT(*) FROM (SELECT 1 FROM "+table+" LIMIT 1)").Scan(&n); err != nil {
+			return err
+		}
+		if n > 0 {
+			return archive.ErrNotEmpty
+		}
+	}
+	return nil
+}
+
+func insertRows(ctx context.Context, tx *sql.Tx, t archive.Table, next func() ([]any, bool, error)) error {
+	places := make([]string, len(t.Columns))
+	for i := range places {
+		places[i] = fmt.Sprintf("$%d", i+1)
+	}
+	//nolint:gosec // names of the database's own tables and columns, quoted
+	stmt, err := tx.PrepareContext(ctx, "INSERT INTO "+quote(t.Name)+" ("+quoted(t)+") VALUES ("+strings.Join(places, ", ")+")")
+	if err != nil {
+		return err
+	}
+	defer func() { _ = stmt.Close() }() // the transaction ends it too
+	for {
+		values, ok, err := next()
+		if err != nil || !ok {
+			return err
+		}
+		if _, err := stmt.ExecContext(ctx, values...); err != nil {
+			return err
+		}
+	}
+}
+
+// skipAhead makes the numbers that the database gives begin at n.
+func skipAhead(ctx context.Context, tx *sql.Tx, n int64) error {
+	tables, err := texts(ctx, tx, `SELECT name FROM sqlite_master WHERE type = 'table' AND sql LIKE '%AUTOINCREMENT%'`)
+	if err != nil {
+		return err
+	}
+	for _, table := range tables {
+		if _, err := tx.ExecContext(ctx, "DELETE FROM sqlite_sequence WHERE name = $1", table); err != nil {
+			return err
+		}
+		if _, err := tx.ExecContext(ctx, "INSERT INTO sqlite_sequence (name, seq) VALUES ($1, $2)", table, n); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// checkReferences finds rows that refer to nothing: the archive was not of one moment.
+func checkReferences(ctx context.Context, tx *sql.Tx) error {
+	broken, err := texts(ctx, tx, `SELECT "table" || ' to ' || parent FROM pragma_foreign_key_check LIMIT 1`)
+	if err != nil {
+		return fmt.Errorf("checking foreign keys: %w", err)
+	}
+	if len(broken) > 0 {
+		return fmt.Errorf("rows of the backup refer to rows that it lacks: %s", broken[0])
+	}
+	return nil
+}

@@ -1,0 +1,95 @@
+package sqlstore
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/kedge-dev/kedge/internal/fleet"
+	"github.com/kedge-dev/kedge/server/internal/store"
+)
+
+type agents struct{ tx *Tx }
+
+const agentColumns = `SELECT id, tenant_id, name, scope, spec, created_at FROM agents `
+
+func (s agents) Get(ctx context.Context, tenant fleet.TenantID, id fleet.AgentID) (fleet.Agent, error) {
+	a, err := only(s.list(ctx, tenant, agentColumns+`WHERE tenant_id = $1 AND id = $2`, tenant, id))
+	if err != nil {
+		return fleet.Agent{}, fmt.Errorf("reading agent %q: %w", id, err)
+	}
+	return a, nil
+}
+
+func (s agents) ByName(ctx context.Context, tenant fleet.TenantID, name string) (fleet.Agent, error) {
+	a, err := only(s.list(ctx, tenant, agentColumns+`WHERE tenant_id = $1 AND name = $2`, tenant, name))
+	if err != nil {
+		return fleet.Agent{}, fmt.Errorf("reading agent %q: %w", name, err)
+	}
+	return a, nil
+}
+
+func (s agents) List(ctx context.Context, tenant fleet.TenantID, f store.AgentFilter) ([]fleet.Agent, error) {
+	var a args
+	query := agentColumns + `WHERE tenant_id = ` + a.add(tenant) + ` AND name > ` + a.add(f.After)
+	if f.Connected != nil {
+		query += ` AND connected = ` + a.add(*f.Connected)
+	}
+	if f.Text != "" {
+		query += ` AND lower(name) LIKE ` + a.add(containing(f.Text)) + ` ESCAPE '\'`
+	}
+	if len(f.Labels) > 0 {
+		query += ` AND (SELECT COUNT(*) FROM agent_labels l WHERE l.tenant_id = agents.tenant_id AND l.agent_id = agents.id
+			AND l.key || '=' || l.value IN (SELECT value FROM json_each(` + a.add(idList(pairs(f.Labels))) + `))) = ` + a.add(len(f.Labels))
+	}
+	out, err := s.list(ctx, tenant, query+` ORDER BY name LIMIT `+a.add(limitOf(f.Limit)), a...)
+	if err != nil {
+		return nil, fmt.Errorf("listing agents: %w", err)
+	}
+	return out, nil
+}
+
+// list reads agents of one tenant and then, in one query each, their labels and namespaces.
+func (s agents) list(ctx context.Context, tenant fleet.TenantID, query string, args ...any) ([]fleet.Agent, error) {
+	var out []fleet.Agent
+	at := map[fleet.AgentID]int{}
+	err := s.tx.of(tenant).each(ctx, func(row Row) error {
+		a := fleet.Agent{Labels: map[string]string{}}
+		err := row.Scan(&a.ID, &a.TenantID, &a.Name, &a.Scope, &a.Spec, timeInto(&a.CreatedAt))
+		at[a.ID] = len(out)
+		out = append(out, a)
+		return err
+	}, query, args...)
+	if err != nil || len(out) == 0 {
+		return nil, err
+	}
+	ids := idList(idsOf(out, func(a *fleet.Agent) fleet.AgentID { return a.ID }))
+	err = s.tx.of(tenant).each(ctx, func(row Row) error {
+		var id fleet.AgentID
+		var key, value string
+		err := row.Scan(&id, &key, &value)
+		out[at[id]].Labels[key] = value
+		return err
+	}, `SELECT agent_id, key, value FROM agent_labels
+		WHERE tenant_id = $1 AND agent_id IN (SELECT value FROM json_each($2))`, tenant, ids)
+	if err != nil {
+		return nil, err
+	}
+	err = s.tx.of(tenant).each(ctx, func(row Row) error {
+		var id fleet.AgentID
+		var namespace string
+		err := row.Scan(&id, &namespace)
+		a := &out[at[id]]
+		a.Namespaces = append(a.Namespaces, namespace)
+		return err
+	}, `SELECT agent_id, namespace FROM agent_namespaces
+		WHERE tenant_id = $1 AND agent_id IN (SELECT value FROM json_each($2)) ORDER BY agent_id, namespace`, tenant, ids)
+	return out, err
+}
+
+func (s agents) Count(ctx context.Context, tenant fleet.TenantID) (int, error) {
+	var n int
+	if err := s.tx.of(tenant).get(ctx, []any{&n}, `SELECT COUNT(*) FROM agents WHERE tenant_id = $1`, tenant); err != nil {
+		return 0, fmt.Errorf("counting agents: %w", err)
+	}
+	return n, nil
+}

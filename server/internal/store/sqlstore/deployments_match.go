@@ -1,0 +1,200 @@
+package sqlstore
+
+import (
+	"maps"
+	"slices"
+
+	"github.com/kedge-dev/kedge/internal/fleet"
+	"github.com/kedge-dev/kedge/server/internal/store"
+)
+
+// matchersOf has the most telling first: the first ordered source is the one that is followed.
+func (l *listing) matchersOf(f store.DeploymentFilter) []matcher {
+	var out []matcher
+	if f.Agent != "" {
+		out = append(out, l.onAgent(f.Agent))
+	}
+	if f.Sync != "" {
+		out = append(out, l.inSync(f.Sync))
+	}
+	if f.Health != "" {
+		out = append(out, l.inHealth(f.Health))
+	}
+	for _, key := range slices.Sorted(maps.Keys(f.Labels)) {
+		out = append(out, l.labelled(key, f.Labels[key]))
+	}
+	if f.Repository != "" {
+		out = append(out, l.having(`repository_id`, f.Repository))
+	}
+	if f.Environment != "" {
+		out = append(out, l.having(`environment_id`, f.Environment))
+	}
+	if f.Text != "" {
+		out = append(out, l.containing(f.Text))
+	}
+	return out
+}
+
+// exactly is a source of nothing but matches, in the order of names.
+func exactly(sel func(a *args) string) []source {
+	return []source{{selects: []func(a *args) string{sel}, ordered: true, few: fewMatches}}
+}
+
+// once is exactly where no deployment comes twice.
+func once(sel func(a *args) string) []source {
+	out := exactly(sel)
+	out[0].once = true
+	return out
+}
+
+// having matches a column of the deployment itself that an index begins with.
+func (l *listing) having(column string, value any) matcher {
+	return matcher{
+		where: func(a *args) string { return `d.` + column + ` = ` + a.add(value) },
+		sources: once(func(a *args) string {
+			return `SELECT name, id FROM deployments WHERE tenant_id = ` + a.add(l.tenant) + ` AND ` + column + ` = ` + a.add(value) +
+				` AND (name, id) > (` + a.add(l.after.name) + `, ` + a.add(l.after.id) + `)`
+		}),
+	}
+}
+
+// withTarget matches deployments that have a target t for which the condition holds.
+func (l *listing) withTarget(condition func(a *args) string) matcher {
+	return matcher{
+		where:   func(a *args) string { return l.hasTarget(condition(a)) },
+		sources: exactly(func(a *args) string { return l.targets(a, condition(a)) }),
+	}
+}
+
+// hasTarget names all that the indexes of targets begin with, so that any of them ends the search at once.
+func (l *listing) hasTarget(condition string) string {
+	return `EXISTS (SELECT 1 FROM targets t WHERE t.tenant_id = d.tenant_id AND t.deployment_id = d.id
+		AND t.deployment_name = d.name AND ` + condition + `)`
+}
+
+func (l *listing) targets(a *args, condition string) string {
+	return `SELECT t.deployment_name AS name, t.deployment_id AS id FROM targets t WHERE t.tenant_id = ` + a.add(l.tenant) +
+		` AND (t.deployment_name, t.deployment_id) > (` + a.add(l.after.name) + `, ` + a.add(l.after.id) + `) AND ` + condition
+}
+
+func (l *listing) onAgent(id fleet.AgentID) matcher {
+	m := l.withTarget(func(a *args) string { return `t.agent_id = ` + a.add(id) })
+	m.sources[0].once = true
+	return m
+}
+
+func (l *listing) inSync(state fleet.SyncState) matcher {
+	switch state {
+	case fleet.SyncOutOfSync:
+		return l.withTarget(func(*args) string { return `t.waiting` })
+	case fleet.SyncSynced:
+		m := l.withTarget(func(a *args) string { return `t.read_sync = ` + a.add(state) + ` AND NOT t.waiting` })
+		m.sources[0].size = func(a *args) string { return l.targets(a, `t.read_sync = `+a.add(state)) } // needs the index only
+		return m
+	case fleet.SyncFailed:
+		return l.failed()
+	}
+	return l.withTarget(func(a *args) string { return `t.read_sync = ` + a.add(state) })
+}
+
+// failed counts what could not be rendered as well as what could not be applied.
+func (l *listing) failed() matcher {
+	m := l.withTarget(func(a *args) string { return `t.read_sync = ` + a.add(fleet.SyncFailed) })
+	hasTarget := m.where
+	m.where = func(a *args) string { return `(d.source_error <> '' OR ` + hasTarget(a) + `)` }
+	m.sources[0].selects = append(m.sources[0].selects, func(a *args) string {
+		return `SELECT name, id FROM deployments WHERE tenant_id = ` + a.add(l.tenant) + ` AND source_error <> ''
+			AND (name, id) > (` + a.add(l.after.name) + `, ` + a.add(l.after.id) + `)`
+	})
+	return m
+}
+
+const agentConnected = `EXISTS (SELECT 1 FROM agents a WHERE a.id = t.agent_id AND a.connected)`
+
+// inHealth has two ways to what agents that are connected report: by the word, and by the agent for
+// when nearly all of them are away.
+func (l *listing) inHealth(health fleet.Health) matcher {
+	if health == fleet.HealthStale {
+		return l.stale()
+	}
+	m := l.withTarget(func(a *args) string { return `t.read_health = ` + a.add(health) + ` AND ` + agentConnected })
+	m.sources[0].size = func(a *args) string { return l.targets(a, `t.read_health = `+a.add(health)) }
+	m.sources = append(m.sources, source{
+		few:  fewMatches,
+		size: func(a *args) string { return l.onAgents(a, true) },
+		selects: []func(a *args) string{func(a *args) string {
+			// The expression keeps SQLite from going by the word after all.
+			return l.onAgents(a, true) + ` AND t.read_health || '' = ` + a.add(health)
+		}},
+	})
+	return m
+}
+
+// stale matches targets of agents that are not connected, or not even there.
+func (l *listing) stale() matcher {
+	return matcher{
+		where: func(*args) string { return l.hasTarget(`NOT ` + agentConnected) },
+		sources: []source{{few: fewMatches, selects: []func(a *args) string{
+			func(a *args) string { return l.onAgents(a, false) },
+			func(a *args) string { return l.targets(a, `t.agent_id IS NULL`) },
+		}}},
+	}
+}
+
+// onAgents selects the targets on agents that are connected, or not. The agents may be those of any
+// tenant on whose agents there are targets.
+func (l *listing) onAgents(a *args, connected bool) string {
+	return `SELECT t.deployment_name AS name, t.deployment_id AS id FROM agents a CROSS JOIN targets t
+		WHERE a.connected = ` + a.add(connected) + ` AND a.tenant_id IN (SELECT x.id FROM tenants x
+			WHERE EXISTS (SELECT 1 FROM targets o WHERE o.tenant_id = ` + a.add(l.tenant) + ` AND o.agent_tenant = x.id))
+		AND t.agent_id = a.id AND t.tenant_id = ` + a.add(l.tenant)
+}
+
+func (l *listing) labelled(key, value string) matcher {
+	return matcher{
+		where: func(a *args) string {
+			return `EXISTS (SELECT 1 FROM deployment_labels l WHERE l.tenant_id = d.tenant_id AND l.deployment_id = d.id
+				AND l.key = ` + a.add(key) + ` AND l.value = ` + a.add(value) + `)`
+		},
+		sources: once(func(a *args) string {
+			return `SELECT l.deployment_name AS name, l.deployment_id AS id FROM deployment_labels l
+				WHERE l.tenant_id = ` + a.add(l.tenant) + ` AND l.key = ` + a.add(key) + ` AND l.value = ` + a.add(value) +
+				` AND (l.deployment_name, l.deployment_id) > (` + a.add(l.after.name) + `, ` + a.add(l.after.id) + `)`
+		}),
+	}
+}
+
+// containing has one source per piece of the text: the rarest leads past the most.
+func (l *listing) containing(text string) matcher {
+	pattern := containing(text)
+	start := lowerASCII(text)
+	m := matcher{where: func(a *args) string {
+		return `(lower(d.name) LIKE ` + a.add(pattern) + ` ESCAPE '\' OR lower(d.path) LIKE ` + a.add(pattern) + ` ESCAPE '\'
+			OR (d.rendered_commit >= ` + a.add(start) + ` AND d.rendered_commit < ` + a.add(start+afterAll) + `)
+			OR (d.source_error <> '' AND lower(d.source_error) LIKE ` + a.add(pattern) + ` ESCAPE '\')
+			OR EXISTS (SELECT 1 FROM repositories r WHERE r.tenant_id = d.tenant_id AND r.id = d.repository_id
+				AND lower(r.url) LIKE ` + a.add(pattern) + ` ESCAPE '\'))`
+	}}
+	for _, piece := range pieces(text) {
+		m.sources = append(m.sources, source{few: fewMatches, selects: []func(a *args) string{
+			func(a *args) string {
+				return `SELECT w.deployment_id AS id FROM deployment_words w WHERE w.tenant_id = ` + a.add(l.tenant) +
+					` AND w.suffix >= ` + a.add(piece) + ` AND w.suffix < ` + a.add(piece+afterAll)
+			},
+			func(a *args) string {
+				return `SELECT o.id FROM repository_words w CROSS JOIN deployments o WHERE w.tenant_id = ` + a.add(l.tenant) +
+					` AND w.suffix >= ` + a.add(piece) + ` AND w.suffix < ` + a.add(piece+afterAll) +
+					` AND o.tenant_id = w.tenant_id AND o.repository_id = w.repository_id`
+			},
+			func(a *args) string {
+				return `SELECT id FROM deployments WHERE tenant_id = ` + a.add(l.tenant) +
+					` AND rendered_commit >= ` + a.add(start) + ` AND rendered_commit < ` + a.add(start+afterAll)
+			},
+			func(a *args) string {
+				return `SELECT id FROM deployments WHERE tenant_id = ` + a.add(l.tenant) + ` AND source_error <> ''
+					AND lower(source_error) LIKE ` + a.add(pattern) + ` ESCAPE '\'`
+			},
+		}})
+	}
+	return m
+}

@@ -1,0 +1,74 @@
+package sqlstore
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/kedge-dev/kedge/internal/fleet"
+	"github.com/kedge-dev/kedge/server/internal/store"
+)
+
+type events struct{ tx *Tx }
+
+func (s events) Append(ctx context.Context, e fleet.Event) error {
+	err := s.tx.of(e.TenantID).last(ctx, `INSERT INTO events (tenant_id, at, type, reason, agent, deployment, object, message)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8)`,
+		e.TenantID, micros(e.At), e.Type, e.Reason, e.Agent, e.Deployment, e.Object, e.Message)
+	if err != nil {
+		return fmt.Errorf("appending event %q: %w", e.Reason, err)
+	}
+	return s.tx.record(store.Change{TenantID: e.TenantID, Kind: store.ChangeEvent})
+}
+
+func (s events) List(ctx context.Context, tenant fleet.TenantID, f store.EventFilter) ([]fleet.Event, error) {
+	if err := s.tx.flush(ctx); err != nil {
+		return nil, fmt.Errorf("listing events: %w", err)
+	}
+	var out []fleet.Event
+	query, args := eventQuery(tenant, f)
+	err := s.tx.of(tenant).each(ctx, func(row Row) error {
+		var e fleet.Event
+		err := row.Scan(&e.Seq, timeInto(&e.At), &e.TenantID, &e.Type, &e.Reason, &e.Agent, &e.Deployment, &e.Object, &e.Message)
+		out = append(out, e)
+		return err
+	}, query, args...)
+	if err != nil {
+		return nil, fmt.Errorf("listing events: %w", err)
+	}
+	return out, nil
+}
+
+// eventQuery has one of four texts: a condition that is not asked for is left out rather than
+// made true, so that an index can serve each.
+func eventQuery(tenant fleet.TenantID, f store.EventFilter) (string, []any) {
+	where, args := `tenant_id = $1 AND seq > $2`, []any{tenant, f.AfterSeq, limitOf(f.Limit)}
+	switch {
+	case f.Agent != "" && f.Deployment != "":
+		where += ` AND agent = $4 AND deployment = $5`
+		args = append(args, f.Agent, f.Deployment)
+	case f.Agent != "":
+		where += ` AND agent = $4`
+		args = append(args, f.Agent)
+	case f.Deployment != "":
+		where += ` AND deployment = $4`
+		args = append(args, f.Deployment)
+	}
+	const columns = `seq, at, tenant_id, type, reason, agent, deployment, object, message`
+	return `SELECT ` + columns + ` FROM (SELECT ` + columns + ` FROM events
+		WHERE ` + where + ` ORDER BY seq DESC LIMIT $3) AS newest ORDER BY seq`, args
+}
+
+func (s events) Trim(ctx context.Context, n int) error {
+	if err := s.tx.flush(ctx); err != nil {
+		return fmt.Errorf("trimming events to %d per tenant: %w", n, err)
+	}
+	// CROSS JOIN keeps the order of the tables: tenants are few, and each finds its oldest events
+	// by an index.
+	_, err := s.tx.aside().exec(ctx, `DELETE FROM events WHERE seq IN (
+		SELECT e.seq FROM tenants t CROSS JOIN events e WHERE e.tenant_id = t.id AND e.seq <= (
+			SELECT x.seq FROM events x WHERE x.tenant_id = t.id ORDER BY x.seq DESC LIMIT 1 OFFSET $1))`, max(n, 0))
+	if err != nil {
+		return fmt.Errorf("trimming events to %d per tenant: %w", n, err)
+	}
+	return nil
+}

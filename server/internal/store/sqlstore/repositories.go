@@ -1,0 +1,86 @@
+package sqlstore
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/kedge-dev/kedge/internal/fleet"
+	"github.com/kedge-dev/kedge/server/internal/store"
+)
+
+type repositories struct{ tx *Tx }
+
+const repositoryColumns = `SELECT r.id, r.tenant_id, r.url, COALESCE(r.credential_id, ''), r.spec, r.created_at, r.checked_at, r.error
+	FROM repositories r `
+
+func (s repositories) Get(ctx context.Context, tenant fleet.TenantID, id fleet.RepositoryID) (fleet.Repository, error) {
+	r, err := only(s.list(ctx, s.tx.of(tenant), repositoryColumns+`WHERE r.tenant_id = $1 AND r.id = $2`, tenant, id))
+	if err != nil {
+		return fleet.Repository{}, fmt.Errorf("reading repository %q: %w", id, err)
+	}
+	return r, nil
+}
+
+func (s repositories) GetAllTenants(ctx context.Context, id fleet.RepositoryID) (fleet.Repository, error) {
+	r, err := only(s.list(ctx, s.tx.everywhere().aboutOwners(`SELECT tenant_id FROM repositories WHERE id = $1`, id),
+		repositoryColumns+`WHERE r.id = $1`, id))
+	if err != nil {
+		return fleet.Repository{}, fmt.Errorf("reading repository %q: %w", id, err)
+	}
+	return r, nil
+}
+
+// ByURL leaves the URL out of its error: it may hold a credential.
+func (s repositories) ByURL(ctx context.Context, tenant fleet.TenantID, url string) (fleet.Repository, error) {
+	r, err := only(s.list(ctx, s.tx.of(tenant), repositoryColumns+`WHERE r.tenant_id = $1 AND r.url = $2`, tenant, url))
+	if err != nil {
+		return fleet.Repository{}, fmt.Errorf("reading a repository by its URL: %w", err)
+	}
+	return r, nil
+}
+
+func (s repositories) List(ctx context.Context, tenant fleet.TenantID, page store.Page) ([]fleet.Repository, error) {
+	out, err := s.list(ctx, s.tx.of(tenant), repositoryColumns+`WHERE r.tenant_id = $1 AND r.url > $2 ORDER BY r.url LIMIT $3`,
+		tenant, page.After, limitOf(page.Limit))
+	if err != nil {
+		return nil, fmt.Errorf("listing repositories: %w", err)
+	}
+	return out, nil
+}
+
+func (s repositories) OfCredential(ctx context.Context, tenant fleet.TenantID, id fleet.CredentialID) ([]fleet.Repository, error) {
+	out, err := s.list(ctx, s.tx.of(tenant), repositoryColumns+`WHERE r.tenant_id = $1 AND r.credential_id = $2 ORDER BY r.url`, tenant, id)
+	if err != nil {
+		return nil, fmt.Errorf("listing the repositories of credential %q: %w", id, err)
+	}
+	return out, nil
+}
+
+func (s repositories) ListAllTenants(ctx context.Context) ([]fleet.Repository, error) {
+	out, err := s.list(ctx, s.tx.everywhere(), repositoryColumns+`WHERE EXISTS (SELECT 1 FROM deployments d
+			WHERE d.tenant_id = r.tenant_id AND d.repository_id = r.id AND d.deleted_at IS NULL)
+		ORDER BY r.tenant_id, r.url`)
+	if err != nil {
+		return nil, fmt.Errorf("listing the repositories in use: %w", err)
+	}
+	return out, nil
+}
+
+func (s repositories) list(ctx context.Context, db bound, query string, args ...any) ([]fleet.Repository, error) {
+	var out []fleet.Repository
+	err := db.each(ctx, func(row Row) error {
+		var r fleet.Repository
+		err := row.Scan(&r.ID, &r.TenantID, &r.URL, &r.CredentialID, &r.Spec, timeInto(&r.CreatedAt), timeInto(&r.CheckedAt), &r.Error)
+		out = append(out, r)
+		return err
+	}, query, args...)
+	return out, err
+}
+
+func (s repositories) Count(ctx context.Context, tenant fleet.TenantID) (int, error) {
+	var n int
+	if err := s.tx.of(tenant).get(ctx, []any{&n}, `SELECT COUNT(*) FROM repositories WHERE tenant_id = $1`, tenant); err != nil {
+		return 0, fmt.Errorf("counting repositories: %w", err)
+	}
+	return n, nil
+}

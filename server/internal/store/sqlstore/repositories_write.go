@@ -1,0 +1,92 @@
+package sqlstore
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/kedge-dev/kedge/internal/fleet"
+	"github.com/kedge-dev/kedge/server/internal/store"
+)
+
+func (s repositories) Create(ctx context.Context, r fleet.Repository) error {
+	err := s.tx.of(r.TenantID).insert(ctx, `INSERT INTO repositories (tenant_id, id, url, credential_id, spec, created_at, checked_at, error)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8) ON CONFLICT DO NOTHING`,
+		r.TenantID, r.ID, r.URL, nullable(string(r.CredentialID)), cmp.Or(r.Spec, 1), micros(r.CreatedAt), micros(r.CheckedAt), r.Error)
+	if err == nil {
+		err = repositoryWords.add(ctx, s.tx, r.TenantID, string(r.ID), suffixes(r.URL))
+	}
+	if err != nil {
+		return fmt.Errorf("creating repository %q: %w", r.ID, err)
+	}
+	return s.recordRepository(r.TenantID, r.ID)
+}
+
+func (s repositories) recordRepository(tenant fleet.TenantID, id fleet.RepositoryID) error {
+	return s.tx.record(store.Change{TenantID: tenant, Kind: store.ChangeRepository, ID: string(id)})
+}
+
+func (s repositories) SetCredential(ctx context.Context, tenant fleet.TenantID, id fleet.RepositoryID, credential fleet.CredentialID) error {
+	n, err := s.tx.of(tenant).exec(ctx, `UPDATE repositories SET credential_id = $3, spec = spec + 1 WHERE tenant_id = $1 AND id = $2`,
+		tenant, id, nullable(string(credential)))
+	if err == nil && n == 0 {
+		err = store.ErrNotFound
+	}
+	if err != nil {
+		return fmt.Errorf("setting the credential of repository %q: %w", id, err)
+	}
+	return s.recordRepository(tenant, id)
+}
+
+func (s repositories) SetChecked(ctx context.Context, tenant fleet.TenantID, id fleet.RepositoryID, at time.Time, message string) error {
+	changed, err := s.setChecked(ctx, tenant, id, at, message)
+	if err != nil {
+		return fmt.Errorf("recording a look at repository %q: %w", id, err)
+	}
+	if !changed {
+		return nil
+	}
+	return s.recordRepository(tenant, id)
+}
+
+// setChecked reports whether the message is another one than before.
+func (s repositories) setChecked(ctx context.Context, tenant fleet.TenantID, id fleet.RepositoryID, at time.Time, message string) (bool, error) {
+	n, err := s.tx.of(tenant).exec(ctx, `UPDATE repositories SET checked_at = $3, error = $4
+		WHERE tenant_id = $1 AND id = $2 AND error <> $4`, tenant, id, micros(at), message)
+	if err != nil || n > 0 {
+		return n > 0, err
+	}
+	n, err = s.tx.of(tenant).exec(ctx, `UPDATE repositories SET checked_at = $3 WHERE tenant_id = $1 AND id = $2`, tenant, id, micros(at))
+	if err == nil && n == 0 {
+		err = store.ErrNotFound
+	}
+	return false, err
+}
+
+func (s repositories) Delete(ctx context.Context, tenant fleet.TenantID, id fleet.RepositoryID) error {
+	if err := s.delete(ctx, tenant, id); err != nil {
+		return fmt.Errorf("deleting repository %q: %w", id, err)
+	}
+	return s.recordRepository(tenant, id)
+}
+
+// delete asks for deployments itself: the foreign key would stop the statement too, but an error
+// of the database costs the whole transaction.
+func (s repositories) delete(ctx context.Context, tenant fleet.TenantID, id fleet.RepositoryID) error {
+	db := s.tx.of(tenant)
+	var url string
+	err := db.returning(ctx, []any{&url}, `DELETE FROM repositories WHERE tenant_id = $1 AND id = $2 AND NOT EXISTS (
+		SELECT 1 FROM deployments WHERE tenant_id = $1 AND repository_id = $2) RETURNING url`, tenant, id)
+	if err == nil {
+		return repositoryWords.drop(ctx, s.tx, tenant, string(id), suffixes(url))
+	}
+	if !errors.Is(err, store.ErrNotFound) {
+		return err
+	}
+	if _, err := s.Get(ctx, tenant, id); err != nil {
+		return err
+	}
+	return fmt.Errorf("deployments use it: %w", store.ErrExists)
+}

@@ -1,0 +1,100 @@
+package sqlstore
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+
+	"github.com/kedge-dev/kedge/internal/fleet"
+	"github.com/kedge-dev/kedge/server/internal/store"
+)
+
+func (s targets) recordTarget(kind store.ChangeKind, tenant fleet.TenantID, id fleet.TargetID,
+	agent fleet.AgentID, deployment fleet.DeploymentID) error {
+	return s.tx.record(store.Change{TenantID: tenant, Kind: kind, ID: string(id), AgentID: agent, DeploymentID: deployment})
+}
+
+// newestOf is what was rendered last for a target of deployment $2 with variant $3; "" is its own.
+const newestOf = `CASE WHEN $3 = '' THEN (SELECT x.rendered_digest FROM deployments x WHERE x.tenant_id = $1 AND x.id = $2)
+	ELSE (SELECT x.rendered_digest FROM deployment_variants x WHERE x.tenant_id = $1 AND x.deployment_id = $2 AND x.name = $3) END`
+
+// Create takes the name of the agent from t, and looks for it itself only among the tenant's own.
+func (s targets) Create(ctx context.Context, t fleet.Target) error {
+	d, o, p := t.Desired, t.Observed, t.Desired.Policy
+	err := s.tx.of(t.TenantID).insert(ctx, `INSERT INTO targets (tenant_id, deployment_id, variant, id, deployment_name,
+			agent_tenant, agent_id, agent_name, grant_id, detached_at, detached_why, newest_digest,
+			desired_epoch, desired_generation, desired_digest, desired_commit, desired_namespace,
+			desired_prune, desired_adopt, desired_allow_empty, desired_manual, desired_prune_on_detach,
+			desired_hold_prune, desired_tombstone, desired_detached,
+			observed_epoch, observed_generation, observed_digest, observed_sync, observed_health, observed_as_of, observed_message)
+		VALUES ($1, $2, $3, $4, COALESCE((SELECT x.name FROM deployments x WHERE x.tenant_id = $1 AND x.id = $2), ''),
+			$5, $6, CASE WHEN $7 <> '' THEN $7 ELSE COALESCE((SELECT x.name FROM agents x WHERE x.tenant_id = $1 AND x.id = $6), '') END,
+			$8, $9, $10, `+newestOf+`,
+			$11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23, $24, $25, $26, $27, $28, $29, $30)
+		ON CONFLICT DO NOTHING`,
+		string(t.TenantID), string(t.DeploymentID), t.Variant, string(t.ID),
+		string(cmp.Or(t.AgentTenant, t.TenantID)), nullable(string(t.AgentID)), t.AgentName,
+		nullable(string(t.GrantID)), micros(t.DetachedAt), t.DetachedWhy,
+		d.Epoch, d.Generation, nullable(d.Digest), d.Commit, d.Namespace,
+		p.Prune, p.Adopt, p.AllowEmpty, p.Manual, p.PruneOnDetach, d.HoldPrune, d.Tombstone, d.Detached,
+		o.Epoch, o.Generation, o.Digest, string(o.Sync), string(o.Health), micros(o.AsOf), o.Message)
+	if err != nil {
+		return fmt.Errorf("creating target %q: %w", t.ID, err)
+	}
+	s.tx.visit(t.TenantID, t.AgentTenant)
+	return s.recordTarget(store.ChangeDesired, t.TenantID, t.ID, t.AgentID, t.DeploymentID)
+}
+
+func (s targets) SetDesired(ctx context.Context, tenant fleet.TenantID, id fleet.TargetID, d fleet.Desired) error {
+	p := d.Policy
+	err := s.change(ctx, tenant, id, `UPDATE targets SET desired_epoch = $3, desired_generation = $4,
+			desired_digest = $5, desired_commit = $6, desired_namespace = $7, desired_prune = $8, desired_adopt = $9,
+			desired_allow_empty = $10, desired_manual = $11, desired_prune_on_detach = $12,
+			desired_hold_prune = $13, desired_tombstone = $14, desired_detached = $15
+		WHERE tenant_id = $1 AND id = $2 `+ofTarget,
+		d.Epoch, d.Generation, nullable(d.Digest), d.Commit, d.Namespace,
+		p.Prune, p.Adopt, p.AllowEmpty, p.Manual, p.PruneOnDetach, d.HoldPrune, d.Tombstone, d.Detached)
+	if err != nil {
+		return fmt.Errorf("setting what is desired of target %q: %w", id, err)
+	}
+	return nil
+}
+
+func (s targets) SetPlace(ctx context.Context, t fleet.Target) error {
+	// What is newest for a target follows from its variant.
+	err := s.change(ctx, t.TenantID, t.ID, `UPDATE targets SET variant = $3, grant_id = $4, detached_at = $5, detached_why = $6,
+			newest_digest = CASE WHEN $3 = ''
+				THEN (SELECT x.rendered_digest FROM deployments x WHERE x.tenant_id = $1 AND x.id = targets.deployment_id)
+				ELSE (SELECT x.rendered_digest FROM deployment_variants x
+					WHERE x.tenant_id = $1 AND x.deployment_id = targets.deployment_id AND x.name = $3) END
+		WHERE tenant_id = $1 AND id = $2 `+ofTarget,
+		t.Variant, nullable(string(t.GrantID)), micros(t.DetachedAt), t.DetachedWhy)
+	if err != nil {
+		return fmt.Errorf("writing the place of target %q: %w", t.ID, err)
+	}
+	return nil
+}
+
+func (s targets) Remove(ctx context.Context, tenant fleet.TenantID, id fleet.TargetID) error {
+	err := s.change(ctx, tenant, id, `DELETE FROM targets WHERE tenant_id = $1 AND id = $2 `+ofTarget)
+	if err != nil {
+		return fmt.Errorf("removing target %q: %w", id, err)
+	}
+	return nil
+}
+
+// ofTarget is what every statement on one target returns.
+const ofTarget = `RETURNING COALESCE(agent_id, ''), agent_tenant, deployment_id`
+
+// change runs a statement on one target, which returns ofTarget, and records it.
+func (s targets) change(ctx context.Context, tenant fleet.TenantID, id fleet.TargetID, query string, more ...any) error {
+	var agent fleet.AgentID
+	var place fleet.TenantID
+	var deployment fleet.DeploymentID
+	err := s.tx.of(tenant).returning(ctx, []any{&agent, &place, &deployment}, query, append([]any{string(tenant), string(id)}, more...)...)
+	if err != nil {
+		return err
+	}
+	s.tx.visit(tenant, place)
+	return s.recordTarget(store.ChangeDesired, tenant, id, agent, deployment)
+}

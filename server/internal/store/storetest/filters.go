@@ -1,0 +1,206 @@
+package storetest
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	"github.com/kedge-dev/kedge/internal/fleet"
+	"github.com/kedge-dev/kedge/server/internal/store"
+)
+
+// covers: T1
+var filterTests = map[string]func(*testing.T, store.Store){
+	"find what a person would by looking at all": filtersAgreeWithAModel,
+	"follow what users read of a target":         filtersFollowTheView,
+}
+
+// Listed is a deployment with what decides whether a filter of deployments matches it.
+type Listed struct {
+	fleet.Deployment
+	Targets  []fleet.Target
+	Variants map[string]string // digests by name
+}
+
+// Matches is what a filter of deployments means, said plainly. connected tells of an agent.
+func Matches(f store.DeploymentFilter, l Listed, connected func(fleet.AgentID) bool) bool {
+	return (f.Environment == "" || f.Environment == l.EnvironmentID) &&
+		(f.Repository == "" || f.Repository == l.RepositoryID) &&
+		(f.Agent == "" || slices.ContainsFunc(l.Targets, func(t fleet.Target) bool { return t.AgentID == f.Agent })) &&
+		(f.Sync == "" || matchesSync(f.Sync, l)) &&
+		(f.Health == "" || matchesHealth(f.Health, l, connected)) &&
+		matchesLabels(f.Labels, l.Labels) &&
+		(f.Text == "" || matchesText(f.Text, l))
+}
+
+func matchesSync(state fleet.SyncState, l Listed) bool {
+	if state == fleet.SyncFailed && l.SourceError != "" {
+		return true
+	}
+	return slices.ContainsFunc(l.Targets, func(t fleet.Target) bool {
+		newest := l.Rendered.Digest
+		if t.Variant != "" {
+			newest = l.Variants[t.Variant]
+		}
+		waiting := newest != "" && newest != t.Desired.Digest && !t.Desired.Tombstone && !t.Desired.Detached && t.DetachedAt.IsZero()
+		switch view := t.ViewAt(time.Time{}).Sync; state {
+		case fleet.SyncOutOfSync:
+			return waiting
+		case fleet.SyncSynced:
+			return view == state && !waiting
+		default:
+			return view == state
+		}
+	})
+}
+
+func matchesHealth(health fleet.Health, l Listed, connected func(fleet.AgentID) bool) bool {
+	return slices.ContainsFunc(l.Targets, func(t fleet.Target) bool {
+		var lost time.Time
+		if t.AgentID == "" || !connected(t.AgentID) {
+			lost = at(0)
+		}
+		return t.ViewAt(lost).Health == health
+	})
+}
+
+func matchesLabels(want, have map[string]string) bool {
+	for key, value := range want {
+		if got, ok := have[key]; !ok || got != value {
+			return false
+		}
+	}
+	return true
+}
+
+func matchesText(text string, l Listed) bool {
+	text = strings.ToLower(text)
+	return strings.HasPrefix(l.Rendered.Commit, text) ||
+		slices.ContainsFunc([]string{l.Name, l.Source.RepoURL, l.Source.Path, l.SourceError}, func(s string) bool {
+			return strings.Contains(strings.ToLower(s), text)
+		})
+}
+
+// filtersAgreeWithAModel makes small tenants at random, asks at random, and compares page by page.
+func filtersAgreeWithAModel(t *testing.T, s store.Store) {
+	rapid.Check(t, func(rt *rapid.T) {
+		m := newModel(rt)
+		if err := s.Update(t.Context(), func(tx store.Tx) error { return m.fill(t.Context(), tx) }); err != nil {
+			rt.Fatalf("filling: %v", err)
+		}
+		for range 6 {
+			f := m.drawFilter(rt)
+			err := s.View(t.Context(), func(tx store.Tx) error { return m.compare(t.Context(), rt, tx, f) })
+			if err != nil {
+				rt.Fatalf("listing %+v: %v", f, err)
+			}
+		}
+	})
+}
+
+func (m *model) compare(ctx context.Context, rt *rapid.T, tx store.Tx, f store.DeploymentFilter) error {
+	var want []string
+	for _, l := range m.deployments {
+		if Matches(f, l, func(id fleet.AgentID) bool { return m.connected[id] }) {
+			want = append(want, l.Name+" "+string(l.ID))
+		}
+	}
+	slices.Sort(want)
+	var got []string
+	f.Limit = rapid.IntRange(1, 4).Draw(rt, "limit")
+	for {
+		page, err := tx.Deployments().List(ctx, m.tenant, f)
+		if err != nil {
+			return err
+		}
+		if len(page) > f.Limit {
+			return fmt.Errorf("a page of %d has %d rows", f.Limit, len(page))
+		}
+		for _, d := range page {
+			got = append(got, d.Name+" "+string(d.ID))
+		}
+		if len(page) < f.Limit {
+			break
+		}
+		f.After, f.AfterID = page[len(page)-1].Name, string(page[len(page)-1].ID)
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		rt.Fatalf("filter %+v differs (-want +got):\n%s", f, diff)
+	}
+	return nil
+}
+
+// filtersFollowTheView moves one target through its states.
+func filtersFollowTheView(t *testing.T, s store.Store) {
+	w := newWorld(t, s, "a")
+	second := newBundle(w.tenant.ID, "two")
+	id, v := w.tenant.ID, fleet.Version{Epoch: 1, Generation: 3}
+	desired := fleet.Desired{Version: v, Digest: w.bundle.Digest}
+	place := func(ctx context.Context, tx store.Tx) error {
+		x := w.target
+		x.DetachedAt, x.Variant = time.Time{}, ""
+		return tx.Targets().SetPlace(ctx, x)
+	}
+	observe := func(ctx context.Context, tx store.Tx, o fleet.Observed) error {
+		_, err := tx.Targets().SetObserved(ctx, id, w.agent.ID, store.Report{Target: w.target.ID, Observed: o})
+		return err
+	}
+	synced := fleet.Observed{Version: v, Sync: fleet.SyncSynced, Health: fleet.HealthCurrent, AsOf: at(20)}
+	steps := []struct {
+		reason string
+		do     func(ctx context.Context, tx store.Tx) error
+		sync   []fleet.SyncState
+		health fleet.Health
+	}{
+		{"as it is reported", place,
+			[]fleet.SyncState{fleet.SyncFailed}, fleet.HealthInProgress},
+		{"synced", func(ctx context.Context, tx store.Tx) error {
+			if err := tx.Targets().SetDesired(ctx, id, w.target.ID, desired); err != nil {
+				return err
+			}
+			return observe(ctx, tx, synced)
+		}, []fleet.SyncState{fleet.SyncSynced}, fleet.HealthCurrent},
+		{"something newer waits", func(ctx context.Context, tx store.Tx) error {
+			if err := tx.Bundles().Put(ctx, second); err != nil {
+				return err
+			}
+			return tx.Deployments().SetRendered(ctx, id, w.deployment.ID, fleet.Rendered{Commit: "beef", Digest: second.Digest, At: at(21)})
+		}, []fleet.SyncState{fleet.SyncOutOfSync}, fleet.HealthCurrent},
+		{"it was sent", func(ctx context.Context, tx store.Tx) error {
+			next := desired
+			next.Generation, next.Digest = 4, second.Digest
+			return tx.Targets().SetDesired(ctx, id, w.target.ID, next)
+		}, []fleet.SyncState{fleet.SyncPending}, fleet.HealthCurrent},
+		{"the source broke meanwhile", func(ctx context.Context, tx store.Tx) error {
+			return tx.Deployments().SetSourceError(ctx, id, w.deployment.ID, "bad yaml", at(22))
+		}, []fleet.SyncState{fleet.SyncPending, fleet.SyncFailed}, fleet.HealthCurrent},
+		{"the agent went away", func(ctx context.Context, tx store.Tx) error {
+			_, err := tx.Connections().Close(ctx, id, w.connection.SessionID, at(23), at(23))
+			return err
+		}, []fleet.SyncState{fleet.SyncPending, fleet.SyncFailed}, fleet.HealthStale},
+		{"and was deleted", func(ctx context.Context, tx store.Tx) error { return tx.Agents().Delete(ctx, id, w.agent.ID) },
+			[]fleet.SyncState{fleet.SyncPending, fleet.SyncFailed}, fleet.HealthStale},
+	}
+	for _, step := range steps {
+		update(t, s, step.do)
+		foundAs(t, s, w, step.reason, step.sync, step.health)
+	}
+}
+
+// foundAs checks that the only deployment is found by these words and by no other.
+func foundAs(t *testing.T, s store.Store, w *world, reason string, sync []fleet.SyncState, health fleet.Health) {
+	t.Helper()
+	found := func(f store.DeploymentFilter) bool { return len(listDeployments(t, s, w, f)) == 1 }
+	for _, word := range syncWords {
+		same(t, fmt.Sprintf("%s: found as %s", reason, word), found(store.DeploymentFilter{Sync: word}), slices.Contains(sync, word))
+	}
+	for _, word := range healthWords {
+		same(t, fmt.Sprintf("%s: found as %s", reason, word), found(store.DeploymentFilter{Health: word}), word == health)
+	}
+}
