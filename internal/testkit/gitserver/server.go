@@ -1,10 +1,11 @@
 // Package gitserver is a real Git server in process, for tests, benchmarks and the demo: smart HTTP
-// by git's own git-http-backend, protocol version 2, with push. It listens on loopback, knows no
-// users, and can be told to fail.
+// by git's own git-http-backend, protocol version 2, with push, and for reading also HTTPS and SSH.
+// It listens on loopback, asks nobody who they are unless told to, and can be told to fail.
 package gitserver
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -27,6 +28,10 @@ type Server struct {
 	baseURL string
 	http    *http.Server
 	pushes  sync.WaitGroup // calls of onPush under way
+
+	mu      sync.Mutex
+	closers []func() error
+	users   map[string]map[string]string // password by name, by repository
 
 	down     atomic.Bool
 	delay    atomic.Int64
@@ -69,6 +74,12 @@ func Start(dir string) (*Server, error) {
 // Close stops the server, ends its connections and waits for calls of OnPush. Repositories stay.
 func (s *Server) Close() error {
 	err := s.http.Close()
+	s.mu.Lock()
+	for _, end := range s.closers {
+		err = errors.Join(err, end())
+	}
+	s.closers = nil
+	s.mu.Unlock()
 	s.pushes.Wait()
 	return err
 }
@@ -146,6 +157,11 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 	}
 	if s.down.Load() {
 		http.Error(w, "down on purpose", http.StatusServiceUnavailable)
+		return
+	}
+	if !s.mayRead(r) {
+		w.Header().Set("WWW-Authenticate", `Basic realm="git"`)
+		http.Error(w, "who are you?", http.StatusUnauthorized)
 		return
 	}
 	cleanUp, err := unchunk(r)

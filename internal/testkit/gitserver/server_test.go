@@ -2,6 +2,7 @@ package gitserver_test
 
 import (
 	"context"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -140,5 +141,62 @@ func TestFaults(t *testing.T) {
 	defer cancel()
 	if err := exec.CommandContext(ctx, "git", "ls-remote", server.URL("team/app")).Run(); err == nil {
 		t.Error("a delayed server answered at once")
+	}
+}
+
+func TestProtectedRepositoriesAskWhoReads(t *testing.T) {
+	t.Parallel()
+	server, repo := start(t)
+	secure := must[*gitserver.TLS](t)(server.ServeTLS())
+	cert := filepath.Join(t.TempDir(), "cert.pem")
+	if err := os.WriteFile(cert, secure.CertPEM, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	server.Protect("team/app", map[string]string{"me": "password"})
+	want := must[string](t)(repo.CommitAndPush(t.Context(), map[string]string{"a": "1"}, "first")) // needs no password
+	list := func(url string) (string, error) {
+		cmd := exec.CommandContext(t.Context(), "git", "ls-remote", url, "refs/heads/main")
+		cmd.Env = append(os.Environ(), "GIT_TERMINAL_PROMPT=0", "GIT_SSL_CAINFO="+cert)
+		out, err := cmd.Output()
+		return string(out), err
+	}
+	for _, url := range []string{server.URL("team/app"), secure.URL("team/app")} {
+		for user, ok := range map[string]bool{"": false, "me:wrong@": false, "you:password@": false, "me:password@": true} {
+			out, err := list(strings.Replace(url, "://", "://"+user, 1))
+			if ok != (err == nil) || ok != strings.HasPrefix(out, want) {
+				t.Errorf("%s as %q gave %q, %v", url, user, out, err)
+			}
+		}
+	}
+}
+
+func TestSSHServesOnlyAuthorizedKeys(t *testing.T) {
+	t.Parallel()
+	if _, err := exec.LookPath("ssh"); err != nil {
+		t.Skip("there is no ssh program here")
+	}
+	server, repo := start(t)
+	want := must[string](t)(repo.CommitAndPush(t.Context(), map[string]string{"a": "1"}, "first"))
+	host := must[*gitserver.SSH](t)(server.ServeSSH())
+	private, public, err := gitserver.NewKey()
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	for name, data := range map[string][]byte{"key": private, "known": host.KnownHosts()} {
+		if err := os.WriteFile(filepath.Join(dir, name), data, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, authorized := range []bool{false, true} {
+		if authorized {
+			host.Authorize(public)
+		}
+		cmd := exec.CommandContext(t.Context(), "git", "ls-remote", host.URL("team/app"), "refs/heads/main")
+		cmd.Env = append(os.Environ(), "GIT_SSH_COMMAND=ssh -F /dev/null -o BatchMode=yes -o IdentityAgent=none -i "+dir+"/key -o UserKnownHostsFile="+dir+"/known")
+		out, err := cmd.Output()
+		if authorized != (err == nil) || authorized != strings.HasPrefix(string(out), want) {
+			t.Errorf("with the key authorized: %t: %q, %v", authorized, out, err)
+		}
 	}
 }

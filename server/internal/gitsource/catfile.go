@@ -2,6 +2,7 @@ package gitsource
 
 import (
 	"bufio"
+	"container/list"
 	"context"
 	"errors"
 	"fmt"
@@ -20,13 +21,16 @@ const catIdle = 5 * time.Minute
 var errNoObject = errors.New("there is no such object")
 
 // catFile is one git cat-file that stays open, so that reading costs no process. It is started
-// when it is needed, after it has died, and again after close. Requests take turns; each is a
+// when it is needed, after it has died, and again after close or when others took its place among
+// the readers. Requests take turns; each is a
 // round trip through a pipe. git looks for packs and refs again when it does not find something, so
 // it sees what was fetched after it started.
 type catFile struct {
-	git    *git
-	dir    string
-	onIdle func()
+	readers *readers
+	git     *git
+	dir     string
+	onIdle  func()
+	place   *list.Element // among the readers, nil without a process; theirs to change
 
 	token chan struct{} // holds one token; guards what follows
 	cmd   *exec.Cmd
@@ -42,8 +46,8 @@ type object struct {
 	size int64
 }
 
-func newCatFile(g *git, dir string, onIdle func()) *catFile {
-	return &catFile{git: g, dir: dir, onIdle: onIdle, token: make(chan struct{}, 1)}
+func newCatFile(all *readers, g *git, dir string, onIdle func()) *catFile {
+	return &catFile{readers: all, git: g, dir: dir, onIdle: onIdle, token: make(chan struct{}, 1)}
 }
 
 // info finds an object by any name that git understands. It fails with errNoObject when there is
@@ -89,9 +93,10 @@ func (c *catFile) do(ctx context.Context, exchange func() error) error {
 	case <-ctx.Done():
 		return ctx.Err()
 	}
+	defer c.readers.used(c)
 	defer func() { <-c.token }()
 	for {
-		fresh, err := c.startLocked()
+		fresh, err := c.startLocked(ctx)
 		if err != nil {
 			return err
 		}
@@ -118,10 +123,18 @@ func (c *catFile) do(ctx context.Context, exchange func() error) error {
 	}
 }
 
-func (c *catFile) startLocked() (fresh bool, err error) {
+func (c *catFile) startLocked(ctx context.Context) (fresh bool, err error) {
 	if c.cmd != nil {
 		return false, nil
 	}
+	if err := c.readers.admit(ctx, c); err != nil {
+		return false, err
+	}
+	defer func() {
+		if err != nil {
+			c.readers.leave(c)
+		}
+	}()
 	cmd := c.git.command(context.Background(), c.dir, "cat-file", "--batch-command")
 	in, err := cmd.StdinPipe()
 	if err != nil {
@@ -156,6 +169,7 @@ func (c *catFile) stopLocked() {
 	_ = c.cmd.Cancel()
 	_ = c.cmd.Wait() // it was killed: how it ended says nothing
 	c.cmd, c.in, c.out = nil, nil, nil
+	c.readers.leave(c)
 }
 
 func (c *catFile) request(verb, name string) (object, error) {

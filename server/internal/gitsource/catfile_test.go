@@ -25,7 +25,7 @@ func openReader(t *testing.T) (*catFile, string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cat := newCatFile(m.git, dir, func() {})
+	cat := newCatFile(m.readers, m.git, dir, func() {})
 	t.Cleanup(cat.close)
 	found, err := cat.info(t.Context(), "refs/heads/main:a")
 	if err != nil {

@@ -7,13 +7,25 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 )
 
-// Fetch brings the commits that the revisions name now, so that Tree can read them. Revisions and
-// answers are those of List. What was rewritten at the remote is followed. Calls for one
-// repository take turns.
+// Fetch is FetchAs for what everybody may read.
 func (m *Manager) Fetch(ctx context.Context, url string, revisions []string) (map[string]Ref, error) {
-	r, err := m.mirror(url)
+	return m.FetchAs(ctx, Access{URL: url}, revisions)
+}
+
+// FetchAs brings the commits that the revisions name now, so that TreeAs can read them. Revisions
+// and answers are those of ListAs. What was rewritten at the remote is followed. A credential that
+// was not used before is tried even when everything is there already. Calls of one owner for one
+// repository take turns.
+func (m *Manager) FetchAs(ctx context.Context, access Access, revisions []string) (map[string]Ref, error) {
+	r, err := m.use(access)
+	if err != nil {
+		return nil, err
+	}
+	defer m.end(r.mirror)
+	via, err := m.route(r.access)
 	if err != nil {
 		return nil, err
 	}
@@ -23,29 +35,79 @@ func (m *Manager) Fetch(ctx context.Context, url string, revisions []string) (ma
 	defer r.unlock()
 	ctx, cancel := context.WithTimeout(ctx, m.cfg.Timeout)
 	defer cancel()
-	refs, err := r.fetchLocked(ctx, revisions)
-	if err == nil && r.suspect.Load() {
-		err = errCorrupt // readers met what git fetch did not look at
-	}
-	if errors.Is(err, errCorrupt) {
-		r.log.WarnContext(ctx, "making a damaged mirror anew", "url", r.url, "error", err)
-		if err := r.discardLocked(); err != nil {
-			return nil, err
-		}
-		refs, err = r.fetchLocked(ctx, revisions)
+	refs, err := r.mendingLocked(ctx, func() (map[string]Ref, error) { return r.watchedLocked(ctx, via, revisions) })
+	if err == nil {
+		err = r.proveLocked(ctx, via)
 	}
 	if err != nil {
 		// git may have been killed: look for its leftovers next time.
 		r.ready = false
 		return nil, err
 	}
-	m.maintainLater(r)
+	m.maintainLater(r.mirror)
 	return refs, nil
+}
+
+// mendingLocked fetches, and once more into an empty mirror when what is there is damaged or mostly
+// garbage.
+func (r *mirror) mendingLocked(ctx context.Context, fetch func() (map[string]Ref, error)) (map[string]Ref, error) {
+	if time.Now().Before(r.tooLargeUntil) {
+		return nil, r.tooLarge()
+	}
+	fresh := !r.exists()
+	refs, err := fetch()
+	if err == nil && r.suspect.Load() {
+		err = errCorrupt // readers met what git fetch did not look at
+	}
+	bloated := false
+	if errors.Is(err, errTooLarge) && !fresh {
+		if err := removeLeftovers(r.dir); err != nil {
+			return nil, fmt.Errorf("tidying the mirror of %s: %w", r.url, err)
+		}
+		bloated = folderSize(r.dir) > r.cfg.MaxMirrorBytes/2
+	}
+	if errors.Is(err, errCorrupt) || bloated {
+		r.cfg.Log.WarnContext(ctx, "making a damaged or bloated mirror anew", "url", r.url, "error", err)
+		if err := r.discardLocked(); err != nil {
+			return nil, err
+		}
+		fresh = true
+		refs, err = fetch()
+	}
+	if errors.Is(err, errTooLarge) {
+		r.tooLargeUntil = time.Now().Add(tooLargeFor)
+		if fresh {
+			err = errors.Join(err, r.discardLocked())
+		}
+	}
+	return refs, err
+}
+
+// watchedLocked is fetchLocked within the limit of size.
+func (r *mirror) watchedLocked(ctx context.Context, via *route, revisions []string) (map[string]Ref, error) {
+	watched, stop := watchSize(ctx, r.dir, r.cfg.MaxMirrorBytes, sizeCheckEvery)
+	refs, err := r.fetchLocked(watched, via, revisions)
+	stop()
+	if err == nil && folderSize(r.dir) > r.cfg.MaxMirrorBytes {
+		err = r.tooLarge()
+	}
+	return refs, err
+}
+
+// proveLocked notes that the reader may have what was fetched, and asks the remote whether it is so
+// when nothing else needed asking.
+func (u *use) proveLocked(ctx context.Context, via *route) error {
+	if !via.asked && !u.grants.has(u.reader) {
+		if _, err := u.lsRemote(ctx, via, []string{head}); err != nil {
+			return err
+		}
+	}
+	return u.grants.add(u.reader)
 }
 
 // fetchLocked fetches once when it is known what the revisions name, and finds that out first
 // where it is not.
-func (r *mirror) fetchLocked(ctx context.Context, revisions []string) (map[string]Ref, error) {
+func (r *mirror) fetchLocked(ctx context.Context, via *route, revisions []string) (map[string]Ref, error) {
 	if err := r.prepareLocked(ctx); err != nil {
 		return nil, err
 	}
@@ -56,24 +118,24 @@ func (r *mirror) fetchLocked(ctx context.Context, revisions []string) (map[strin
 			ask = append(ask, revision)
 		}
 	}
-	if err := r.askLocked(ctx, out, ask); err != nil {
+	if err := r.lookUpLocked(ctx, via, out, ask); err != nil {
 		return nil, err
 	}
-	err := r.fetchKnownLocked(ctx, out, revisions)
+	err := r.fetchKnownLocked(ctx, via, out, revisions)
 	if !isMissing(err) {
 		return out, err
 	}
 	// Something is gone: find out what, and bring the rest.
 	clear(out)
 	named := slices.DeleteFunc(slices.Clone(revisions), isCommit)
-	if err := r.askLocked(ctx, out, named); err != nil {
+	if err := r.lookUpLocked(ctx, via, out, named); err != nil {
 		return nil, err
 	}
 	for _, revision := range revisions {
 		if out[revision].Err != nil || out[revision].Commit != "" {
 			continue
 		}
-		err := r.fetchKnownLocked(ctx, out, []string{revision})
+		err := r.fetchKnownLocked(ctx, via, out, []string{revision})
 		if isMissing(err) {
 			out[revision] = Ref{Err: &RefNotFoundError{Revision: revision}}
 		} else if err != nil {
@@ -83,13 +145,13 @@ func (r *mirror) fetchLocked(ctx context.Context, revisions []string) (map[strin
 	return out, nil
 }
 
-// askLocked puts those of the revisions that name nothing into out, and learns what the others
+// lookUpLocked puts those of the revisions that name nothing into out, and learns what the others
 // name.
-func (r *mirror) askLocked(ctx context.Context, out map[string]Ref, revisions []string) error {
+func (r *mirror) lookUpLocked(ctx context.Context, via *route, out map[string]Ref, revisions []string) error {
 	if len(revisions) == 0 {
 		return nil
 	}
-	listed, err := r.list(ctx, revisions)
+	listed, err := r.list(ctx, via, revisions)
 	if err != nil {
 		return err
 	}
@@ -121,7 +183,7 @@ func (r *mirror) dropRefLocked(ctx context.Context, name string) error {
 
 // fetchKnownLocked fetches the revisions that are not in out yet, by one run of git, and puts them
 // there.
-func (r *mirror) fetchKnownLocked(ctx context.Context, out map[string]Ref, revisions []string) error {
+func (r *mirror) fetchKnownLocked(ctx context.Context, via *route, out map[string]Ref, revisions []string) error {
 	names := map[string]string{} // remote name by revision
 	specs := map[string]bool{}
 	for _, revision := range revisions {
@@ -142,9 +204,12 @@ func (r *mirror) fetchKnownLocked(ctx context.Context, out map[string]Ref, revis
 	if len(specs) == 0 {
 		return nil
 	}
-	args := append(slices.Clone(fetchArgs), "--end-of-options", r.url)
-	if _, err := r.git.run(ctx, r.dir, append(args, slices.Sorted(maps.Keys(specs))...)...); err != nil {
-		return remoteError(ctx, r.url, r.git.timeout, err)
+	_, err := r.ask(ctx, via, r.dir, func(url string) []string {
+		args := append(slices.Clone(fetchArgs), "--end-of-options", url)
+		return append(args, slices.Sorted(maps.Keys(specs))...)
+	})
+	if err != nil {
+		return err
 	}
 	for revision, name := range names {
 		ref, err := r.resolve(ctx, revision, name)

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -20,10 +21,9 @@ const (
 
 // git runs the git program apart from the user that the server runs as.
 type git struct {
-	path    string
-	env     []string
-	home    string // an empty folder
-	timeout time.Duration
+	path string
+	env  []string
+	home string // an empty folder
 }
 
 // gitConfig is the only configuration that git sees. It is a file, not a list of -c arguments,
@@ -59,6 +59,8 @@ const gitConfig = `[safe]
 [pack]
 	threads = 1
 [http]
+	# The proxy of each run is set in its environment, with a secret that only basic carries at once.
+	proxyAuthMethod = basic
 	followRedirects = false
 	lowSpeedLimit = 1
 	lowSpeedTime = 60
@@ -71,7 +73,7 @@ func newGit(cfg Config) (*git, error) {
 	if err != nil {
 		return nil, fmt.Errorf("finding git: %w", err)
 	}
-	g := &git{path: path, home: filepath.Join(cfg.Dir, "home"), timeout: cfg.Timeout}
+	g := &git{path: path, home: filepath.Join(cfg.Dir, "home")}
 	if err := os.MkdirAll(g.home, 0o700); err != nil {
 		return nil, fmt.Errorf("making the folder of mirrors: %w", err)
 	}
@@ -89,24 +91,19 @@ func newGit(cfg Config) (*git, error) {
 		"GIT_TERMINAL_PROMPT=0",
 		"GIT_ASKPASS=",
 		"SSH_ASKPASS=",
-		"GIT_ALLOW_PROTOCOL="+strings.Join(cfg.Allow, ":"),
+		"GIT_ALLOW_PROTOCOL=", // none; a run against a remote gets its own
 		"GIT_CEILING_DIRECTORIES="+cfg.Dir,
 		"GIT_OPTIONAL_LOCKS=0",
 		"GIT_NO_REPLACE_OBJECTS=1",
-		// Keys of the user that the server runs as are not for repositories that tenants name.
-		"GIT_SSH_COMMAND=ssh -F /dev/null -oBatchMode=yes -oIdentityFile=none -oIdentityAgent=none -oStrictHostKeyChecking=yes -oConnectTimeout=15",
 	)
 	return g, g.checkVersion()
 }
 
-// inherited returns the few variables that git shares with the server: where programs and
-// certificates are, and how to get out.
+// inherited returns the few variables that git shares with the server. None of them say how to get
+// out: that is the business of a route.
 func inherited() []string {
 	var out []string
-	for _, name := range []string{
-		"PATH", "TMPDIR", "SSL_CERT_FILE", "SSL_CERT_DIR", "GIT_SSL_CAINFO", "CURL_CA_BUNDLE",
-		"HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "ALL_PROXY", "http_proxy", "https_proxy", "no_proxy", "all_proxy",
-	} {
+	for _, name := range []string{"PATH", "TMPDIR"} {
 		if value, ok := os.LookupEnv(name); ok {
 			out = append(out, name+"="+value)
 		}
@@ -147,12 +144,25 @@ func (g *git) command(ctx context.Context, dir string, args ...string) *exec.Cmd
 	return cmd
 }
 
-// run runs git to its end and returns what it wrote. A failure is an *exitError or that of ctx.
+// run runs git to its end and returns what it wrote. A failure is an *exitError or that of ctx. It
+// can reach no remote.
 func (g *git) run(ctx context.Context, dir string, args ...string) (string, error) {
+	return g.runThrough(ctx, &passage{}, dir, args...)
+}
+
+// runThrough is run with a way to a remote.
+func (g *git) runThrough(ctx context.Context, p *passage, dir string, args ...string) (string, error) {
 	cmd := g.command(ctx, dir, args...)
+	cmd.Env = append(slices.Clone(g.env), p.env...)
+	cmd.Env = append(cmd.Env, "GIT_ALLOW_PROTOCOL="+p.transport)
+	cmd.ExtraFiles = p.files
 	stdout, stderr := &tail{limit: maxStdout}, &tail{limit: maxStderr}
 	cmd.Stdout, cmd.Stderr = stdout, stderr
-	err := cmd.Run()
+	err := cmd.Start()
+	p.closeFiles()
+	if err == nil {
+		err = cmd.Wait()
+	}
 	if ctxErr := ctx.Err(); err != nil && ctxErr != nil {
 		return "", fmt.Errorf("running git %s: %w", args[0], ctxErr)
 	}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/kedge-dev/kedge/internal/testkit/gitserver"
 	"github.com/kedge-dev/kedge/server/internal/gitsource"
+	"github.com/kedge-dev/kedge/server/internal/gitsource/egress"
 )
 
 // overBoth runs a test on a repository that is read over http and one over file.
@@ -244,7 +245,9 @@ func TestFaultsOfTheRemoteAreNamed(t *testing.T) {
 	server, repo := startServer(t)
 	want := commit(t, repo, map[string]string{"a.yaml": "1"})
 	dir := filepath.Join(t.TempDir(), "mirrors")
-	m, err := gitsource.New(gitsource.Config{Dir: dir, Allow: []string{"http"}, Timeout: 2 * time.Second})
+	m, err := gitsource.New(gitsource.Config{
+		Dir: dir, Allow: []string{"http"}, Timeout: 2 * time.Second, Addresses: &egress.Policy{AllowLoopback: true},
+	})
 	check(t, err)
 	defer m.Close()
 	url := server.URL("app")

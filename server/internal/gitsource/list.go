@@ -8,21 +8,31 @@ import (
 	"strings"
 )
 
-// List asks the remote what the revisions name now, and fetches nothing. A revision is a branch, a
+// List is ListAs for what everybody may read.
+func (m *Manager) List(ctx context.Context, url string, revisions []string) (map[string]Ref, error) {
+	return m.ListAs(ctx, Access{URL: url}, revisions)
+}
+
+// ListAs asks the remote what the revisions name now, and fetches nothing. A revision is a branch, a
 // tag, a full ref, a full commit (for which the remote is not asked), or "" for the default
 // branch. The answer has one entry for each revision; one that names nothing has Err set. An empty
 // repository fails with ErrEmpty, one that cannot be read with [*RemoteError].
-func (m *Manager) List(ctx context.Context, url string, revisions []string) (map[string]Ref, error) {
-	r, err := m.mirror(url)
+func (m *Manager) ListAs(ctx context.Context, access Access, revisions []string) (map[string]Ref, error) {
+	r, err := m.use(access)
+	if err != nil {
+		return nil, err
+	}
+	defer m.end(r.mirror)
+	via, err := m.route(r.access)
 	if err != nil {
 		return nil, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, m.cfg.Timeout)
 	defer cancel()
-	return r.list(ctx, revisions)
+	return r.list(ctx, via, revisions)
 }
 
-func (r *mirror) list(ctx context.Context, revisions []string) (map[string]Ref, error) {
+func (r *mirror) list(ctx context.Context, via *route, revisions []string) (map[string]Ref, error) {
 	out := make(map[string]Ref, len(revisions))
 	var wanted []string
 	for _, revision := range revisions {
@@ -36,7 +46,7 @@ func (r *mirror) list(ctx context.Context, revisions []string) (map[string]Ref, 
 	if len(wanted) == 0 {
 		return out, nil
 	}
-	remote, err := r.lsRemote(ctx, wanted)
+	remote, err := r.lsRemote(ctx, via, wanted)
 	if err != nil {
 		return nil, err
 	}
@@ -45,7 +55,7 @@ func (r *mirror) list(ctx context.Context, revisions []string) (map[string]Ref, 
 		return out, nil
 	}
 	// Nothing was found of what was asked for: is there anything?
-	if remote, err = r.lsRemote(ctx, nil); err != nil {
+	if remote, err = r.lsRemote(ctx, via, nil); err != nil {
 		return nil, err
 	}
 	if len(remote) == 0 {
@@ -73,18 +83,20 @@ func (r *mirror) match(out map[string]Ref, revisions []string, remote map[string
 
 // lsRemote returns the commits of remote refs by their full names, tags followed to theirs; of all
 // when wanted is nil.
-func (r *mirror) lsRemote(ctx context.Context, wanted []string) (map[string]string, error) {
-	args := append([]string{"ls-remote", "--quiet"}, narrow(wanted)...)
-	args = append(args, "--end-of-options", r.url)
-	for _, name := range wanted {
-		args = append(args, name)
-		if strings.HasPrefix(name, tags) {
-			args = append(args, name+"^{}")
+func (r *mirror) lsRemote(ctx context.Context, via *route, wanted []string) (map[string]string, error) {
+	text, err := r.ask(ctx, via, "", func(url string) []string {
+		args := append([]string{"ls-remote", "--quiet"}, narrow(wanted)...)
+		args = append(args, "--end-of-options", url)
+		for _, name := range wanted {
+			args = append(args, name)
+			if strings.HasPrefix(name, tags) {
+				args = append(args, name+"^{}")
+			}
 		}
-	}
-	text, err := r.git.run(ctx, "", args...)
+		return args
+	})
 	if err != nil {
-		return nil, remoteError(ctx, r.url, r.git.timeout, err)
+		return nil, err
 	}
 	refs := make(map[string]string)
 	for line := range strings.Lines(text) {

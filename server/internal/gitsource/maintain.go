@@ -31,7 +31,9 @@ func (m *Manager) maintainLater(r *mirror) {
 		return
 	}
 	r.maintaining = true
+	r.users++
 	m.work.Go(func() {
+		defer m.end(r)
 		ctx, cancel := context.WithTimeout(m.background, m.cfg.Timeout)
 		defer cancel()
 		if err := r.lock(ctx); err != nil {
@@ -41,7 +43,7 @@ func (m *Manager) maintainLater(r *mirror) {
 		r.maintaining = false
 		if err := r.maintainLocked(ctx); err != nil && m.background.Err() == nil {
 			r.ready = false
-			r.log.WarnContext(ctx, "upkeep of a mirror failed", "url", r.url, "error", err)
+			r.cfg.Log.WarnContext(ctx, "upkeep of a mirror failed", "url", r.url, "error", err)
 		}
 	})
 }

@@ -28,8 +28,10 @@ func fetchedRepo(t *testing.T, n, maxPacks int) (*Manager, *mirror, []string) {
 	must(err)
 	t.Cleanup(func() { must(m.Close()) })
 	url := "file://" + remote
-	r, err := m.mirror(url)
+	u, err := m.use(Access{URL: url})
 	must(err)
+	m.end(u.mirror)
+	r := u.mirror
 	r.maxPacks = maxPacks
 	var commits []string
 	for i := range n {
@@ -120,5 +122,45 @@ func TestDamageThatReadersMeetIsMended(t *testing.T) {
 	}
 	if _, err := whole.List(t.Context(), "."); err != nil {
 		t.Errorf("after the fetch: %v", err)
+	}
+}
+
+func TestWhatIsInUseIsNotForgotten(t *testing.T) {
+	t.Parallel()
+	m, r, _ := fetchedRepo(t, 1, 100)
+	u, err := m.use(Access{URL: r.url})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []int{0, 1} {
+		if n, err := m.Forget(t.Context(), 0, func(string, string) bool { return false }); n != want || err != nil {
+			t.Errorf("%d were forgotten, %v, want %d", n, err, want)
+		}
+		if want == 0 {
+			m.end(u.mirror)
+		}
+	}
+}
+
+// TestWhoWaitsForAForgottenMirrorKeepsIt: two that know of different mirrors in one folder would not
+// take turns.
+func TestWhoWaitsForAForgottenMirrorKeepsIt(t *testing.T) {
+	t.Parallel()
+	m, r, _ := fetchedRepo(t, 1, 100)
+	key := mirrorKey("", r.url)
+	if taken, err := m.takeIdle(key, notes{URL: r.url}, 0); taken != r || err != nil {
+		t.Fatalf("took %p, %v, want %p", taken, err, r)
+	}
+	waiting, err := m.use(Access{URL: r.url})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := r.discardLocked(); err != nil {
+		t.Fatal(err)
+	}
+	m.drop(key, r)
+	next, err := m.use(Access{URL: r.url})
+	if err != nil || next.mirror != waiting.mirror {
+		t.Errorf("the next call has %p, who waits has %p, %v", next.mirror, waiting.mirror, err)
 	}
 }

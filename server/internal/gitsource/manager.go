@@ -3,16 +3,21 @@ package gitsource
 import (
 	"cmp"
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
+	"net/url"
 	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
 	"time"
+
+	"golang.org/x/net/http/httpproxy"
+
+	"github.com/kedge-dev/kedge/server/internal/gitsource/egress"
 )
 
 // Config says where mirrors live and what may be reached.
@@ -22,17 +27,36 @@ type Config struct {
 	// Allow lists the transports that may be used, of https, ssh, http and file. None means https
 	// and ssh.
 	Allow []string
-	// Timeout bounds each run of git that reaches a remote. Zero means five minutes: a first fetch
-	// may be large.
+	// Timeout bounds each call that reaches a remote. Zero means five minutes: a first fetch may be
+	// large.
 	Timeout time.Duration
-	// Log is told of upkeep and of mirrors that had to be made anew. Nil discards.
+	// MaxMirrorBytes bounds the files of one mirror. Zero means 4 GiB.
+	MaxMirrorBytes int64
+	// MaxReaders bounds the processes that are kept open to read mirrors. Zero means 64.
+	MaxReaders int
+	// Addresses says what may be connected to. Nil means the zero policy, with loopback where file is
+	// allowed: who may name files of this machine may also name its ports.
+	Addresses *egress.Policy
+	// Resolver finds the addresses of hosts. Nil means that of the system.
+	Resolver *net.Resolver
+	// RootCAs sign the certificates of web servers. Nil means those of the system.
+	RootCAs *x509.CertPool
+	// Proxy returns the operator's own proxy for a URL, or nil for none. It is not for ssh. Nil means
+	// what HTTPS_PROXY, HTTP_PROXY and NO_PROXY say.
+	Proxy func(*url.URL) (*url.URL, error)
+	// Log is told of upkeep, of mirrors that had to be made anew, and of what users are not told about
+	// repositories that cannot be read. Nil discards.
 	Log *slog.Logger
 }
 
 // Manager holds the mirrors of all repositories. It is safe for concurrent use.
 type Manager struct {
-	cfg Config
-	git *git
+	cfg     Config
+	git     *git
+	dialer  *egress.Dialer
+	web     *webTransport
+	proxy   *proxy
+	readers *readers
 
 	background context.Context // ends with Close
 	cancel     context.CancelFunc
@@ -55,65 +79,54 @@ func New(cfg Config) (*Manager, error) {
 		return nil, fmt.Errorf("resolving %q: %w", cfg.Dir, err)
 	}
 	cfg.Dir = dir
-	cfg.Timeout = cmp.Or(cfg.Timeout, 5*time.Minute)
-	cfg.Log = cmp.Or(cfg.Log, slog.New(slog.DiscardHandler))
-	if len(cfg.Allow) == 0 {
-		cfg.Allow = []string{"https", "ssh"}
-	}
+	cfg = cfg.withDefaults()
 	for _, transport := range cfg.Allow {
 		if !slices.Contains(transports, transport) {
 			return nil, fmt.Errorf("%q is not a transport: use %v", transport, transports)
 		}
 	}
-	g, err := newGit(cfg)
-	if err != nil {
+	m := &Manager{cfg: cfg, readers: newReaders(cfg.MaxReaders), mirrors: map[string]*mirror{}}
+	if m.git, err = newGit(cfg); err != nil {
 		return nil, err
 	}
-	m := &Manager{cfg: cfg, git: g, mirrors: map[string]*mirror{}}
+	m.dialer = &egress.Dialer{Policy: *cfg.Addresses, Resolver: cfg.Resolver}
+	m.web = newWebTransport(m.dialer, cfg.RootCAs, cfg.Proxy)
+	if m.proxy, err = newProxy(m.web); err != nil {
+		return nil, err
+	}
 	m.background, m.cancel = context.WithCancel(context.Background())
 	return m, nil
+}
+
+func (c Config) withDefaults() Config {
+	c.Timeout = cmp.Or(c.Timeout, 5*time.Minute)
+	c.MaxMirrorBytes = cmp.Or(c.MaxMirrorBytes, 4<<30)
+	c.MaxReaders = cmp.Or(c.MaxReaders, 64)
+	c.Log = cmp.Or(c.Log, slog.New(slog.DiscardHandler))
+	if len(c.Allow) == 0 {
+		c.Allow = []string{"https", "ssh"}
+	}
+	if c.Addresses == nil {
+		c.Addresses = &egress.Policy{AllowLoopback: slices.Contains(c.Allow, "file")}
+	}
+	if c.Proxy == nil {
+		c.Proxy = httpproxy.FromEnvironment().ProxyFunc()
+	}
+	return c
 }
 
 // Close ends every process and waits for upkeep. Calls after it fail with ErrClosed.
 func (m *Manager) Close() error {
 	m.mu.Lock()
 	m.closed = true
-	mirrors := m.mirrors
 	m.mirrors = map[string]*mirror{}
 	m.mu.Unlock()
 	m.cancel()
 	m.work.Wait()
-	for _, r := range mirrors {
-		r.cat.close()
-	}
-	return nil
-}
-
-// mirror returns the mirror of a URL, which need not exist on disk yet.
-func (m *Manager) mirror(rawURL string) (*mirror, error) {
-	url, err := m.CheckURL(rawURL)
-	if err != nil {
-		return nil, err
-	}
-	key := mirrorKey(url, "")
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.closed {
-		return nil, ErrClosed
-	}
-	r := m.mirrors[key]
-	if r == nil {
-		r = newMirror(m.git, url, filepath.Join(m.cfg.Dir, key+".git"), m.cfg.Log)
-		m.mirrors[key] = r
-	}
-	return r, nil
-}
-
-// mirrorKey is made of the URL and of the credential that it is read with, so that what one
-// credential may read is never served to another.
-func mirrorKey(url, credential string) string {
-	sum := sha256.Sum256([]byte(url + "\x00" + credential))
-	return hex.EncodeToString(sum[:16])
+	m.readers.close()
+	err := m.proxy.close()
+	m.web.close()
+	return err
 }
 
 // CheckURL is the function of that name with the transports that this Manager allows.

@@ -5,43 +5,53 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
 	"sync"
 	"sync/atomic"
+	"time"
 )
 
 // mirror is one bare repository on disk.
 type mirror struct {
-	git *git
-	url string
-	dir string
-	log *slog.Logger
+	cfg   *Config
+	git   *git
+	owner string
+	url   string
+	dir   string
 
-	writer      chan struct{} // holds one token: who has it may change the repository
-	ready       bool          // the repository exists and is tidy; under writer
-	maintaining bool          // upkeep is on its way; under writer
-	maxPacks    int           // beyond which upkeep is due
+	// Under the manager's lock.
+	users   int // calls under way, and upkeep
+	used    time.Time
+	touched time.Time // when the notes were last told of a use
+
+	writer        chan struct{} // holds one token: who has it may change the repository
+	ready         bool          // the repository exists and is tidy; under writer
+	maintaining   bool          // upkeep is on its way; under writer
+	maxPacks      int           // beyond which upkeep is due
+	tooLargeUntil time.Time     // before which the remote is not asked; under writer
 
 	knownMu sync.Mutex
 	known   map[string]string // full ref by revision
+	unread  string            // what the log was last told of why it cannot be read
 
-	cat   *catFile
-	trees *treeCache
+	grants *grants
+	cat    *catFile
+	trees  *treeCache
 	// suspect says that something could not be read that must be there.
 	suspect atomic.Bool
 }
 
-func newMirror(g *git, url, dir string, log *slog.Logger) *mirror {
+func newMirror(cfg *Config, g *git, all *readers, n notes, dir string) *mirror {
 	trees := newTreeCache(maxCachedEntries)
 	return &mirror{
-		git: g, url: url, dir: dir, log: log,
+		cfg: cfg, git: g, owner: n.Owner, url: n.URL, dir: dir,
 		writer: make(chan struct{}, 1), maxPacks: defaultMaxPacks,
-		known: map[string]string{},
-		cat:   newCatFile(g, dir, trees.clear),
-		trees: trees,
+		known:  map[string]string{},
+		grants: newGrants(dir),
+		cat:    newCatFile(all, g, dir, trees.clear),
+		trees:  trees,
 	}
 }
 
@@ -69,7 +79,7 @@ func (r *mirror) prepareLocked(ctx context.Context) error {
 		if _, err := r.git.run(ctx, "", "init", "--quiet", "--bare", "--template=", "--initial-branch=none", "--", r.dir); err != nil {
 			return fmt.Errorf("making the mirror of %s: %w", r.url, err)
 		}
-		if err := r.stampCollected(); err != nil {
+		if err := errors.Join(r.stampCollected(), notes{Owner: r.owner, URL: r.url}.write(r.dir)); err != nil {
 			return fmt.Errorf("making the mirror of %s: %w", r.url, err)
 		}
 	}
@@ -110,12 +120,22 @@ func removeLeftovers(dir string) error {
 	return nil
 }
 
-// discardLocked removes the repository, to be made anew.
+// discardLocked removes the repository. One that is half deleted, by a process that was killed, is
+// never taken for whole.
 func (r *mirror) discardLocked() error {
 	r.ready = false
 	r.suspect.Store(false)
 	r.cat.close()
-	if err := os.RemoveAll(r.dir); err != nil {
+	r.grants.clear()
+	gone := r.dir + goneSuffix
+	err := os.RemoveAll(gone)
+	if err == nil {
+		err = os.Rename(r.dir, gone)
+	}
+	if err == nil || errors.Is(err, fs.ErrNotExist) {
+		err = os.RemoveAll(gone)
+	}
+	if err != nil {
 		return fmt.Errorf("discarding the mirror of %s: %w", r.url, err)
 	}
 	return nil

@@ -18,15 +18,22 @@ import (
 // maxTreeBytes bounds one folder: about a hundred thousand names.
 const maxTreeBytes = 8 << 20
 
-// Tree returns the files of a commit that was fetched. It fails with ErrNotFetched for others. The
-// tree is safe for concurrent use and stays readable as long as the commit is in the mirror, which
-// is at least a day after the remote has dropped it.
+// Tree is TreeAs for what everybody may read.
 func (m *Manager) Tree(ctx context.Context, url, commit string) (filetree.Tree, error) {
-	r, err := m.mirror(url)
+	return m.TreeAs(ctx, Access{URL: url}, commit)
+}
+
+// TreeAs returns the files of a commit that was fetched, to who has fetched from there with the same
+// credential before, with or without success since. It fails with ErrNotFetched for others. The tree
+// is safe for concurrent use and stays readable as long as the commit is in the mirror, which is at
+// least a day after the remote has dropped it.
+func (m *Manager) TreeAs(ctx context.Context, access Access, commit string) (filetree.Tree, error) {
+	r, err := m.use(access)
 	if err != nil {
 		return nil, err
 	}
-	if !isCommit(commit) {
+	defer m.end(r.mirror)
+	if !isCommit(commit) || !r.grants.has(r.reader) {
 		return nil, fmt.Errorf("reading %q of %s: %w", commit, r.url, ErrNotFetched)
 	}
 	root, err := r.cat.info(ctx, commit+"^{tree}")
@@ -37,7 +44,7 @@ func (m *Manager) Tree(ctx context.Context, url, commit string) (filetree.Tree, 
 		r.suspectAfter(ctx, err)
 		return nil, fmt.Errorf("reading %s of %s: %w", commit, r.url, err)
 	}
-	return &tree{mirror: r, root: root.id}, nil
+	return &tree{mirror: r.mirror, root: root.id}, nil
 }
 
 // suspectAfter notes that something of a fetched commit could not be read, unless the reader asked

@@ -1,0 +1,99 @@
+package gitsource
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"sync"
+	"syscall"
+
+	"github.com/kedge-dev/kedge/server/internal/gitsource/egress"
+)
+
+// notReadable is the one text for a repository that is not there and for one that may not be read:
+// who may not read it does not learn whether it exists.
+const notReadable = "repository not found or not readable"
+
+// fault is what went wrong between git and the remote, told by who saw it happen; git itself only
+// sees its end. The first fault counts, others follow from it. It is safe for concurrent use.
+type fault struct {
+	mu      sync.Mutex
+	problem string
+	detail  string // for users as well
+	private string // for the log alone
+}
+
+func (f *fault) set(problem, detail, private string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.problem == "" {
+		f.problem, f.detail, f.private = problem, detail, private
+	}
+}
+
+// get returns the fault as an error, with what is for the log alone, or nil.
+func (f *fault) get(url string) (*RemoteError, string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.problem == "" {
+		return nil, ""
+	}
+	return &RemoteError{URL: url, Problem: f.problem, Detail: f.detail}, f.private
+}
+
+// status notes an answer of a web server that is not a success.
+func (f *fault) status(code int, location string) {
+	detail := fmt.Sprintf("HTTP %d", code)
+	switch {
+	case code == http.StatusUnauthorized, code == http.StatusForbidden, code == http.StatusNotFound, code == http.StatusGone:
+		f.set(notReadable, "", detail)
+	case code >= 300 && code < 400:
+		f.set("the server redirects elsewhere, which is not followed: use the final URL", detail, "to "+location)
+	case code == http.StatusTooManyRequests:
+		f.set("the server asks to be called less often", detail, "")
+	case code >= 500:
+		f.set("the server failed", detail, "")
+	default:
+		f.set("the server refused", detail, "")
+	}
+}
+
+// connection notes why there is no connection. Addresses are for the log alone: names of the
+// network that the server is in are not for everybody.
+func (f *fault) connection(err error) {
+	var denied *egress.DeniedError
+	var cert *tls.CertificateVerificationError
+	var record tls.RecordHeaderError
+	var alert tls.AlertError
+	var dns *net.DNSError
+	var timeout net.Error
+	var op *net.OpError
+	switch {
+	case errors.As(err, &denied):
+		f.set("the host is not allowed by the server's address policy", "", err.Error())
+	case errors.As(err, &cert):
+		f.set("the TLS certificate is not trusted", cert.Err.Error(), err.Error())
+	case errors.As(err, &record), errors.As(err, &alert):
+		f.set("the TLS connection failed", "", err.Error())
+	case errors.As(err, &dns):
+		f.set("host not reachable", "the name has no address", err.Error())
+	case errors.Is(err, syscall.ECONNREFUSED):
+		f.set("host not reachable", "connection refused", err.Error())
+	case errors.As(err, &timeout) && timeout.Timeout():
+		f.set("host not reachable", "timed out", err.Error())
+	case errors.As(err, &op) && op.Op == "dial":
+		f.set("host not reachable", "", err.Error())
+	default:
+		f.set("the connection failed", "", err.Error())
+	}
+}
+
+// broken notes that a connection ended before its time.
+func (f *fault) broken(err error) {
+	if !errors.Is(err, context.Canceled) { // git has had enough
+		f.set("the connection broke", "", err.Error())
+	}
+}

@@ -1,0 +1,113 @@
+package gitsource_test
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/kedge-dev/kedge/server/internal/gitsource"
+)
+
+// age makes all mirrors look as if they were last used long ago.
+func age(t *testing.T, dir string) {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(dir, "*.git", "kedge-mirror.json"))
+	check(t, err)
+	long := time.Now().Add(-48 * time.Hour)
+	for _, file := range files {
+		check(t, os.Chtimes(file, long, long))
+	}
+}
+
+func TestMirrorsThatNobodyUsesAreForgotten(t *testing.T) {
+	t.Parallel()
+	server, repo := startServer(t)
+	id := commit(t, repo, map[string]string{"a": "1"})
+	dir := filepath.Join(t.TempDir(), "mirrors")
+	first := managerIn(t, dir)
+	accesses := map[string]gitsource.Access{}
+	for _, owner := range []string{"kept", "dropped"} {
+		accesses[owner] = gitsource.Access{Owner: owner, URL: server.URL("app")}
+		_, err := first.FetchAs(t.Context(), accesses[owner], []string{"main"})
+		check(t, err)
+	}
+	keep := func(owner, url string) bool { return owner == "kept" && url == server.URL("app") }
+	age(t, dir)
+	if n, err := first.Forget(t.Context(), time.Hour, keep); n != 0 || err != nil {
+		t.Errorf("right after use %d were deleted, %v", n, err)
+	}
+	check(t, first.Close())
+	if _, err := first.Forget(t.Context(), time.Hour, func(string, string) bool { return false }); !errors.Is(err, gitsource.ErrClosed) {
+		t.Errorf("a closed manager gave %v", err)
+	}
+
+	age(t, dir)
+	check(t, os.MkdirAll(filepath.Join(dir, "half-deleted.git.gone", "objects"), 0o700))
+	check(t, os.MkdirAll(filepath.Join(dir, "of-nobody.git"), 0o700))
+	long := time.Now().Add(-48 * time.Hour)
+	check(t, os.Chtimes(filepath.Join(dir, "of-nobody.git"), long, long))
+	second := managerIn(t, dir)
+	if n, err := second.Forget(t.Context(), time.Hour, keep); n != 2 || err != nil {
+		t.Errorf("%d were deleted, %v", n, err)
+	}
+	left, err := filepath.Glob(filepath.Join(dir, "*.git*"))
+	check(t, err)
+	if len(left) != 1 {
+		t.Errorf("what is left is %q", left)
+	}
+	if _, err := second.TreeAs(t.Context(), accesses["kept"], id); err != nil {
+		t.Errorf("the tree that was kept: %v", err)
+	}
+	if _, err := second.TreeAs(t.Context(), accesses["dropped"], id); !errors.Is(err, gitsource.ErrNotFetched) {
+		t.Errorf("the tree that was dropped: %v", err)
+	}
+	refs, err := second.FetchAs(t.Context(), accesses["dropped"], []string{"main"})
+	if err != nil || refs["main"].Commit != id {
+		t.Errorf("fetching what was dropped: %v, %v", refs, err)
+	}
+}
+
+// TestForgettingMeetsFetches lets both run at the same time; a fetch never fails for it.
+func TestForgettingMeetsFetches(t *testing.T) {
+	t.Parallel()
+	server, repo := startServer(t)
+	id := commit(t, repo, map[string]string{"a": "1"})
+	m := newManager(t)
+	done := make(chan struct{})
+	var fetches, forgets sync.WaitGroup
+	deleted := 0
+	forgets.Go(func() {
+		for {
+			n, err := m.Forget(t.Context(), 0, func(string, string) bool { return false })
+			deleted += n
+			if err != nil {
+				t.Error(err)
+			}
+			select {
+			case <-done:
+				return
+			default:
+			}
+		}
+	})
+	for range 3 {
+		fetches.Go(func() {
+			for range 8 {
+				refs, err := m.Fetch(t.Context(), server.URL("app"), []string{"main"})
+				if err != nil || refs["main"].Commit != id {
+					t.Errorf("got %v, %v", refs, err)
+				}
+			}
+		})
+	}
+	fetches.Wait()
+	close(done)
+	forgets.Wait()
+	last, err := m.Forget(t.Context(), 0, func(string, string) bool { return false })
+	if check(t, err); deleted+last == 0 {
+		t.Error("nothing was ever forgotten")
+	}
+}
