@@ -7,8 +7,6 @@ import (
 	"crypto/sha256"
 	"errors"
 	"strings"
-
-	"github.com/kedge-dev/kedge/internal/fleet"
 )
 
 // ErrUnauthenticated says that a token is missing, malformed, unknown or revoked. It never says which.
@@ -21,6 +19,7 @@ var ErrForbidden = errors.New("not allowed")
 const (
 	AgentTokenPrefix = "kedge-agent-"
 	APITokenPrefix   = "kedge-api-"
+	SessionPrefix    = "kedge-session-"
 )
 
 // NewToken returns a fresh token of at least 256 random bits with the given prefix.
@@ -33,15 +32,3 @@ func Hash(token string) []byte {
 	sum := sha256.Sum256([]byte(token))
 	return sum[:]
 }
-
-// Principal is an authenticated caller of the REST door.
-type Principal struct {
-	Name string // of the token
-	Role fleet.Role
-}
-
-// MayRead reports whether p may read what belongs to a tenant.
-func (p Principal) MayRead(fleet.TenantID) bool { return p.Role == fleet.RoleFleetAdmin }
-
-// MayWrite reports whether p may change what belongs to a tenant.
-func (p Principal) MayWrite(fleet.TenantID) bool { return p.Role == fleet.RoleFleetAdmin }

@@ -3,45 +3,56 @@ package control
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
-	"time"
 
 	"github.com/kedge-dev/kedge/internal/fleet"
 	"github.com/kedge-dev/kedge/server/internal/auth"
 	"github.com/kedge-dev/kedge/server/internal/store"
 )
 
-// maxNamespaces bounds the list of a namespaced agent: each costs watches.
-const maxNamespaces = 200
+const (
+	// maxNamespaces bounds the list of a namespaced agent: each costs watches.
+	maxNamespaces = 200
+	// maxLabels bounds what is matched against every selector.
+	maxLabels = 64
+)
 
-// EnrollAgent creates an agent with its first token and gives it the targets of every deployment
-// whose environment selects it.
+// EnrollAgent creates an agent with its first token, chosen or made, and gives it the targets of every
+// deployment whose environment selects it.
 func (s *Service) EnrollAgent(ctx context.Context, p auth.Principal, tenant string, req EnrollAgent) (Enrollment, error) {
+	out := Enrollment{Token: req.Token}
 	if err := checkEnroll(req); err != nil {
 		return Enrollment{}, err
 	}
-	out := Enrollment{Token: auth.NewToken(auth.AgentTokenPrefix)}
+	if out.Token == "" {
+		out.Token = auth.NewToken(auth.AgentTokenPrefix)
+	}
 	err := s.store.Update(ctx, func(tx store.Tx) error {
-		t, err := writable(ctx, tx, p, tenant)
+		t, err := administrable(ctx, tx, p, tenant)
 		if err != nil {
 			return err
 		}
-		out.Agent = newAgent(t.ID, req, s.cfg.Now())
-		if err := tx.Agents().Create(ctx, out.Agent); err != nil {
+		if err := s.withinQuota(ctx, tx, t, quotaAgents, 1); err != nil {
+			return err
+		}
+		agent := fleet.Agent{
+			ID: fleet.NewAgentID(), TenantID: t.ID, Name: req.Name, Labels: fleet.CloneLabels(req.Labels), Spec: 1, CreatedAt: s.cfg.Now(),
+		}
+		agent.Scope, agent.Namespaces = scopeOf(req.Namespaces)
+		if err := tx.Agents().Create(ctx, agent); err != nil {
 			return fmt.Errorf("agent %q: %w", req.Name, err)
 		}
-		if err := tx.Tokens().CreateAgentToken(ctx, fleet.AgentToken{
-			ID: fleet.NewTokenID(), TenantID: t.ID, AgentID: out.Agent.ID, Hash: auth.Hash(out.Token), CreatedAt: s.cfg.Now(),
-		}); err != nil {
+		if out.Agent, err = tx.Agents().Get(ctx, t.ID, agent.ID); err != nil {
 			return err
 		}
-		if err := s.expandAgent(ctx, tx, out.Agent); err != nil {
+		if _, err := s.addAgentToken(ctx, tx, agent, out.Token, p.Name); err != nil {
 			return err
 		}
-		return s.tell(ctx, tx, fleet.Event{
-			TenantID: t.ID, Type: fleet.EventNormal, Reason: "AgentEnrolled", Agent: req.Name,
-			Message: fmt.Sprintf("agent %q was enrolled by %s", req.Name, p.Name),
-		})
+		if err := s.placeAgent(ctx, tx, agent); err != nil {
+			return err
+		}
+		return s.enrolled(ctx, tx, p, agent)
 	})
 	if err != nil {
 		return Enrollment{}, err
@@ -49,62 +60,48 @@ func (s *Service) EnrollAgent(ctx context.Context, p auth.Principal, tenant stri
 	return out, nil
 }
 
-// DeleteAgent forgets an agent with its tokens, connections and targets. No tombstone is made, so no
-// object in any cluster is deleted: an agent that is gone was perhaps lost, and absence is never
-// deletion.
-func (s *Service) DeleteAgent(ctx context.Context, p auth.Principal, tenant, name string) error {
-	return s.store.Update(ctx, func(tx store.Tx) error {
-		t, err := writable(ctx, tx, p, tenant)
-		if err != nil {
-			return err
-		}
-		a, err := tx.Agents().ByName(ctx, t.ID, name)
-		if err != nil {
-			return fmt.Errorf("agent %q: %w", name, err)
-		}
-		targets, err := tx.Targets().OfAgent(ctx, t.ID, a.ID)
-		if err != nil {
-			return err
-		}
-		if err := tx.Agents().Delete(ctx, t.ID, a.ID); err != nil {
-			return err
-		}
-		for _, target := range targets {
-			if err := s.dropIfEmpty(ctx, tx, t.ID, target.DeploymentID); err != nil {
-				return err
-			}
-		}
-		return s.tell(ctx, tx, fleet.Event{
-			TenantID: t.ID, Type: fleet.EventNormal, Reason: "AgentDeleted", Agent: name,
-			Message: fmt.Sprintf("agent %q was deleted by %s; what it has deployed stays in its cluster", name, p.Name),
-		})
+func (s *Service) enrolled(ctx context.Context, tx store.Tx, p auth.Principal, a fleet.Agent) error {
+	if err := s.audit(ctx, tx, p, agentEvent("agent.create", a, "")); err != nil {
+		return err
+	}
+	return s.tell(ctx, tx, fleet.Event{
+		TenantID: a.TenantID, Type: fleet.EventNormal, Reason: "AgentEnrolled", Agent: a.Name,
+		Message: fmt.Sprintf("agent %q was enrolled by %s", a.Name, p.Name),
 	})
 }
 
-// dropIfEmpty removes a deleted deployment that waited for nobody but an agent that is gone now.
-func (s *Service) dropIfEmpty(ctx context.Context, tx store.Tx, tenant fleet.TenantID, id fleet.DeploymentID) error {
-	d, err := tx.Deployments().Get(ctx, tenant, id)
-	if err != nil || d.DeletedAt.IsZero() {
-		return err
-	}
-	left, err := tx.Targets().OfDeployment(ctx, tenant, id)
-	if err != nil || len(left) > 0 {
-		return err
-	}
-	return tx.Deployments().Remove(ctx, tenant, id)
+func agentEvent(action string, a fleet.Agent, detail string) fleet.AuditEvent {
+	return fleet.AuditEvent{TenantID: a.TenantID, Action: action, Kind: "agent", Name: a.Name, ID: string(a.ID), Detail: detail}
 }
 
 func checkEnroll(req EnrollAgent) error {
 	if err := fleet.CheckName("name", req.Name); err != nil {
 		return err
 	}
-	if err := fleet.CheckLabels("labels", req.Labels); err != nil {
+	if err := checkAgentLabels(req.Labels); err != nil {
 		return err
 	}
-	if len(req.Namespaces) > maxNamespaces {
+	if err := checkNamespaces(req.Namespaces); err != nil {
+		return err
+	}
+	if req.Token == "" {
+		return nil
+	}
+	return auth.CheckChosen("token", req.Token)
+}
+
+func checkAgentLabels(labels map[string]string) error {
+	if len(labels) > maxLabels {
+		return fleet.Invalid("labels", "an agent has at most %d labels", maxLabels)
+	}
+	return fleet.CheckLabels("labels", labels)
+}
+
+func checkNamespaces(namespaces []string) error {
+	if len(namespaces) > maxNamespaces {
 		return fleet.Invalid("namespaces", "at most %d namespaces can be listed", maxNamespaces)
 	}
-	for _, ns := range req.Namespaces {
+	for _, ns := range namespaces {
 		if err := fleet.CheckName("namespaces", ns); err != nil {
 			return err
 		}
@@ -112,122 +109,173 @@ func checkEnroll(req EnrollAgent) error {
 	return nil
 }
 
-func newAgent(tenant fleet.TenantID, req EnrollAgent, now time.Time) fleet.Agent {
-	namespaces := slices.Compact(slices.Sorted(slices.Values(req.Namespaces)))
-	scope := fleet.ScopeCluster
-	if len(namespaces) > 0 {
-		scope = fleet.ScopeNamespaced
+// scopeOf is the scope that follows from a list of namespaces, and the list as it is kept.
+func scopeOf(namespaces []string) (fleet.Scope, []string) {
+	if len(namespaces) == 0 {
+		return fleet.ScopeCluster, nil
 	}
-	return fleet.Agent{
-		ID: fleet.NewAgentID(), TenantID: tenant, Name: req.Name, Labels: fleet.CloneLabels(req.Labels),
-		Scope: scope, Namespaces: namespaces, CreatedAt: now,
-	}
+	return fleet.ScopeNamespaced, sorted(namespaces)
 }
 
-// Agents lists agents in the order of their names.
-func (s *Service) Agents(ctx context.Context, p auth.Principal, tenant string, page store.Page) ([]AgentView, error) {
-	var out []AgentView
-	err := s.store.View(ctx, func(tx store.Tx) error {
-		t, err := readable(ctx, tx, p, tenant)
-		if err != nil {
-			return err
-		}
-		agents, err := tx.Agents().List(ctx, t.ID, page)
-		if err != nil {
-			return err
-		}
-		connections, err := tx.Connections().List(ctx, t.ID)
-		if err != nil {
-			return err
-		}
-		counts, err := tx.Targets().CountByAgent(ctx, t.ID)
-		if err != nil {
-			return err
-		}
-		byAgent := groupConnections(connections)
-		for _, a := range agents {
-			out = append(out, s.viewAgent(a, byAgent[a.ID], counts[a.ID]))
-		}
-		return nil
-	})
-	return out, err
-}
+// sorted is a set of names in the one order in which it is kept.
+func sorted(names []string) []string { return slices.Compact(slices.Sorted(slices.Values(names))) }
 
-// Agent returns one agent by name.
-func (s *Service) Agent(ctx context.Context, p auth.Principal, tenant, name string) (AgentView, error) {
+// UpdateAgent changes labels and namespaces. Labels decide which environments the agent is in, so
+// targets are made, detached and taken up again with them.
+func (s *Service) UpdateAgent(ctx context.Context, p auth.Principal, tenant, name string, req UpdateAgent, match int64) (AgentView, error) {
 	var out AgentView
-	err := s.store.View(ctx, func(tx store.Tx) error {
-		t, err := readable(ctx, tx, p, tenant)
+	err := s.store.Update(ctx, func(tx store.Tx) error {
+		agent, err := administrableAgent(ctx, tx, p, tenant, name)
 		if err != nil {
 			return err
 		}
-		a, err := tx.Agents().ByName(ctx, t.ID, name)
-		if err != nil {
-			return fmt.Errorf("agent %q: %w", name, err)
+		if err := stale(match, agent.Spec); err != nil {
+			return err
 		}
-		connections, err := tx.Connections().OfAgent(ctx, t.ID, a.ID)
+		changed, err := edited(agent, req)
 		if err != nil {
 			return err
 		}
-		targets, err := tx.Targets().OfAgent(ctx, t.ID, a.ID)
-		if err != nil {
-			return err
-		}
-		out = s.viewAgent(a, connections, len(targets))
-		return nil
-	})
-	return out, err
-}
-
-func (s *Service) viewAgent(a fleet.Agent, connections []fleet.Connection, targets int) AgentView {
-	v := AgentView{Agent: a, Connections: connections, Targets: targets}
-	clusters := map[string]bool{}
-	for _, c := range connections {
-		seen := c.LastSeenAt
-		if c.Connected() {
-			v.Connected = true
-			seen = s.cfg.Now() // within its lease: the gateway closes what is silent for longer
-			if c.Version != s.cfg.Version {
-				v.Warnings = append(v.Warnings, fmt.Sprintf("replica %s runs version %s, the server runs %s", c.Replica, c.Version, s.cfg.Version))
-			}
-			if c.ClusterUID != "" {
-				clusters[c.ClusterUID] = true
+		if !sameAgent(agent, changed) {
+			if agent, err = s.editAgent(ctx, tx, p, changed); err != nil {
+				return err
 			}
 		}
-		if seen.After(v.LastSeenAt) {
-			v.LastSeenAt = seen
+		views, err := s.viewAgents(ctx, tx, []fleet.Agent{agent})
+		if err == nil {
+			out = views[0]
 		}
-	}
-	if len(clusters) > 1 {
-		v.Warnings = append(v.Warnings, "replicas of this agent connect from different clusters: enrol one agent per cluster")
-	}
-	return v
-}
-
-func groupConnections(connections []fleet.Connection) map[fleet.AgentID][]fleet.Connection {
-	out := map[fleet.AgentID][]fleet.Connection{}
-	for _, c := range connections {
-		out[c.AgentID] = append(out[c.AgentID], c)
-	}
-	return out
-}
-
-// tell appends an event, now.
-func (s *Service) tell(ctx context.Context, tx store.Tx, e fleet.Event) error {
-	e.At = s.cfg.Now()
-	return tx.Events().Append(ctx, e)
-}
-
-// Events lists the newest events that match, oldest first.
-func (s *Service) Events(ctx context.Context, p auth.Principal, tenant string, f store.EventFilter) ([]fleet.Event, error) {
-	var out []fleet.Event
-	err := s.store.View(ctx, func(tx store.Tx) error {
-		t, err := readable(ctx, tx, p, tenant)
-		if err != nil {
-			return err
-		}
-		out, err = tx.Events().List(ctx, t.ID, f)
 		return err
 	})
 	return out, err
+}
+
+func edited(a fleet.Agent, req UpdateAgent) (fleet.Agent, error) {
+	if req.Labels != nil {
+		if err := checkAgentLabels(*req.Labels); err != nil {
+			return fleet.Agent{}, err
+		}
+		a.Labels = fleet.CloneLabels(*req.Labels)
+	}
+	if req.Namespaces != nil {
+		if err := checkNamespaces(*req.Namespaces); err != nil {
+			return fleet.Agent{}, err
+		}
+		a.Scope, a.Namespaces = scopeOf(*req.Namespaces)
+	}
+	return a, nil
+}
+
+func sameAgent(a, b fleet.Agent) bool {
+	return maps.Equal(a.Labels, b.Labels) && slices.Equal(a.Namespaces, b.Namespaces)
+}
+
+func (s *Service) editAgent(ctx context.Context, tx store.Tx, p auth.Principal, a fleet.Agent) (fleet.Agent, error) {
+	if err := tx.Agents().Update(ctx, a); err != nil {
+		return fleet.Agent{}, err
+	}
+	if err := s.placeAgent(ctx, tx, a); err != nil {
+		return fleet.Agent{}, err
+	}
+	if err := s.audit(ctx, tx, p, agentEvent("agent.update", a, fmt.Sprintf("labels %v, namespaces %v", a.Labels, a.Namespaces))); err != nil {
+		return fleet.Agent{}, err
+	}
+	return tx.Agents().Get(ctx, a.TenantID, a.ID)
+}
+
+// administrableAgent finds an agent that p may change.
+func administrableAgent(ctx context.Context, tx store.Tx, p auth.Principal, tenant, name string) (fleet.Agent, error) {
+	t, err := administrable(ctx, tx, p, tenant)
+	if err != nil {
+		return fleet.Agent{}, err
+	}
+	return agentByName(ctx, tx, t.ID, name)
+}
+
+func agentByName(ctx context.Context, tx store.Tx, tenant fleet.TenantID, name string) (fleet.Agent, error) {
+	a, err := tx.Agents().ByName(ctx, tenant, name)
+	if err != nil {
+		return fleet.Agent{}, fmt.Errorf("agent %q: %w", name, err)
+	}
+	return a, nil
+}
+
+// DeleteAgent forgets an agent with its tokens and connections. Its targets stay, detached, and no
+// tombstone is made, so no object in any cluster is deleted: an agent that is gone was perhaps lost, and
+// absence is never deletion. What waited for nobody else than this agent waits no more.
+func (s *Service) DeleteAgent(ctx context.Context, p auth.Principal, tenant, name string, match int64) error {
+	return s.store.Update(ctx, func(tx store.Tx) error {
+		a, err := administrableAgent(ctx, tx, p, tenant, name)
+		if err != nil {
+			return err
+		}
+		if err := stale(match, a.Spec); err != nil {
+			return err
+		}
+		if err := s.detachAgent(ctx, tx, a); err != nil {
+			return err
+		}
+		// No operation is orphaned.
+		message := fmt.Sprintf("agent %q was deleted", a.Name)
+		if err := s.finishOperationsOf(ctx, tx, a.TenantID, string(a.ID), ActionRotate, message); err != nil {
+			return err
+		}
+		if err := tx.Agents().Delete(ctx, a.TenantID, a.ID); err != nil {
+			return err
+		}
+		if err := s.audit(ctx, tx, p, agentEvent("agent.delete", a, "")); err != nil {
+			return err
+		}
+		return s.tell(ctx, tx, fleet.Event{
+			TenantID: a.TenantID, Type: fleet.EventNormal, Reason: "AgentDeleted", Agent: name,
+			Message: fmt.Sprintf("agent %q was deleted by %s; what it has deployed stays in its cluster", name, p.Name),
+		})
+	})
+}
+
+// detachAgent lets go of every target of an agent that is about to be deleted.
+func (s *Service) detachAgent(ctx context.Context, tx store.Tx, a fleet.Agent) error {
+	targets, err := tx.Targets().OfAgentAllTenants(ctx, a.ID)
+	if err != nil {
+		return err
+	}
+	for _, t := range targets {
+		if err := s.orphan(ctx, tx, a, t); err != nil {
+			return fmt.Errorf("detaching deployment %q: %w", t.DeploymentName, err)
+		}
+	}
+	return nil
+}
+
+// orphan detaches one target of an agent that is about to be deleted. One of a deleted deployment goes:
+// nobody is left to carry its tombstone out.
+func (s *Service) orphan(ctx context.Context, tx store.Tx, a fleet.Agent, t fleet.Target) error {
+	d, err := tx.Deployments().Get(ctx, t.TenantID, t.DeploymentID)
+	if err != nil {
+		return err
+	}
+	if d.DeletedAt.IsZero() {
+		if !t.DetachedAt.IsZero() {
+			return nil
+		}
+		if err := s.detach(ctx, tx, t, fmt.Sprintf("agent %q was deleted", a.Name), false); err != nil {
+			return err
+		}
+		return s.settleOne(ctx, tx, d, t.ID)
+	}
+	if err := s.targetGone(ctx, tx, t); err != nil {
+		return err
+	}
+	return s.tell(ctx, tx, fleet.Event{
+		TenantID: t.TenantID, Type: fleet.EventWarning, Reason: "DeletionAbandoned", Agent: a.Name, Deployment: t.DeploymentName,
+		Message: fmt.Sprintf("agent %q was deleted before it had deleted the objects: they stay in its cluster", a.Name),
+	})
+}
+
+// allAgents lists every agent that matches, page by page.
+func allAgents(ctx context.Context, tx store.Tx, tenant fleet.TenantID, f store.AgentFilter) ([]fleet.Agent, error) {
+	return all(func(page store.Page) ([]fleet.Agent, error) {
+		f.Page = page
+		return tx.Agents().List(ctx, tenant, f)
+	}, func(a fleet.Agent) string { return a.Name })
 }

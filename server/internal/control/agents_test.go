@@ -2,8 +2,12 @@ package control_test
 
 import (
 	"errors"
+	"maps"
 	"slices"
+	"strings"
 	"testing"
+
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/kedge-dev/kedge/internal/fleet"
 	"github.com/kedge-dev/kedge/server/internal/auth"
@@ -11,124 +15,321 @@ import (
 	"github.com/kedge-dev/kedge/server/internal/store"
 )
 
+// places says what became of a deployment, by agent.
+func (d *desk) places(t failer, tenant, deployment string) map[string]string {
+	t.Helper()
+	out := map[string]string{}
+	for agent, target := range d.targets(t, tenant, deployment) {
+		out[agent] = place(target)
+	}
+	return out
+}
+
+func (d *desk) wantPlaces(t failer, tenant, deployment string, want map[string]string) {
+	t.Helper()
+	if diff := cmp.Diff(want, d.places(t, tenant, deployment)); diff != "" {
+		t.Fatalf("targets of %s (-want +got):\n%s", deployment, diff)
+	}
+}
+
+func (d *desk) wantEvent(t failer, tenant, reason string) {
+	t.Helper()
+	events, err := d.Events(d.ctx, root, tenant, store.EventFilter{})
+	ok(t, err)
+	if !slices.ContainsFunc(events, func(e fleet.Event) bool { return e.Reason == reason }) {
+		t.Fatalf("no event %s in %+v", reason, events)
+	}
+}
+
+func (d *desk) changesAfter(t failer, seq int64) []store.ChangeKind {
+	t.Helper()
+	var kinds []store.ChangeKind
+	ok(t, d.store.View(d.ctx, func(tx store.Tx) error {
+		changes, err := tx.Changes().AfterAllTenants(d.ctx, seq, 0)
+		for _, c := range changes {
+			kinds = append(kinds, c.Kind)
+		}
+		return err
+	}))
+	return kinds
+}
+
+func TestAgentEnrolledLaterGetsWhatItsEnvironmentHoldsAtOnce(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	d.enroll(t, "default", "paris", nil)
+	d.deploy(t, "default", "web", "")
+	digest := d.render(t, "default", "web", "1")
+	d.enroll(t, "default", "rome", nil)
+	got := d.targets(t, "default", "web")["rome"].Desired
+	if got.Digest != digest || got.Generation != 1 {
+		t.Fatalf("got %+v", got)
+	}
+}
+
 // An agent that is deleted has perhaps only lost its way to the server: nothing in its cluster may
 // be deleted because of it.
+//
+// covers: C8
 func TestDeletedAgentLeavesItsObjectsAlone(t *testing.T) {
 	t.Parallel()
-	r := newRoom(t)
-	commit := r.push(t, map[string]string{"web/a.yaml": configMap("a", "1")})
-	made, err := r.EnrollAgent(t.Context(), admin, "default", control.EnrollAgent{Name: "prod"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	r.enroll(t, "other")
-	r.deploy(t, "web", "web")
-	r.await(t, "web", atCommit(commit))
+	d := newDesk(t)
+	made, err := d.EnrollAgent(d.ctx, root, "default", control.EnrollAgent{Name: "prod"})
+	ok(t, err)
+	d.enroll(t, "default", "other", nil)
+	d.deploy(t, "default", "web", "")
+	d.render(t, "default", "web", "1")
+	d.deploy(t, "default", "unheard", "")
 
-	before := r.lastChange(t)
-	if err := r.DeleteAgent(t.Context(), admin, "default", "prod"); err != nil {
-		t.Fatal(err)
-	}
-	if _, _, err := r.AuthenticateAgent(t.Context(), made.Token); !errors.Is(err, auth.ErrUnauthenticated) {
+	before := d.lastChange(t)
+	ok(t, d.DeleteAgent(d.ctx, root, "default", "prod", 0))
+	if _, _, err := d.AuthenticateAgent(d.ctx, made.Token); !errors.Is(err, auth.ErrUnauthenticated) {
 		t.Errorf("its token: %v, want it refused", err)
 	}
-	d, err := r.Deployment(t.Context(), admin, "default", "web")
-	if err != nil {
-		t.Fatal(err)
+	d.wantPlaces(t, "default", "web", map[string]string{"prod": "detached", "other": "attached"})
+	d.wantPlaces(t, "default", "unheard", map[string]string{"other": "empty"})
+	gone := d.targets(t, "default", "web")["prod"]
+	if gone.AgentID != "" || !strings.Contains(gone.DetachedWhy, "was deleted") {
+		t.Errorf("got %+v", gone)
 	}
-	if len(d.Targets) != 1 || d.Targets[0].AgentName != "other" || d.Targets[0].Desired.Tombstone {
-		t.Errorf("targets left: %+v, want that of the other agent, to be kept", d.Targets)
-	}
-	targets, err := r.TargetsOf(t.Context(), made.Agent, nil)
-	if err != nil || len(targets) != 0 {
+	if targets, err := d.TargetsOf(d.ctx, made.Agent, nil); err != nil || len(targets) != 0 {
 		t.Errorf("the agent would still be told of %+v, %v; want no tombstone or any other target", targets, err)
 	}
-	if kinds := r.changesAfter(t, before); !slices.Contains(kinds, store.ChangeToken) || !slices.Contains(kinds, store.ChangeAgent) {
+	if kinds := d.changesAfter(t, before); !slices.Contains(kinds, store.ChangeToken) || !slices.Contains(kinds, store.ChangeAgent) {
 		t.Errorf("changes %v, want those that end its sessions", kinds)
 	}
-	r.wantEvent(t, "AgentDeleted")
-	r.enroll(t, "prod") // its name is free
+	d.wantEvent(t, "default", "AgentDeleted")
+	d.enroll(t, "default", "prod", nil) // its name is free
+}
+
+// covers: T5
+func TestAgentIsDeletedAndRecreatedUnderTheSameName(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	d.deploy(t, "default", "web", "")
+	d.render(t, "default", "web", "1")
+	for range 3 {
+		d.enroll(t, "default", "prod", nil)
+		if targets, err := d.Agents(d.ctx, root, "default", store.AgentFilter{}); err != nil || targets[0].Targets != 1 {
+			t.Fatalf("got %+v, %v", targets, err)
+		}
+		ok(t, d.DeleteAgent(d.ctx, root, "default", "prod", 0))
+	}
+	view, err := d.Deployment(d.ctx, root, "default", "web")
+	ok(t, err)
+	if len(view.Targets) != 3 {
+		t.Errorf("%d of 3 lost agents are listed", len(view.Targets))
+	}
 }
 
 // A deployment on its way out waits for its agents; one that is gone never answers.
 func TestDeletedAgentHoldsNoDeletedDeployment(t *testing.T) {
 	t.Parallel()
-	r := newRoom(t)
-	commit := r.push(t, map[string]string{"web/a.yaml": configMap("a", "1")})
-	r.enroll(t, "lost")
-	r.deploy(t, "web", "web")
-	r.await(t, "web", atCommit(commit))
-	if err := r.DeleteDeployment(t.Context(), admin, "default", "web"); err != nil {
-		t.Fatal(err)
-	}
+	d := newDesk(t)
+	d.enroll(t, "default", "lost", nil)
+	d.deploy(t, "default", "web", "")
+	d.render(t, "default", "web", "1")
+	op, err := d.DeleteDeployment(d.ctx, root, "default", "web", 0)
+	ok(t, err)
 	listed := func() int {
 		t.Helper()
-		all, err := r.Deployments(t.Context(), admin, "default", store.Page{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		all, err := d.Deployments(d.ctx, root, "default", control.ListDeployments{})
+		ok(t, err)
 		return len(all)
 	}
 	if got := listed(); got != 1 {
 		t.Fatalf("%d deployments, want one that waits for its agent", got)
 	}
-	if err := r.DeleteAgent(t.Context(), admin, "default", "lost"); err != nil {
-		t.Fatal(err)
-	}
+	ok(t, d.DeleteAgent(d.ctx, root, "default", "lost", 0))
 	if got := listed(); got != 0 {
 		t.Errorf("%d deployments wait for an agent that is gone", got)
 	}
+	if op, err = d.Operation(d.ctx, root, "default", op.ID); err != nil || !op.State.Done() {
+		t.Errorf("the deletion is still under way: %+v, %v", op, err)
+	}
+	d.wantEvent(t, "default", "DeletionAbandoned")
 }
 
 func TestAgentIsDeletedByThoseWhoMay(t *testing.T) {
 	t.Parallel()
-	r := newRoom(t)
-	r.enroll(t, "prod")
-	if err := r.DeleteAgent(t.Context(), admin, "default", "nobody"); !errors.Is(err, store.ErrNotFound) {
+	d := newDesk(t)
+	a := d.enroll(t, "default", "prod", nil)
+	if err := d.DeleteAgent(d.ctx, root, "default", "nobody", 0); !errors.Is(err, store.ErrNotFound) {
 		t.Errorf("an agent that is not there: %v", err)
 	}
-	stranger := auth.Principal{Name: "stranger"}
-	if err := r.DeleteAgent(t.Context(), stranger, "default", "prod"); err == nil {
-		t.Error("a principal without a role deleted an agent")
+	if err := d.DeleteAgent(d.ctx, auth.Principal{Name: "stranger"}, "default", "prod", 0); !errors.Is(err, store.ErrNotFound) {
+		t.Errorf("a stranger: %v", err)
+	}
+	tenant, err := d.Tenant(d.ctx, root, "default")
+	ok(t, err)
+	if err := d.DeleteAgent(d.ctx, member(tenant, fleet.RoleDeployer), "default", "prod", 0); !errors.Is(err, auth.ErrForbidden) {
+		t.Errorf("a deployer: %v", err)
+	}
+	if err := d.DeleteAgent(d.ctx, root, "default", "prod", a.Spec+1); !errors.Is(err, control.ErrStale) {
+		t.Errorf("another agent than the caller saw: %v", err)
 	}
 }
 
-func (r *room) lastChange(t *testing.T) int64 {
-	t.Helper()
-	var last int64
-	err := r.store.View(t.Context(), func(tx store.Tx) (err error) {
-		last, err = tx.Changes().Last(t.Context())
-		return err
+// covers: T4
+func TestRelabelledAgentMovesBetweenEnvironments(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	d.enroll(t, "default", "paris", map[string]string{"tier": "prod"})
+	d.enroll(t, "default", "rome", map[string]string{"tier": "prod"})
+	for _, tier := range []string{"prod", "test"} {
+		_, err := d.CreateEnvironment(d.ctx, root, "default", control.CreateEnvironment{Name: tier, MatchLabels: map[string]string{"tier": tier}})
+		ok(t, err)
+		d.deploy(t, "default", "web-"+tier, tier)
+		d.render(t, "default", "web-"+tier, "1")
+	}
+	relabel := func(tier string) control.AgentView {
+		t.Helper()
+		v, err := d.UpdateAgent(d.ctx, root, "default", "paris", control.UpdateAgent{Labels: &map[string]string{"tier": tier}}, 0)
+		ok(t, err)
+		return v
+	}
+	was := d.targets(t, "default", "web-prod")["paris"]
+	v := relabel("test")
+	if v.Spec != 2 {
+		t.Errorf("the edit is not counted: %d", v.Spec)
+	}
+	d.wantPlaces(t, "default", "web-prod", map[string]string{"paris": "detached", "rome": "attached"})
+	d.wantPlaces(t, "default", "web-test", map[string]string{"paris": "attached"})
+	let := d.targets(t, "default", "web-prod")["paris"]
+	if let.ID != was.ID || let.Desired.Version.Compare(was.Desired.Version) <= 0 || !strings.Contains(let.DetachedWhy, `not in environment "prod"`) {
+		t.Errorf("the agent would not hear that it may let go: %+v", let)
+	}
+	quiet := d.lastChange(t)
+	if v := relabel("test"); d.lastChange(t) != quiet || v.Spec != 2 {
+		t.Error("the same labels twice are a change")
+	}
+	relabel("prod")
+	d.wantPlaces(t, "default", "web-prod", map[string]string{"paris": "attached", "rome": "attached"})
+	d.wantPlaces(t, "default", "web-test", map[string]string{"paris": "detached"})
+	back := d.targets(t, "default", "web-prod")["paris"]
+	if back.ID != was.ID || back.Desired.Version.Compare(let.Desired.Version) <= 0 || back.Desired.Digest != was.Desired.Digest || back.DetachedWhy != "" {
+		t.Errorf("taken up again: %+v", back)
+	}
+	if _, err := d.UpdateAgent(d.ctx, root, "default", "paris", control.UpdateAgent{Labels: &map[string]string{}}, 1); !errors.Is(err, control.ErrStale) {
+		t.Errorf("an edit of something older: %v", err)
+	}
+}
+
+func TestPolicyMayDeleteWhatLeavesAnEnvironment(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	d.enroll(t, "default", "paris", map[string]string{"tier": "prod"})
+	_, err := d.CreateEnvironment(d.ctx, root, "default", control.CreateEnvironment{Name: "prod", MatchLabels: map[string]string{"tier": "prod"}})
+	ok(t, err)
+	_, err = d.CreateDeployment(d.ctx, root, "default", control.CreateDeployment{
+		Name: "web", Environment: "prod", PruneOnDetach: true, Source: fleet.Source{RepoURL: "https://git.example.com/apps.git"},
 	})
-	if err != nil {
-		t.Fatal(err)
+	ok(t, err)
+	d.render(t, "default", "web", "1")
+	relabel := func(labels map[string]string) {
+		t.Helper()
+		_, err := d.UpdateAgent(d.ctx, root, "default", "paris", control.UpdateAgent{Labels: &labels}, 0)
+		ok(t, err)
 	}
-	return last
+	relabel(nil)
+	d.wantPlaces(t, "default", "web", map[string]string{"paris": "tombstone"})
+	relabel(map[string]string{"tier": "prod"})
+	d.wantPlaces(t, "default", "web", map[string]string{"paris": "attached"})
+	relabel(nil)
+	ok(t, d.DeleteAgent(d.ctx, root, "default", "paris", 0))
+	d.wantPlaces(t, "default", "web", map[string]string{"paris": "detached"})
 }
 
-func (r *room) wantEvent(t *testing.T, reason string) {
-	t.Helper()
-	events, err := r.Events(t.Context(), admin, "default", store.EventFilter{})
-	if err != nil {
-		t.Fatal(err)
+func TestAgentWithoutALabelThatASourceNeedsKeepsWhatItHas(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	d.enroll(t, "default", "paris", nil)
+	_, err := d.CreateDeployment(d.ctx, root, "default", control.CreateDeployment{
+		Name: "web", Source: fleet.Source{RepoURL: "https://git.example.com/apps.git", Path: "apps/{agent.labels.region}"},
+	})
+	ok(t, err)
+	if got := d.targets(t, "default", "web")["paris"].Variant; !strings.HasPrefix(got, "!") || !strings.Contains(got, `"region"`) {
+		t.Fatalf("got variant %q", got)
 	}
-	if !slices.ContainsFunc(events, func(e fleet.Event) bool { return e.Reason == reason }) {
-		t.Errorf("no event %s in %+v", reason, events)
+	_, err = d.UpdateAgent(d.ctx, root, "default", "paris", control.UpdateAgent{Labels: &map[string]string{"region": "eu"}}, 0)
+	ok(t, err)
+	eu := d.targets(t, "default", "web")["paris"].Variant
+	d.enroll(t, "default", "rome", map[string]string{"region": "eu"})
+	d.enroll(t, "default", "boston", map[string]string{"region": "us"})
+	got := d.targets(t, "default", "web")
+	if eu == "" || strings.HasPrefix(eu, "!") || got["rome"].Variant != eu || got["boston"].Variant == eu {
+		t.Errorf("variants: paris %q, rome %q, boston %q", eu, got["rome"].Variant, got["boston"].Variant)
 	}
 }
 
-func (r *room) changesAfter(t *testing.T, seq int64) []store.ChangeKind {
-	t.Helper()
-	var kinds []store.ChangeKind
-	err := r.store.View(t.Context(), func(tx store.Tx) error {
-		changes, err := tx.Changes().AfterAllTenants(t.Context(), seq, 0)
-		for _, c := range changes {
-			kinds = append(kinds, c.Kind)
+// covers: T6
+func TestBadAgentsAreRefused(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	d.enroll(t, "default", "taken", nil)
+	cases := map[string]struct {
+		reason string
+		req    control.EnrollAgent
+		field  string
+	}{
+		"Name":       {"names go into Kubernetes", control.EnrollAgent{Name: "Paris"}, "name"},
+		"Label":      {"so do labels", control.EnrollAgent{Name: "a", Labels: map[string]string{"a b": "c"}}, "labels"},
+		"Namespaces": {"a namespace is a name", control.EnrollAgent{Name: "a", Namespaces: []string{"a/b"}}, "namespaces"},
+		"TooMany":    {"each namespace costs watches", control.EnrollAgent{Name: "a", Namespaces: slices.Repeat([]string{"x"}, 201)}, "namespaces"},
+		"Token":      {"a weak token is no guard", control.EnrollAgent{Name: "a", Token: "hunter2"}, "token"},
+	}
+	before := d.lastChange(t)
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			_, err := d.EnrollAgent(d.ctx, root, "default", tc.req)
+			wantInvalid(t, err, tc.field)
+		})
+	}
+	if _, err := d.EnrollAgent(d.ctx, root, "default", control.EnrollAgent{Name: "taken"}); !errors.Is(err, store.ErrExists) {
+		t.Errorf("a taken name: %v", err)
+	}
+	if d.lastChange(t) != before {
+		t.Error("something was stored")
+	}
+}
+
+// covers: C6
+func TestAgentsAreListedByLabelTextAndConnection(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	paris := d.enroll(t, "default", "paris", map[string]string{"tier": "prod"})
+	d.enroll(t, "default", "paris-two", map[string]string{"tier": "test"})
+	d.enroll(t, "default", "rome", map[string]string{"tier": "prod"})
+	for _, replica := range []string{"one", "two"} {
+		ok(t, d.AgentConnected(d.ctx, fleet.Connection{
+			SessionID: fleet.NewSessionID(), AgentID: paris.ID, TenantID: paris.TenantID, Replica: replica, Version: "test",
+			ClusterUID: "uid-" + replica, ConnectedAt: d.clock.Now(), LastSeenAt: d.clock.Now(),
+		}))
+	}
+	yes := true
+	for want, filter := range map[string]store.AgentFilter{
+		"paris paris-two rome": {},
+		"paris rome":           {Labels: map[string]string{"tier": "prod"}},
+		"paris paris-two":      {Text: "aris"},
+		"paris":                {Connected: &yes},
+		"paris-two":            {Page: store.Page{After: "paris", Limit: 1}},
+	} {
+		views, err := d.Agents(d.ctx, root, "default", filter)
+		ok(t, err)
+		var names []string
+		for _, v := range views {
+			names = append(names, v.Name)
 		}
-		return err
-	})
-	if err != nil {
-		t.Fatal(err)
+		if got := strings.Join(names, " "); got != want {
+			t.Errorf("%+v: got %q, want %q", filter, got, want)
+		}
 	}
-	return kinds
+	v, err := d.Agent(d.ctx, root, "default", "paris")
+	ok(t, err)
+	if len(v.Connections) != 2 || !v.Connected || len(v.Warnings) != 1 || !strings.Contains(v.Warnings[0], "different clusters") {
+		t.Errorf("two replicas in two clusters: %+v", v)
+	}
+	if !maps.Equal(v.Labels, map[string]string{"tier": "prod"}) {
+		t.Errorf("labels %v", v.Labels)
+	}
 }

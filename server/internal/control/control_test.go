@@ -15,13 +15,13 @@ import (
 	"github.com/kedge-dev/kedge/server/internal/auth"
 	"github.com/kedge-dev/kedge/server/internal/control"
 	"github.com/kedge-dev/kedge/server/internal/gitsource"
+	"github.com/kedge-dev/kedge/server/internal/seal"
 	"github.com/kedge-dev/kedge/server/internal/store"
-	"github.com/kedge-dev/kedge/server/internal/store/sqlite"
 )
 
 const patience = 30 * time.Second
 
-var admin = auth.Principal{Name: "admin", Role: fleet.RoleFleetAdmin}
+var admin = auth.Principal{Name: "admin", FleetAdmin: true, Door: "rest"}
 
 // room is a control room over a real database and a real Git server.
 type room struct {
@@ -30,15 +30,22 @@ type room struct {
 	git   *gitserver.Server
 	repo  *gitserver.Repo
 	url   string
+	kill  func() // stops it as a crash would: nothing is said to anybody
 }
 
-// newRoom starts one. Polls are far apart: what a test sees comes from events.
+// newRoom starts one on SQLite. Polls are far apart: what a test sees comes from events.
 func newRoom(t *testing.T) *room {
 	t.Helper()
 	return newPollingRoom(t, time.Hour)
 }
 
 func newPollingRoom(t *testing.T, poll time.Duration) *room {
+	t.Helper()
+	return newRooms(t, newSQLite(t), 1, control.Config{PollInterval: poll})[0]
+}
+
+// newRooms starts n replicas on one database, with one Git server.
+func newRooms(t *testing.T, db *testDatabase, n int, cfg control.Config) []*room {
 	t.Helper()
 	dir := t.TempDir()
 	git, err := gitserver.Start(filepath.Join(dir, "remote"))
@@ -50,41 +57,56 @@ func newPollingRoom(t *testing.T, poll time.Duration) *room {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := &room{git: git, repo: repo, url: git.URL("apps")}
-	r.open(t, dir, poll)
-	return r
+	if cfg.PollInterval == 0 {
+		cfg.PollInterval = time.Hour
+	}
+	ring, err := seal.Parse([]byte("k1:" + strings.Repeat("A", 43) + "=\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg.Key, cfg.Version, cfg.Log, cfg.Shared, cfg.Sealer = []byte(strings.Repeat("k", 32)), "test", slog.New(slog.DiscardHandler), db.shared, ring
+	var rooms []*room
+	for i := range n {
+		r := &room{git: git, repo: repo, url: git.URL("apps"), store: db.open(t)}
+		r.start(t, filepath.Join(dir, fmt.Sprint("git-", i)), cfg)
+		rooms = append(rooms, r)
+	}
+	return rooms
 }
 
-func (r *room) open(t *testing.T, dir string, poll time.Duration) {
+func (r *room) start(t *testing.T, dir string, cfg control.Config) {
 	t.Helper()
-	st, err := sqlite.Open(t.Context(), sqlite.Config{Path: filepath.Join(dir, "kedge.db")})
+	manager, err := gitsource.New(gitsource.Config{Dir: dir, Allow: []string{"http", "file"}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	manager, err := gitsource.New(gitsource.Config{Dir: filepath.Join(dir, "git"), Allow: []string{"http", "file"}})
-	if err != nil {
+	if r.Service, err = control.New(cfg, r.store, manager); err != nil {
 		t.Fatal(err)
 	}
-	svc, err := control.New(control.Config{
-		Key: []byte(strings.Repeat("k", 32)), Version: "test", PollInterval: poll, Log: slog.New(slog.DiscardHandler),
-	}, st, manager)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := svc.Bootstrap(t.Context(), false); err != nil {
+	if _, err := r.Bootstrap(t.Context(), false); err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	done := make(chan error, 1)
-	go func() { done <- svc.Run(ctx) }()
-	r.Service, r.store = svc, st
-	t.Cleanup(func() {
+	go func() { done <- r.Work(ctx) }()
+	killed := false
+	stop := func() error {
 		cancel()
-		if err := <-done; err != nil {
-			t.Errorf("Run: %v", err)
+		return <-done
+	}
+	r.kill = func() {
+		killed = true
+		_ = r.store.Close() // whatever it still wants to write fails
+		_ = stop()
+	}
+	t.Cleanup(func() {
+		if !killed {
+			if err := stop(); err != nil {
+				t.Errorf("Work: %v", err)
+			}
 		}
 		_ = manager.Close()
-		_ = st.Close()
+		_ = r.store.Close()
 	})
 }
 
@@ -95,7 +117,7 @@ func (r *room) push(t *testing.T, files map[string]string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	repos, err := r.Repositories(t.Context(), admin, "default")
+	repos, err := r.Repositories(t.Context(), admin, "default", store.Page{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 
 	"github.com/kedge-dev/kedge/internal/fleet"
@@ -11,58 +12,207 @@ import (
 	"github.com/kedge-dev/kedge/server/internal/store"
 )
 
+// maxAgentNames bounds the agents that an environment names; labels have no such bound.
+const maxAgentNames = 1000
+
 // CreateEnvironment makes a named place to deploy to.
-func (s *Service) CreateEnvironment(ctx context.Context, p auth.Principal, tenant string, req CreateEnvironment) (fleet.Environment, error) {
-	if err := checkEnvironment(req); err != nil {
-		return fleet.Environment{}, err
+func (s *Service) CreateEnvironment(ctx context.Context, p auth.Principal, tenant string, req CreateEnvironment) (EnvironmentView, error) {
+	if err := fleet.CheckName("name", req.Name); err != nil {
+		return EnvironmentView{}, err
 	}
-	var out fleet.Environment
+	var out EnvironmentView
 	err := s.store.Update(ctx, func(tx store.Tx) error {
-		t, err := writable(ctx, tx, p, tenant)
+		t, err := administrable(ctx, tx, p, tenant)
 		if err != nil {
 			return err
 		}
-		for _, name := range req.Agents {
-			_, err := tx.Agents().ByName(ctx, t.ID, name)
-			if errors.Is(err, store.ErrNotFound) {
-				return fleet.Invalid("agents", "there is no agent %q in tenant %q: enrol it first", name, tenant)
-			}
+		env := fleet.Environment{
+			ID: fleet.NewEnvironmentID(), TenantID: t.ID, Name: req.Name, Agents: sorted(req.Agents),
+			MatchLabels: fleet.CloneLabels(req.MatchLabels), Spec: 1, CreatedAt: s.cfg.Now(),
+		}
+		if err := checkSelector(ctx, tx, t, env, nil); err != nil {
+			return err
+		}
+		if err := s.withinQuota(ctx, tx, t, quotaEnvironments, 1); err != nil {
+			return err
+		}
+		if err := tx.Environments().Create(ctx, env); err != nil {
+			return fmt.Errorf("environment %q: %w", req.Name, err)
+		}
+		if err := s.audit(ctx, tx, p, environmentEvent("environment.create", env, selectorText(env))); err != nil {
+			return err
+		}
+		out, err = viewEnvironment(ctx, tx, t.ID, env.ID)
+		return err
+	})
+	return out, err
+}
+
+func environmentEvent(action string, e fleet.Environment, detail string) fleet.AuditEvent {
+	return fleet.AuditEvent{TenantID: e.TenantID, Action: action, Kind: "environment", Name: e.Name, ID: string(e.ID), Detail: detail}
+}
+
+func selectorText(e fleet.Environment) string {
+	return fmt.Sprintf("agents %v, matchLabels %v", e.Agents, e.MatchLabels)
+}
+
+// checkSelector refuses an environment that selects nothing on purpose, or an agent that is not there
+// and was not named before.
+func checkSelector(ctx context.Context, tx store.Tx, t fleet.Tenant, env fleet.Environment, before []string) error {
+	if len(env.Agents) == 0 && len(env.MatchLabels) == 0 && env.Name != fleet.DefaultEnvironment {
+		return fleet.Invalid("agents", "name agents or give matchLabels; the environment %q selects every agent", fleet.DefaultEnvironment)
+	}
+	if len(env.Agents) > maxAgentNames {
+		return fleet.Invalid("agents", "at most %d agents can be named: select them by matchLabels", maxAgentNames)
+	}
+	if len(env.MatchLabels) > maxLabels {
+		return fleet.Invalid("matchLabels", "at most %d labels can be given", maxLabels)
+	}
+	for _, name := range env.Agents {
+		if slices.Contains(before, name) {
+			continue
+		}
+		_, err := tx.Agents().ByName(ctx, t.ID, name)
+		if errors.Is(err, store.ErrNotFound) {
+			return fleet.Invalid("agents", "there is no agent %q in tenant %q: enrol it first", name, t.Name)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return fleet.CheckLabels("matchLabels", env.MatchLabels)
+}
+
+// Environments lists environments in the order of their names.
+func (s *Service) Environments(ctx context.Context, p auth.Principal, tenant string, page store.Page) ([]EnvironmentView, error) {
+	var out []EnvironmentView
+	err := s.store.View(ctx, func(tx store.Tx) error {
+		t, err := readable(ctx, tx, p, tenant)
+		if err != nil {
+			return err
+		}
+		environments, err := tx.Environments().List(ctx, t.ID, page)
+		if err != nil {
+			return err
+		}
+		agents, err := allAgents(ctx, tx, t.ID, store.AgentFilter{})
+		if err != nil {
+			return err
+		}
+		for _, env := range environments {
+			view, err := viewWith(ctx, tx, env, agents)
 			if err != nil {
 				return err
 			}
-		}
-		out = fleet.Environment{
-			ID: fleet.NewEnvironmentID(), TenantID: t.ID, Name: req.Name,
-			Agents:      slices.Compact(slices.Sorted(slices.Values(req.Agents))),
-			MatchLabels: fleet.CloneLabels(req.MatchLabels), CreatedAt: s.cfg.Now(),
-		}
-		if err := tx.Environments().Create(ctx, out); err != nil {
-			return fmt.Errorf("environment %q: %w", req.Name, err)
+			out = append(out, view)
 		}
 		return nil
 	})
 	return out, err
 }
 
-func checkEnvironment(req CreateEnvironment) error {
-	if err := fleet.CheckName("name", req.Name); err != nil {
-		return err
-	}
-	if len(req.Agents) == 0 && len(req.MatchLabels) == 0 {
-		return fleet.Invalid("agents", "name agents or give matchLabels; the environment %q already selects every agent", fleet.DefaultEnvironment)
-	}
-	return fleet.CheckLabels("matchLabels", req.MatchLabels)
-}
-
-// Environments lists environments in the order of their names.
-func (s *Service) Environments(ctx context.Context, p auth.Principal, tenant string, page store.Page) ([]fleet.Environment, error) {
-	var out []fleet.Environment
+// Environment returns one environment by name.
+func (s *Service) Environment(ctx context.Context, p auth.Principal, tenant, name string) (EnvironmentView, error) {
+	var out EnvironmentView
 	err := s.store.View(ctx, func(tx store.Tx) error {
 		t, err := readable(ctx, tx, p, tenant)
 		if err != nil {
 			return err
 		}
-		out, err = tx.Environments().List(ctx, t.ID, page)
+		env, err := environmentByName(ctx, tx, t.ID, name)
+		if err != nil {
+			return err
+		}
+		out, err = viewEnvironment(ctx, tx, t.ID, env.ID)
+		return err
+	})
+	return out, err
+}
+
+func environmentByName(ctx context.Context, tx store.Tx, tenant fleet.TenantID, name string) (fleet.Environment, error) {
+	env, err := tx.Environments().ByName(ctx, tenant, name)
+	if err != nil {
+		return fleet.Environment{}, fmt.Errorf("environment %q: %w", name, err)
+	}
+	return env, nil
+}
+
+// viewEnvironment reads an environment as it is now, with what it selects.
+func viewEnvironment(ctx context.Context, tx store.Tx, tenant fleet.TenantID, id fleet.EnvironmentID) (EnvironmentView, error) {
+	env, err := tx.Environments().Get(ctx, tenant, id)
+	if err != nil {
+		return EnvironmentView{}, err
+	}
+	agents, err := allAgents(ctx, tx, tenant, store.AgentFilter{})
+	if err != nil {
+		return EnvironmentView{}, err
+	}
+	return viewWith(ctx, tx, env, agents)
+}
+
+func viewWith(ctx context.Context, tx store.Tx, env fleet.Environment, agents []fleet.Agent) (EnvironmentView, error) {
+	v := EnvironmentView{Environment: env}
+	for _, a := range agents {
+		if env.Selects(a) {
+			v.Agents = append(v.Agents, a.Name)
+		}
+	}
+	deployments, err := tx.Deployments().OfEnvironmentAllTenants(ctx, env.ID)
+	v.Deployments = len(deployments)
+	return v, err
+}
+
+// UpdateEnvironment changes which agents an environment selects: targets are made, detached and taken
+// up again accordingly.
+func (s *Service) UpdateEnvironment(
+	ctx context.Context, p auth.Principal, tenant, name string, req UpdateEnvironment, match int64,
+) (EnvironmentView, error) {
+	return s.editEnvironment(ctx, p, tenant, name, match, func(tx store.Tx, t fleet.Tenant, env fleet.Environment) error {
+		was := env
+		if req.Agents != nil {
+			env.Agents = sorted(*req.Agents)
+		}
+		if req.MatchLabels != nil {
+			env.MatchLabels = fleet.CloneLabels(*req.MatchLabels)
+		}
+		if slices.Equal(was.Agents, env.Agents) && maps.Equal(was.MatchLabels, env.MatchLabels) {
+			return nil
+		}
+		if err := checkSelector(ctx, tx, t, env, was.Agents); err != nil {
+			return err
+		}
+		if err := tx.Environments().Update(ctx, env); err != nil {
+			return err
+		}
+		if err := s.placeEnvironment(ctx, tx, env); err != nil {
+			return err
+		}
+		return s.audit(ctx, tx, p, environmentEvent("environment.update", env, selectorText(env)))
+	})
+}
+
+// editEnvironment runs change on an environment that p may change, and returns it as it is then.
+func (s *Service) editEnvironment(
+	ctx context.Context, p auth.Principal, tenant, name string, match int64,
+	change func(tx store.Tx, t fleet.Tenant, env fleet.Environment) error,
+) (EnvironmentView, error) {
+	var out EnvironmentView
+	err := s.store.Update(ctx, func(tx store.Tx) error {
+		t, err := administrable(ctx, tx, p, tenant)
+		if err != nil {
+			return err
+		}
+		env, err := environmentByName(ctx, tx, t.ID, name)
+		if err != nil {
+			return err
+		}
+		if err := stale(match, env.Spec); err != nil {
+			return err
+		}
+		if err := change(tx, t, env); err != nil {
+			return err
+		}
+		out, err = viewEnvironment(ctx, tx, t.ID, env.ID)
 		return err
 	})
 	return out, err

@@ -2,79 +2,181 @@ package control
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"strings"
 
 	"github.com/kedge-dev/kedge/internal/fleet"
 	"github.com/kedge-dev/kedge/server/internal/store"
 )
 
-// expandAgent gives a new agent the targets of every deployment whose environment selects it.
-func (s *Service) expandAgent(ctx context.Context, tx store.Tx, agent fleet.Agent) error {
-	environments, err := all(func(page store.Page) ([]fleet.Environment, error) {
-		return tx.Environments().List(ctx, agent.TenantID, page)
-	}, func(e fleet.Environment) string { return e.Name })
+// destination is where the targets of a deployment belong.
+type destination struct {
+	env   fleet.Environment
+	grant fleet.GrantID // "" when the environment is the tenant's own
+	open  bool          // it is the tenant's own, or granted
+}
+
+func (w destination) selects(a fleet.Agent) bool { return w.open && w.env.Selects(a) }
+
+// destinationOf finds where d goes. An environment that is no longer granted is still known, and
+// closed.
+func destinationOf(ctx context.Context, tx store.Tx, d fleet.Deployment) (destination, error) {
+	env, err := tx.Environments().Get(ctx, d.EnvironmentTenant, d.EnvironmentID)
+	if err != nil {
+		return destination{}, fmt.Errorf("environment of deployment %q: %w", d.Name, err)
+	}
+	return destinationIn(ctx, tx, d.TenantID, env)
+}
+
+// destinationIn is env as it is for the deployments of a tenant.
+func destinationIn(ctx context.Context, tx store.Tx, tenant fleet.TenantID, env fleet.Environment) (destination, error) {
+	w := destination{env: env, open: env.TenantID == tenant}
+	if w.open {
+		return w, nil
+	}
+	grant, err := tx.Grants().OfEnvironment(ctx, tenant, env.ID)
+	if errors.Is(err, store.ErrNotFound) {
+		return w, nil
+	}
+	w.grant, w.open = grant.ID, err == nil
+	return w, err
+}
+
+// environmentOf finds the environment that a deployment of tenant t names: "name" for one of its own,
+// "owner/name" for one that was granted to it. One that was not granted does not exist for it; both
+// are an InvalidError.
+func (s *Service) environmentOf(
+	ctx context.Context, tx store.Tx, t fleet.Tenant, name string,
+) (fleet.Environment, fleet.GrantID, fleet.Limits, error) {
+	unknown := fleet.Invalid("environment", "there is no environment %q in tenant %q, and none was granted to it by that name", name, t.Name)
+	owner, short := t, name
+	if before, after, ok := strings.Cut(name, "/"); ok {
+		var err error
+		if owner, err = tx.Tenants().ByName(ctx, before); err != nil {
+			return fleet.Environment{}, "", fleet.Limits{}, replaced(err, unknown)
+		}
+		short = after
+	}
+	env, err := tx.Environments().ByName(ctx, owner.ID, short)
+	if err != nil {
+		return fleet.Environment{}, "", fleet.Limits{}, replaced(err, unknown)
+	}
+	if owner.ID == t.ID {
+		return env, "", fleet.Limits{}, nil
+	}
+	grant, err := tx.Grants().OfEnvironment(ctx, t.ID, env.ID)
+	if err != nil {
+		return fleet.Environment{}, "", fleet.Limits{}, replaced(err, unknown)
+	}
+	return env, grant.ID, grant.Limits, nil
+}
+
+// replaced gives another error for something that is not there.
+func replaced(err, instead error) error {
+	if errors.Is(err, store.ErrNotFound) {
+		return instead
+	}
+	return err
+}
+
+// place makes the targets of d those of the agents that its environment selects, and settles them. It is
+// the one rule for everything that can change where a deployment goes; the same input writes nothing.
+func (s *Service) place(ctx context.Context, tx store.Tx, d fleet.Deployment) error {
+	w, err := destinationOf(ctx, tx, d)
 	if err != nil {
 		return err
 	}
-	for _, env := range environments {
-		if !env.Selects(agent) {
+	agents, err := allAgents(ctx, tx, w.env.TenantID, store.AgentFilter{})
+	if err != nil {
+		return err
+	}
+	return s.placeOn(ctx, tx, d, w, agents, d.TenantID)
+}
+
+// placeOn is place with the agents of the environment's tenant at hand. Only the tenant that acts is held
+// to its quota of targets: what another one does with its own agents is not refused because of d.
+func (s *Service) placeOn(
+	ctx context.Context, tx store.Tx, d fleet.Deployment, w destination, agents []fleet.Agent, acting fleet.TenantID,
+) error {
+	if !d.DeletedAt.IsZero() {
+		return nil
+	}
+	targets, err := tx.Targets().OfDeployment(ctx, d.TenantID, d.ID)
+	if err != nil {
+		return err
+	}
+	byAgent := map[fleet.AgentID]fleet.Target{}
+	for _, t := range targets {
+		if t.AgentID != "" {
+			byAgent[t.AgentID] = t
+		}
+	}
+	added := 0
+	for _, a := range agents {
+		_, seat, err := s.seat(ctx, tx, d, w, a, byAgent[a.ID])
+		if err != nil {
+			return fmt.Errorf("deployment %q on agent %q: %w", d.Name, a.Name, err)
+		}
+		if seat == seatNew {
+			added++
+		}
+		delete(byAgent, a.ID)
+	}
+	// What is left is on agents of a tenant that d has moved away from.
+	for _, t := range targets {
+		if _, ok := byAgent[t.AgentID]; !ok {
 			continue
 		}
-		deployments, err := tx.Deployments().OfEnvironment(ctx, agent.TenantID, env.ID)
+		if _, err := s.unseat(ctx, tx, d, w, t); err != nil {
+			return fmt.Errorf("deployment %q on agent %q: %w", d.Name, t.AgentName, err)
+		}
+	}
+	if added > 0 && acting == d.TenantID {
+		if err := s.targetsWithinQuota(ctx, tx, acting); err != nil {
+			return err
+		}
+	}
+	return s.settle(ctx, tx, d)
+}
+
+// targetsWithinQuota checks after targets were added: one count, however many there are.
+func (s *Service) targetsWithinQuota(ctx context.Context, tx store.Tx, tenant fleet.TenantID) error {
+	t, err := tx.Tenants().Get(ctx, tenant)
+	if err != nil {
+		return err
+	}
+	return s.withinQuota(ctx, tx, t, quotaTargets, 0)
+}
+
+// placeEnvironment places every deployment that goes to an environment.
+func (s *Service) placeEnvironment(ctx context.Context, tx store.Tx, env fleet.Environment) error {
+	return s.placeWithin(ctx, tx, env, func(fleet.Deployment) bool { return true })
+}
+
+// placeWithin places those deployments of an environment that are concerned.
+func (s *Service) placeWithin(ctx context.Context, tx store.Tx, env fleet.Environment, concerned func(fleet.Deployment) bool) error {
+	deployments, err := tx.Deployments().OfEnvironmentAllTenants(ctx, env.ID)
+	if err != nil {
+		return err
+	}
+	agents, err := allAgents(ctx, tx, env.TenantID, store.AgentFilter{})
+	if err != nil {
+		return err
+	}
+	for _, d := range deployments {
+		if !concerned(d) {
+			continue
+		}
+		w, err := destinationIn(ctx, tx, d.TenantID, env)
 		if err != nil {
 			return err
 		}
-		for _, d := range deployments {
-			if !d.DeletedAt.IsZero() {
-				continue
-			}
-			if err := createTarget(ctx, tx, d, agent); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
-}
-
-// expandDeployment makes the targets of a new deployment.
-func (s *Service) expandDeployment(ctx context.Context, tx store.Tx, d fleet.Deployment, env fleet.Environment) error {
-	agents, err := all(func(page store.Page) ([]fleet.Agent, error) {
-		return tx.Agents().List(ctx, d.TenantID, page)
-	}, func(a fleet.Agent) string { return a.Name })
-	if err != nil {
-		return err
-	}
-	for _, agent := range agents {
-		if !env.Selects(agent) {
-			continue
-		}
-		if err := createTarget(ctx, tx, d, agent); err != nil {
+		if err := s.placeOn(ctx, tx, d, w, agents, env.TenantID); err != nil {
 			return err
 		}
 	}
 	return nil
-}
-
-func createTarget(ctx context.Context, tx store.Tx, d fleet.Deployment, agent fleet.Agent) error {
-	t := fleet.Target{ID: fleet.NewTargetID(), TenantID: d.TenantID, DeploymentID: d.ID, AgentID: agent.ID}
-	if err := tx.Targets().Create(ctx, t); err != nil {
-		return err
-	}
-	if d.Rendered.Digest == "" {
-		return nil
-	}
-	return tx.Targets().SetDesired(ctx, d.TenantID, t.ID, desire(d, fleet.Version{Epoch: epoch, Generation: 1}))
-}
-
-// desire is what every target of d shall be, at that version.
-func desire(d fleet.Deployment, v fleet.Version) fleet.Desired {
-	return fleet.Desired{
-		Version: v, Digest: d.Rendered.Digest, Commit: d.Rendered.Commit, Namespace: d.Namespace, Policy: d.Policy,
-	}
-}
-
-// next is the version after v.
-func next(v fleet.Version) fleet.Version {
-	return fleet.Version{Epoch: max(v.Epoch, epoch), Generation: v.Generation + 1}
 }
 
 // all reads a listing to its end, page by page.
@@ -92,5 +194,36 @@ func all[T any](list func(store.Page) ([]T, error), key func(T) string) ([]T, er
 			return out, nil
 		}
 		page.After = key(items[len(items)-1])
+	}
+}
+
+func allTenants(ctx context.Context, tx store.Tx) ([]fleet.Tenant, error) {
+	return all(func(page store.Page) ([]fleet.Tenant, error) {
+		return tx.Tenants().List(ctx, page)
+	}, func(t fleet.Tenant) string { return t.Name })
+}
+
+func allEnvironments(ctx context.Context, tx store.Tx, tenant fleet.TenantID) ([]fleet.Environment, error) {
+	return all(func(page store.Page) ([]fleet.Environment, error) {
+		return tx.Environments().List(ctx, tenant, page)
+	}, func(e fleet.Environment) string { return e.Name })
+}
+
+// allDeployments lists every deployment of a tenant, those on their way out too.
+func allDeployments(ctx context.Context, tx store.Tx, tenant fleet.TenantID) ([]fleet.Deployment, error) {
+	const size = 500
+	var out []fleet.Deployment
+	page := store.Page{Limit: size}
+	for {
+		items, err := tx.Deployments().List(ctx, tenant, store.DeploymentFilter{Page: page})
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, items...)
+		if len(items) < size {
+			return out, nil
+		}
+		last := items[len(items)-1]
+		page.After, page.AfterID = last.Name, string(last.ID)
 	}
 }

@@ -4,57 +4,105 @@ import (
 	"context"
 	"time"
 
+	"github.com/kedge-dev/kedge/internal/fleet"
 	"github.com/kedge-dev/kedge/internal/obs"
 	"github.com/kedge-dev/kedge/server/internal/store"
 )
 
 const (
-	// beatEvery bounds how far "last seen" may be off after a crash of the server.
-	beatEvery = 10 * time.Second
 	// trimEvery × the busiest fleet stays far below keptChanges.
 	trimEvery   = 10 * time.Minute
 	keptChanges = 200_000
 	keptEvents  = 10_000 // per tenant
+	keptRuns    = 50     // done ones, per deployment
 	// A bundle is put in the transaction that names it; the age only guards a render in flight.
 	unusedBundleAge = time.Hour
+	auditAge        = 90 * 24 * time.Hour
+	operationAge    = 24 * time.Hour      // after they were done
+	tokenAge        = 30 * 24 * time.Hour // after they expired or were revoked
+	replyAge        = 24 * time.Hour
 )
 
-// keepHouse is the only place with timers that no event could replace: time itself passing.
+// keepHouse trims what nobody needs any more, on one replica at a time. It and the beat are the only
+// places with timers that no event could replace: time itself passing.
 func (s *Service) keepHouse(ctx context.Context) error {
-	beat, trim := time.NewTicker(beatEvery), time.NewTicker(trimEvery)
-	defer beat.Stop()
-	defer trim.Stop()
-	for {
-		var work func(tx store.Tx) error
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-beat.C:
-			work = func(tx store.Tx) error { return tx.Connections().Beat(ctx, s.cfg.Now()) }
-		case <-trim.C:
-			work = func(tx store.Tx) error { return s.trim(ctx, tx) }
+	s.lead(ctx, "housekeeping", func(ctx context.Context) {
+		tick := time.NewTicker(trimEvery)
+		defer tick.Stop()
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-tick.C:
+				s.trim(ctx)
+			}
 		}
-		if err := s.store.Update(ctx, work); err != nil && ctx.Err() == nil {
-			s.cfg.Log.Error("keeping house", obs.KeyError, err)
+	})
+	return nil
+}
+
+// chore is one thing to trim, in a transaction of its own: each is short for whoever waits to write.
+type chore struct {
+	name string
+	do   func(tx store.Tx) error
+}
+
+// trim does every chore; one that fails is for the next time, and keeps no other from being done.
+func (s *Service) trim(ctx context.Context) {
+	chores := s.fleetChores(ctx)
+	var tenants []fleet.Tenant
+	err := s.store.View(ctx, func(tx store.Tx) (err error) {
+		tenants, err = all(func(page store.Page) ([]fleet.Tenant, error) { return tx.Tenants().List(ctx, page) },
+			func(t fleet.Tenant) string { return t.Name })
+		return err
+	})
+	if err != nil {
+		s.cfg.Log.Error("keeping house", "chore", "listing tenants", obs.KeyError, err)
+	}
+	for _, t := range tenants {
+		chores = append(chores, s.tenantChores(ctx, t.ID)...)
+	}
+	for _, c := range chores {
+		if ctx.Err() != nil {
+			return
+		}
+		if err := s.store.Update(ctx, c.do); err != nil && ctx.Err() == nil {
+			s.cfg.Log.Error("keeping house", "chore", c.name, obs.KeyError, err)
 		}
 	}
 }
 
-func (s *Service) trim(ctx context.Context, tx store.Tx) error {
-	if err := tx.Changes().Trim(ctx, keptChanges); err != nil {
-		return err
-	}
-	if err := tx.Events().Trim(ctx, keptEvents); err != nil {
-		return err
-	}
-	tenants, err := tx.Tenants().List(ctx)
-	if err != nil {
-		return err
-	}
-	for _, t := range tenants {
-		if _, err := tx.Bundles().DeleteUnused(ctx, t.ID, s.cfg.Now().Add(-unusedBundleAge)); err != nil {
+func (s *Service) fleetChores(ctx context.Context) []chore {
+	now := s.cfg.Now()
+	return []chore{
+		{"changes", func(tx store.Tx) error { return tx.Changes().Trim(ctx, keptChanges) }},
+		{"events", func(tx store.Tx) error { return tx.Events().Trim(ctx, keptEvents) }},
+		{"audit", func(tx store.Tx) error {
+			_, err := tx.Audit().TrimAllTenants(ctx, now.Add(-auditAge))
 			return err
-		}
+		}},
+		{"operations", func(tx store.Tx) error {
+			_, err := tx.Operations().TrimAllTenants(ctx, now.Add(-operationAge))
+			return err
+		}},
+		{"tokens", func(tx store.Tx) error {
+			_, err := tx.Tokens().TrimAPITokens(ctx, now.Add(-tokenAge))
+			return err
+		}},
+		{"replies", func(tx store.Tx) error {
+			_, err := tx.Replies().Trim(ctx, now.Add(-replyAge))
+			return err
+		}},
 	}
-	return nil
+}
+
+func (s *Service) tenantChores(ctx context.Context, tenant fleet.TenantID) []chore {
+	now := s.cfg.Now()
+	return []chore{
+		{"runs", func(tx store.Tx) error { return tx.Runs().Trim(ctx, tenant, keptRuns) }},
+		{"bundles", func(tx store.Tx) error {
+			_, err := tx.Bundles().DeleteUnused(ctx, tenant, now.Add(-unusedBundleAge))
+			return err
+		}},
+	}
 }

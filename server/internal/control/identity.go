@@ -1,87 +1,154 @@
 package control
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"fmt"
+	"time"
 
 	"github.com/kedge-dev/kedge/internal/fleet"
 	"github.com/kedge-dev/kedge/server/internal/auth"
 	"github.com/kedge-dev/kedge/server/internal/store"
 )
 
-// Authenticate finds out who presents an API token. It fails with auth.ErrUnauthenticated.
+// touchEvery is how coarse the last use of a token is recorded.
+const touchEvery = time.Hour
+
+// Authenticate finds out who presents an API token or the secret of a session, and what they may do
+// now: a membership that was changed counts from the next call on. It fails with
+// auth.ErrUnauthenticated.
 func (s *Service) Authenticate(ctx context.Context, token string) (auth.Principal, error) {
-	var found fleet.APIToken
-	err := s.store.View(ctx, func(tx store.Tx) (err error) {
-		found, err = tx.Tokens().APITokenByHash(ctx, auth.Hash(token))
+	var p auth.Principal
+	err := s.store.View(ctx, func(tx store.Tx) error {
+		found, err := tx.Tokens().APITokenByHash(ctx, auth.Hash(token))
+		if err != nil {
+			return err
+		}
+		if !found.ValidAt(s.cfg.Now()) {
+			return store.ErrNotFound
+		}
+		p, err = principal(ctx, tx, found)
 		return err
 	})
 	if errors.Is(err, store.ErrNotFound) {
 		return auth.Principal{}, auth.ErrUnauthenticated
 	}
-	if err != nil {
-		return auth.Principal{}, err
+	return p, err
+}
+
+// principal is who a token stands for. A person's roles come from their memberships and those of
+// their groups, the better of two in the same tenant.
+func principal(ctx context.Context, tx store.Tx, t fleet.APIToken) (auth.Principal, error) {
+	p := auth.Principal{Name: t.Name, TokenID: t.ID, FleetAdmin: t.FleetAdmin, Roles: map[fleet.TenantID]fleet.Role{}}
+	if t.Subject == "" {
+		p.FleetAdmin = t.Role == fleet.RoleFleetAdmin
+		if !p.FleetAdmin {
+			p.Roles[t.TenantID] = t.Role
+		}
+		return p, nil
 	}
-	return auth.Principal{Name: found.Name, Role: found.Role}, nil
+	// The subject, not the name that the person goes by: the audit log must not be fooled by a name.
+	p.Session, p.Name = true, t.Subject
+	members, err := tx.Members().OfAllTenants(ctx, t.Subject, t.Groups)
+	if err != nil {
+		return auth.Principal{}, fmt.Errorf("reading the memberships of %q: %w", t.Subject, err)
+	}
+	for _, m := range members {
+		p.Roles[m.TenantID] = auth.Better(p.Roles[m.TenantID], m.Role)
+	}
+	return p, nil
 }
 
 // AuthenticateAgent finds out which agent presents a token. It fails with auth.ErrUnauthenticated.
 func (s *Service) AuthenticateAgent(ctx context.Context, token string) (fleet.Agent, fleet.Tenant, error) {
+	agent, tenant, _, err := s.AuthenticateAgentToken(ctx, token)
+	return agent, tenant, err
+}
+
+// AuthenticateAgentToken is AuthenticateAgent for those who need to know which of the agent's tokens
+// it was.
+func (s *Service) AuthenticateAgentToken(ctx context.Context, token string) (fleet.Agent, fleet.Tenant, fleet.AgentToken, error) {
 	var agent fleet.Agent
 	var tenant fleet.Tenant
-	err := s.store.View(ctx, func(tx store.Tx) error {
-		found, err := tx.Tokens().AgentTokenByHashAllTenants(ctx, auth.Hash(token))
-		if err != nil {
+	var found fleet.AgentToken
+	err := s.store.View(ctx, func(tx store.Tx) (err error) {
+		if found, err = tx.Tokens().AgentTokenByHashAllTenants(ctx, auth.Hash(token)); err != nil {
 			return err
 		}
-		if !found.RevokedAt.IsZero() {
+		if !found.Valid() {
 			return store.ErrNotFound
 		}
 		if agent, err = tx.Agents().Get(ctx, found.TenantID, found.AgentID); err != nil {
 			return err
 		}
-		tenant, err = tenantByID(ctx, tx, found.TenantID)
+		tenant, err = tx.Tenants().Get(ctx, found.TenantID)
 		return err
 	})
 	if errors.Is(err, store.ErrNotFound) {
-		return fleet.Agent{}, fleet.Tenant{}, auth.ErrUnauthenticated
+		err = auth.ErrUnauthenticated
 	}
-	return agent, tenant, err
+	if err == nil {
+		err = s.touch(ctx, found)
+	}
+	if err != nil {
+		return fleet.Agent{}, fleet.Tenant{}, fleet.AgentToken{}, err
+	}
+	return agent, tenant, found, nil
 }
 
-func tenantByID(ctx context.Context, tx store.Tx, id fleet.TenantID) (fleet.Tenant, error) {
-	tenants, err := tx.Tenants().List(ctx)
-	if err != nil {
-		return fleet.Tenant{}, err
+// touch records that a token is in use, seldom enough to cost nothing.
+func (s *Service) touch(ctx context.Context, t fleet.AgentToken) error {
+	now := s.cfg.Now()
+	if now.Sub(t.LastUsed) < touchEvery {
+		return nil
 	}
-	for _, t := range tenants {
-		if t.ID == id {
-			return t, nil
-		}
+	err := s.store.Update(ctx, func(tx store.Tx) error {
+		return tx.Tokens().TouchAgentToken(ctx, t.TenantID, t.ID, now)
+	})
+	if errors.Is(err, store.ErrNotFound) {
+		return auth.ErrUnauthenticated // deleted since it was looked up
 	}
-	return fleet.Tenant{}, store.ErrNotFound
+	return err
 }
 
 // readable finds a tenant that p may read. One that p may not read does not exist for p.
 func readable(ctx context.Context, tx store.Tx, p auth.Principal, name string) (fleet.Tenant, error) {
 	t, err := tx.Tenants().ByName(ctx, name)
-	if err != nil {
-		return fleet.Tenant{}, err
+	if err == nil && !p.MayRead(t.ID) {
+		err = store.ErrNotFound
 	}
-	if !p.MayRead(t.ID) {
-		return fleet.Tenant{}, store.ErrNotFound
+	if err != nil {
+		return fleet.Tenant{}, fmt.Errorf("tenant %q: %w", name, err)
 	}
 	return t, nil
 }
 
-// writable finds a tenant that p may change.
-func writable(ctx context.Context, tx store.Tx, p auth.Principal, name string) (fleet.Tenant, error) {
+// deployable finds a tenant whose deployments p may change.
+func deployable(ctx context.Context, tx store.Tx, p auth.Principal, name string) (fleet.Tenant, error) {
+	return having(ctx, tx, p, name, fleet.RoleDeployer)
+}
+
+// administrable finds a tenant in which p may change everything.
+func administrable(ctx context.Context, tx store.Tx, p auth.Principal, name string) (fleet.Tenant, error) {
+	return having(ctx, tx, p, name, fleet.RoleAdmin)
+}
+
+func having(ctx context.Context, tx store.Tx, p auth.Principal, name string, role fleet.Role) (fleet.Tenant, error) {
 	t, err := readable(ctx, tx, p, name)
 	if err != nil {
 		return fleet.Tenant{}, err
 	}
-	if !p.MayWrite(t.ID) {
-		return fleet.Tenant{}, auth.ErrForbidden
+	if !p.Has(t.ID, role) {
+		return fleet.Tenant{}, fmt.Errorf("it takes the role %s in tenant %q, and %s has %s: %w", role, name, p.Name, p.Roles[t.ID], auth.ErrForbidden)
 	}
 	return t, nil
+}
+
+// fleetAdmin returns auth.ErrForbidden unless p may do what concerns the whole fleet.
+func fleetAdmin(p auth.Principal) error {
+	if !p.FleetAdmin {
+		return fmt.Errorf("it takes a fleet admin, which %s is not: %w", cmp.Or(p.Name, "the caller"), auth.ErrForbidden)
+	}
+	return nil
 }

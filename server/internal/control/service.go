@@ -7,38 +7,43 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
-	"fmt"
 	"log/slog"
+	"sync"
 	"time"
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/kedge-dev/kedge/internal/filetree"
 	"github.com/kedge-dev/kedge/internal/fleet"
 	"github.com/kedge-dev/kedge/internal/render"
-	"github.com/kedge-dev/kedge/server/internal/auth"
-	"github.com/kedge-dev/kedge/server/internal/gitsource"
 	"github.com/kedge-dev/kedge/server/internal/store"
 )
 
-// Git is what control needs from a source of commits.
-type Git interface {
-	// CheckURL returns the form of url that is stored, or why it is refused.
-	CheckURL(url string) (string, error)
-	Fetch(ctx context.Context, url string, revisions []string) (map[string]gitsource.Ref, error)
-	Tree(ctx context.Context, url, commit string) (filetree.Tree, error)
-}
-
 // Config is what a Service may be told. Zero fields take their defaults.
 type Config struct {
-	// Key is the server's own secret, at least 32 bytes: webhook secrets are derived from it.
+	// Key is the server's own secret, at least 32 bytes: webhook secrets are derived from it. All
+	// replicas have the same.
 	Key []byte
+	// Sealer keeps the secrets of credentials; without one they are refused.
+	Sealer Sealer
 	// Version of the server, to warn of agents that run another one.
 	Version string
 	// PollInterval is the backstop for lost webhooks; default 30 s.
 	PollInterval time.Duration
+	// KeepRevisions is how many rendered revisions of a deployment a rollback can go back to; default 10.
+	KeepRevisions int
+	// RunTimeout is when a sync run that has not come to an end has failed; default 1 h.
+	RunTimeout time.Duration
+	// RendersAtOnce and FetchesAtOnce bound what the sources cost, over all repositories; default 4 and 64.
+	RendersAtOnce, FetchesAtOnce int
 	// RenderLimits default to render.DefaultLimits().
 	RenderLimits render.Limits
+	// Shared says that other servers may use the same database.
+	Shared bool
+	// Address is how other replicas reach this one; "" when they cannot.
+	Address string
+	// BeatEvery is how often the server says that it is alive; default 3 s when the database is
+	// shared, else 10 s: then it only bounds how far "last seen" may be off after a crash.
+	BeatEvery time.Duration
 	// Now is the clock; default time.Now.
 	Now func() time.Time
 	Log *slog.Logger
@@ -52,7 +57,17 @@ type Service struct {
 	store   store.Store
 	git     Git
 	sources *sources
-	from    int64 // where FollowChanges starts: pinned by Bootstrap, before any door is open
+	replica fleet.ServerReplica // this process
+	crew    *crew
+	feed    *feed
+	bells   bells
+	present present
+	// tenantNames are names by id, of every tenant that was looked up.
+	tenantNames sync.Map
+
+	// Written by Bootstrap, before any door is open.
+	epoch int64 // of the database: restoring a backup raises it
+	from  int64 // where FollowChanges starts
 }
 
 // New makes a Service; it does no I/O.
@@ -61,6 +76,9 @@ func New(cfg Config, st store.Store, git Git) (*Service, error) {
 		return nil, errors.New("control: the server key is shorter than 32 bytes")
 	}
 	cfg.PollInterval = cmp.Or(cfg.PollInterval, 30*time.Second)
+	cfg.KeepRevisions = cmp.Or(cfg.KeepRevisions, 10)
+	cfg.RunTimeout = cmp.Or(cfg.RunTimeout, time.Hour)
+	cfg.RendersAtOnce, cfg.FetchesAtOnce = cmp.Or(cfg.RendersAtOnce, 4), cmp.Or(cfg.FetchesAtOnce, 64)
 	cfg.Log = cmp.Or(cfg.Log, slog.New(slog.DiscardHandler))
 	if cfg.Now == nil {
 		cfg.Now = time.Now
@@ -68,67 +86,27 @@ func New(cfg Config, st store.Store, git Git) (*Service, error) {
 	if cfg.RenderLimits == (render.Limits{}) {
 		cfg.RenderLimits = render.DefaultLimits()
 	}
-	s := &Service{cfg: cfg, store: st, git: git}
+	cfg.BeatEvery = cmp.Or(cfg.BeatEvery, beatAlone)
+	if cfg.Shared {
+		cfg.BeatEvery = min(cfg.BeatEvery, beatShared)
+	}
+	replica := newReplica(cfg)
+	s := &Service{
+		cfg: cfg, store: st, git: git, replica: replica,
+		crew: newCrew(replica.ID), feed: newFeed(st, cfg.Log),
+	}
 	s.sources = newSources(s)
 	return s, nil
 }
 
-// epoch of this database. Restoring a backup will raise it.
-const epoch = 1
-
-// Bootstrap prepares a database for serving: the default tenant and environment, and, on the first
-// start or when another one is asked for, an admin token, which is returned this once. Connections that a server before this one
-// left open are closed.
-func (s *Service) Bootstrap(ctx context.Context, newToken bool) (adminToken string, err error) {
-	err = s.store.Update(ctx, func(tx store.Tx) error {
-		beat, err := tx.Connections().LastBeat(ctx)
-		if err != nil {
-			return err
-		}
-		if err := tx.Connections().CloseAllTenants(ctx, beat); err != nil {
-			return err
-		}
-		if s.from, err = tx.Changes().Last(ctx); err != nil {
-			return err
-		}
-		n, err := tx.Tokens().CountAPITokens(ctx)
-		if err != nil {
-			return err
-		}
-		if n == 0 {
-			if err := s.firstStart(ctx, tx); err != nil {
-				return err
-			}
-		}
-		if n > 0 && !newToken {
-			return nil
-		}
-		adminToken = auth.NewToken(auth.APITokenPrefix)
-		return tx.Tokens().CreateAPIToken(ctx, fleet.APIToken{
-			ID: fleet.NewTokenID(), Name: "admin", Role: fleet.RoleFleetAdmin, Hash: auth.Hash(adminToken), CreatedAt: s.cfg.Now(),
-		})
-	})
-	if err != nil {
-		return "", fmt.Errorf("preparing the database: %w", err)
-	}
-	return adminToken, nil
-}
-
-func (s *Service) firstStart(ctx context.Context, tx store.Tx) error {
-	now := s.cfg.Now()
-	tenant := fleet.Tenant{ID: fleet.NewTenantID(), Name: fleet.DefaultTenant, CreatedAt: now}
-	if err := tx.Tenants().Create(ctx, tenant); err != nil {
-		return err
-	}
-	everywhere := fleet.Environment{ID: fleet.NewEnvironmentID(), TenantID: tenant.ID, Name: fleet.DefaultEnvironment, CreatedAt: now}
-	return tx.Environments().Create(ctx, everywhere)
-}
-
-// Run drives sources and housekeeping until ctx ends.
-func (s *Service) Run(ctx context.Context) error {
+// Work drives the feed, sources, replicas and housekeeping until ctx ends.
+func (s *Service) Work(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
+	g.Go(func() error { return s.feed.run(ctx, s.from) })
 	g.Go(func() error { return s.sources.run(ctx) })
+	g.Go(func() error { return s.beat(ctx) })
 	g.Go(func() error { return s.keepHouse(ctx) })
+	g.Go(func() error { return s.ringBells(ctx) })
 	return g.Wait()
 }
 
@@ -138,6 +116,17 @@ func (s *Service) Ready(ctx context.Context) error {
 		_, err := tx.Changes().Last(ctx)
 		return err
 	})
+}
+
+// next is the version after v, in the epoch of this database.
+func (s *Service) next(v fleet.Version) fleet.Version {
+	return fleet.Version{Epoch: max(v.Epoch, s.epoch), Generation: v.Generation + 1}
+}
+
+// tell appends an event, now.
+func (s *Service) tell(ctx context.Context, tx store.Tx, e fleet.Event) error {
+	e.At = s.cfg.Now()
+	return tx.Events().Append(ctx, e)
 }
 
 // webhookSecret is derived, so that nothing has to be stored and none can leak from a backup.

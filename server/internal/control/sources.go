@@ -3,45 +3,93 @@ package control
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
-	"maps"
 	"sync"
 	"time"
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/kedge-dev/kedge/internal/filetree"
 	"github.com/kedge-dev/kedge/internal/fleet"
 	"github.com/kedge-dev/kedge/internal/obs"
+	"github.com/kedge-dev/kedge/server/internal/gitsource"
 	"github.com/kedge-dev/kedge/server/internal/store"
 )
 
-// sources keeps one worker per repository that is in use and wakes it when there is something to
-// look at. A repository that hangs or fails holds up no other (invariant 12).
+// Git is what control needs from a source of commits.
+type Git interface {
+	// CheckURL returns the form of url that is stored, or why it is refused.
+	CheckURL(url string) (string, error)
+	FetchAs(ctx context.Context, a gitsource.Access, revisions []string) (map[string]gitsource.Ref, error)
+	TreeAs(ctx context.Context, a gitsource.Access, commit string) (filetree.Tree, error)
+}
+
+// forgetter is a Git that can let go of what it holds of repositories that nobody uses any more.
+type forgetter interface {
+	Forget(ctx context.Context, age time.Duration, keep func(owner, url string) bool) (int, error)
+}
+
+// sources keeps one worker per repository that is in use, on the replica that leads it, and wakes it
+// when there is something to look at. A repository that hangs or fails holds up no other, and a
+// tenant no other tenant (invariant 12).
 type sources struct {
-	svc     *Service
-	render  chan struct{} // bounds renders at once over all repositories: they cost CPU, not waiting
-	fetches chan struct{} // bounds git processes at once; wide, so that hosts that hang hold up no others
+	svc      *Service
+	renders  *places // over all repositories: they cost CPU, not waiting
+	fetches  *places // wide: a host that hangs costs a process that sleeps
+	refusals memo
 
 	mu      sync.Mutex
 	workers map[fleet.RepositoryID]*worker
 	start   func(*worker) // nil before run
 }
 
+const (
+	defaultRenders, defaultFetches = 4, 64
+	// mostFetches bounds git processes when very many tenants have a host that hangs.
+	mostFetches = 512
+	// tendEvery is how often it is looked whether repositories are still in use and runs have timed
+	// out: neither has an event of its own.
+	tendEvery = time.Minute
+	// forgetAfter is how long a mirror is kept that nobody uses: who deletes and creates anew should not
+	// have to fetch anew.
+	forgetAfter = 10 * time.Minute
+	// followRetry keeps a store that fails from being asked without pause.
+	followRetry = time.Second
+)
+
 func newSources(svc *Service) *sources {
-	const rendersAtOnce, fetchesAtOnce = 4, 64
+	renders, fetches := cmp.Or(svc.cfg.RendersAtOnce, defaultRenders), cmp.Or(svc.cfg.FetchesAtOnce, defaultFetches)
 	return &sources{
-		svc: svc, render: make(chan struct{}, rendersAtOnce), fetches: make(chan struct{}, fetchesAtOnce),
+		svc: svc,
+		// A render is bounded in time, so that one tenant may have all but one place.
+		renders: newPlaces(renders, renders-1, renders+1),
+		fetches: newPlaces(fetches, fetches/4, max(fetches, mostFetches)),
 		workers: map[fleet.RepositoryID]*worker{},
 	}
 }
+
+func (s *Service) keepRevisions() int        { return cmp.Or(s.cfg.KeepRevisions, 10) }
+func (s *Service) runTimeout() time.Duration { return cmp.Or(s.cfg.RunTimeout, time.Hour) }
 
 // run keeps the workers of all repositories in use going until ctx ends.
 func (s *sources) run(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
 	s.mu.Lock()
-	s.start = func(w *worker) { g.Go(func() error { w.run(ctx); return nil }) }
+	s.start = func(w *worker) {
+		ctx, cancel := context.WithCancel(ctx)
+		w.stop = cancel
+		g.Go(func() error {
+			defer cancel()
+			s.svc.lead(ctx, "repository/"+string(w.id), w.run)
+			return nil
+		})
+	}
 	s.mu.Unlock()
+	g.Go(func() error {
+		s.reseal(ctx)
+		s.tend(ctx)
+		return nil
+	})
 	g.Go(func() error {
 		for {
 			err := s.follow(ctx)
@@ -49,48 +97,64 @@ func (s *sources) run(ctx context.Context) error {
 				return nil
 			}
 			s.svc.cfg.Log.Error("following changes broke off, looking at everything anew", obs.KeyError, err)
-			select {
-			case <-ctx.Done():
-			case <-time.After(followRetry):
-			}
+			pause(ctx, followRetry)
 		}
 	})
 	return g.Wait()
 }
 
-// followRetry keeps a store that fails from being asked without pause.
-const followRetry = time.Second
+func (s *sources) reseal(ctx context.Context) {
+	if n, err := s.svc.ResealCredentials(ctx); err != nil && ctx.Err() == nil {
+		s.svc.cfg.Log.Error("sealing credentials under the newest key", obs.KeyError, err)
+	} else if n > 0 {
+		s.svc.cfg.Log.Info("sealed credentials under the newest key", "credentials", n)
+	}
+}
 
-// follow wakes every worker, then follows the feed for deployments that are new.
+func (s *sources) tend(ctx context.Context) {
+	for pause(ctx, tendEvery) {
+		if err := s.svc.expireRuns(ctx); err != nil && ctx.Err() == nil {
+			s.svc.cfg.Log.Error("ending sync runs", obs.KeyError, err)
+		}
+		if err := s.sweep(ctx); err != nil && ctx.Err() == nil {
+			s.svc.cfg.Log.Error("looking for repositories that are no longer used", obs.KeyError, err)
+		}
+	}
+}
+
+// follow wakes every worker, then follows the feed for what concerns them.
 func (s *sources) follow(ctx context.Context) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
+	repos, err := s.inUse(ctx)
+	if err != nil {
+		return err
+	}
+	for _, repo := range repos {
+		s.wake(repo, wakeup{check: true, rewound: true, allRuns: true})
+	}
+	err = s.svc.FollowChanges(ctx, func(batch []store.Change) {
+		if err := s.told(ctx, batch); err != nil {
+			cancel(fmt.Errorf("reading what changed: %w", err))
+		}
+	})
+	return cmp.Or(err, context.Cause(ctx))
+}
+
+func (s *sources) inUse(ctx context.Context) ([]fleet.Repository, error) {
 	var repos []fleet.Repository
 	err := s.svc.store.View(ctx, func(tx store.Tx) (err error) {
 		repos, err = tx.Repositories().ListAllTenants(ctx)
 		return err
 	})
 	if err != nil {
-		return fmt.Errorf("listing the repositories in use: %w", err)
+		return nil, fmt.Errorf("listing the repositories in use: %w", err)
 	}
-	for _, repo := range repos {
-		s.worker(repo).wake(wakeup{check: true, rewound: true})
-	}
-	err = s.svc.FollowChanges(ctx, func(batch []store.Change) {
-		for _, c := range batch {
-			if c.Kind != store.ChangeDeployment {
-				continue
-			}
-			if err := s.deploymentChanged(ctx, c); err != nil {
-				cancel(fmt.Errorf("reading changed deployment %s: %w", c.DeploymentID, err))
-			}
-		}
-	})
-	return cmp.Or(err, context.Cause(ctx))
+	return repos, nil
 }
 
-// worker returns the worker of repo and starts it when it is new.
-func (s *sources) worker(repo fleet.Repository) *worker {
+// wake wakes the worker of repo, and starts it when it is new.
+func (s *sources) wake(repo fleet.Repository, why wakeup) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	w, ok := s.workers[repo.ID]
@@ -99,82 +163,55 @@ func (s *sources) worker(repo fleet.Repository) *worker {
 		s.workers[repo.ID] = w
 		s.start(w)
 	}
-	return w
+	w.wake(why)
 }
 
-// deploymentChanged wakes the worker of a deployment that it has not looked at yet.
-func (s *sources) deploymentChanged(ctx context.Context, c store.Change) error {
-	var repo fleet.Repository
-	err := s.svc.store.View(ctx, func(tx store.Tx) error {
-		d, err := tx.Deployments().Get(ctx, c.TenantID, c.DeploymentID)
-		if err != nil {
-			return err
-		}
-		repo, err = tx.Repositories().Get(ctx, c.TenantID, d.RepositoryID)
-		return err
-	})
-	if errors.Is(err, store.ErrNotFound) {
-		return nil // deleted meanwhile
+// sweep stops the workers of repositories that no deployment uses any more, and lets go of what was
+// fetched for them.
+func (s *sources) sweep(ctx context.Context) error {
+	// A worker that is woken after this may be needed again: its wakeups are counted.
+	before := map[fleet.RepositoryID]int{}
+	s.mu.Lock()
+	for id, w := range s.workers {
+		before[id] = w.wakeups()
 	}
+	s.mu.Unlock()
+	repos, err := s.inUse(ctx)
 	if err != nil {
 		return err
 	}
-	if w := s.worker(repo); !w.knows(c.DeploymentID) {
-		w.wake(wakeup{check: true})
+	for _, repo := range repos {
+		delete(before, repo.ID)
 	}
-	return nil
+	for id, wakeups := range before {
+		s.drop(id, wakeups)
+	}
+	return s.forget(ctx, repos)
 }
 
-// push wakes the worker of a repository because a ref may have moved.
-func (s *sources) push(id fleet.RepositoryID, ref string, at time.Time) {
-	s.wake(id, wakeup{pushed: true, refs: map[string]bool{ref: true}, at: at})
-}
-
-func (s *sources) wake(id fleet.RepositoryID, why wakeup) {
+func (s *sources) drop(id fleet.RepositoryID, wakeups int) {
 	s.mu.Lock()
-	w := s.workers[id]
-	s.mu.Unlock()
-	if w != nil { // else no deployment uses it
-		w.wake(why)
+	defer s.mu.Unlock()
+	if w := s.workers[id]; w != nil && w.wakeups() == wakeups {
+		delete(s.workers, id)
+		w.stop()
 	}
 }
 
-// take waits for a place and returns how to give it back.
-func take(ctx context.Context, places chan struct{}) (release func(), err error) {
-	select {
-	case places <- struct{}{}:
-		return func() { <-places }, nil
-	case <-ctx.Done():
-		return nil, ctx.Err()
+// forget lets go of the mirrors of all but these repositories.
+func (s *sources) forget(ctx context.Context, repos []fleet.Repository) error {
+	git, ok := s.svc.git.(forgetter)
+	if !ok {
+		return nil
 	}
-}
-
-// wakeup says why a worker is woken. Several merge into one.
-type wakeup struct {
-	check   bool            // look at the remote and at every deployment
-	rewound bool            // look for targets that are ahead of us
-	pushed  bool            // refs may have moved: fetch without asking first
-	refs    map[string]bool // which; "" is any
-	at      time.Time       // of the oldest push
-}
-
-func (w wakeup) merge(o wakeup) wakeup {
-	w.check, w.rewound, w.pushed = w.check || o.check, w.rewound || o.rewound, w.pushed || o.pushed
-	if len(o.refs) > 0 {
-		refs := maps.Clone(w.refs)
-		if refs == nil {
-			refs = map[string]bool{}
-		}
-		maps.Copy(refs, o.refs)
-		w.refs = refs
+	type mirror struct{ owner, url string }
+	used := make(map[mirror]bool, len(repos))
+	for _, repo := range repos {
+		used[mirror{string(repo.TenantID), repo.URL}] = true
 	}
-	if w.at.IsZero() || (!o.at.IsZero() && o.at.Before(w.at)) {
-		w.at = o.at
+	n, err := git.Forget(ctx, forgetAfter, func(owner, url string) bool { return used[mirror{owner, url}] })
+	if n > 0 {
+		s.svc.cfg.Log.Info("deleted the mirrors of repositories that are no longer used", "mirrors", n)
 	}
-	return w
-}
-
-// concerns reports whether a push of these refs may have moved revision.
-func (w wakeup) concerns(revision string) bool {
-	return revision == "" || w.refs[""] || w.refs[revision] || w.refs["refs/heads/"+revision] || w.refs["refs/tags/"+revision]
+	return err
 }

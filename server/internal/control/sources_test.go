@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/kedge-dev/kedge/internal/fleet"
 	"github.com/kedge-dev/kedge/internal/testkit/gitserver"
 	"github.com/kedge-dev/kedge/server/internal/control"
@@ -53,7 +55,7 @@ func TestCommitThatTouchesNothingRelevantChangesNothing(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if b.Rendered != untouched.Rendered || b.Targets[0].Desired != untouched.Targets[0].Desired {
+	if b.Rendered != untouched.Rendered || !cmp.Equal(b.Targets[0].Desired, untouched.Targets[0].Desired) {
 		t.Fatalf("b changed from %+v to %+v", untouched.Rendered, b.Rendered)
 	}
 }
@@ -90,7 +92,7 @@ func TestBrokenCommitKeepsWhatRunsAndNamesTheFile(t *testing.T) {
 			if !strings.Contains(d.SourceError, tc.want) || d.Sync != fleet.SyncFailed {
 				t.Errorf("%s: sync %s, %q does not name %q", tc.reason, d.Sync, d.SourceError, tc.want)
 			}
-			if d.Rendered != before.Rendered || d.Targets[0].Desired != before.Targets[0].Desired {
+			if d.Rendered != before.Rendered || !cmp.Equal(d.Targets[0].Desired, before.Targets[0].Desired) {
 				t.Errorf("%s: what runs was disturbed: %+v", tc.reason, d.Targets[0].Desired)
 			}
 			fixed := r.push(t, map[string]string{"app/b.yaml": configMap("b", "1"), "app/cm.yaml": configMap("a", "2")})
@@ -109,7 +111,7 @@ func TestVanishedRepositoryIsReportedAndRecovers(t *testing.T) {
 	r.deploy(t, "app", "app")
 	before := r.await(t, "app", atCommit(good))
 	r.git.SetDown(true)
-	repos, err := r.Repositories(t.Context(), admin, "default")
+	repos, err := r.Repositories(t.Context(), admin, "default", store.Page{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -122,7 +124,7 @@ func TestVanishedRepositoryIsReportedAndRecovers(t *testing.T) {
 		}
 		return nil
 	})
-	if d.Targets[0].Desired != before.Targets[0].Desired {
+	if !cmp.Equal(d.Targets[0].Desired, before.Targets[0].Desired) {
 		t.Error("what runs was disturbed")
 	}
 	r.git.SetDown(false)
@@ -141,7 +143,7 @@ func TestEmptyRepositoryWaitsQuietlyAndStartsWithTheFirstPush(t *testing.T) {
 	r.enroll(t, "paris")
 	r.deploy(t, "app", "app")
 	looked := func(d control.DeploymentView) error {
-		repos, err := r.Repositories(t.Context(), admin, "default")
+		repos, err := r.Repositories(t.Context(), admin, "default", store.Page{})
 		if err == nil && repos[0].CheckedAt.IsZero() {
 			err = errors.New("not looked at yet")
 		}
@@ -178,7 +180,7 @@ func TestPushesOfOtherBranchesDoNotPutOffThePoll(t *testing.T) {
 	first := r.push(t, map[string]string{"app/cm.yaml": configMap("a", "1")})
 	r.deploy(t, "app", "app")
 	r.await(t, "app", atCommit(first))
-	repos, err := r.Repositories(t.Context(), admin, "default")
+	repos, err := r.Repositories(t.Context(), admin, "default", store.Page{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/kedge-dev/kedge/internal/fleet"
 	"github.com/kedge-dev/kedge/server/internal/auth"
 	"github.com/kedge-dev/kedge/server/internal/control"
@@ -22,7 +24,7 @@ func (r *room) target(t *testing.T, agent fleet.Agent) fleet.Target {
 	if len(targets) != 1 {
 		t.Fatalf("agent %s has %d targets, not one", agent.Name, len(targets))
 	}
-	return targets[0]
+	return targets[0].Target
 }
 
 // report says that an agent has done what a target desires.
@@ -62,7 +64,7 @@ func TestDeletedDeploymentIsATombstoneUntilItsAgentHasCarriedItOut(t *testing.T)
 	paris := r.enroll(t, "paris")
 	before := r.deployed(t, paris)
 	r.report(t, paris, before, fleet.SyncSynced)
-	if err := r.DeleteDeployment(t.Context(), admin, "default", "app"); err != nil {
+	if _, err := r.DeleteDeployment(t.Context(), admin, "default", "app", 0); err != nil {
 		t.Fatal(err)
 	}
 	tombstone := r.target(t, paris)
@@ -82,7 +84,7 @@ func TestDeletedDeploymentIsATombstoneUntilItsAgentHasCarriedItOut(t *testing.T)
 
 func (r *room) list(t *testing.T) []control.DeploymentView {
 	t.Helper()
-	list, err := r.Deployments(t.Context(), admin, "default", store.Page{})
+	list, err := r.Deployments(t.Context(), admin, "default", control.ListDeployments{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -95,7 +97,7 @@ func TestNameOfADeletedDeploymentIsFreeAtOnce(t *testing.T) {
 	paris := r.enroll(t, "paris")
 	r.deployed(t, paris)
 	for range 3 {
-		if err := r.DeleteDeployment(t.Context(), admin, "default", "app"); err != nil {
+		if _, err := r.DeleteDeployment(t.Context(), admin, "default", "app", 0); err != nil {
 			t.Fatal(err)
 		}
 		r.deploy(t, "app", "app")
@@ -143,7 +145,7 @@ func TestAgentAheadWaitsForGit(t *testing.T) {
 		}
 		return nil
 	})
-	if got := d.Targets[0]; got.View.Sync != fleet.SyncRewound || got.Desired != target.Desired {
+	if got := d.Targets[0]; got.View.Sync != fleet.SyncRewound || !cmp.Equal(got.Desired, target.Desired) {
 		t.Fatalf("something was sent before Git was read: %+v", got.Desired)
 	}
 }
@@ -180,7 +182,7 @@ func TestTombstoneOfARewoundTargetBecomesNewerThanWhatTheAgentHas(t *testing.T) 
 	r := newRoom(t)
 	paris := r.enroll(t, "paris")
 	target := r.deployed(t, paris)
-	if err := r.DeleteDeployment(t.Context(), admin, "default", "app"); err != nil {
+	if _, err := r.DeleteDeployment(t.Context(), admin, "default", "app", 0); err != nil {
 		t.Fatal(err)
 	}
 	if err := r.AgentAhead(t.Context(), paris, target.ID, fleet.Version{Epoch: 1, Generation: 41}); err != nil {
@@ -236,6 +238,10 @@ func TestBadInputNamesItsFieldAndStoresNothing(t *testing.T) {
 		"Ahead":       {func(d *control.CreateDeployment) { d.Source.Revision = "a..b" }, "source.revision"},
 		"Environment": {func(d *control.CreateDeployment) { d.Environment = "nowhere" }, "environment"},
 		"Glob":        {func(d *control.CreateDeployment) { d.Source.Globs = []string{""} }, "source.globs"},
+		"Label":       {func(d *control.CreateDeployment) { d.Labels = map[string]string{"a b": ""} }, "labels"},
+		"Variable":    {func(d *control.CreateDeployment) { d.Source.Variables = map[string]string{"a-b": ""} }, "source.variables"},
+		"Value":       {func(d *control.CreateDeployment) { d.Source.Variables = map[string]string{"a": "{agent.id}"} }, "source.variables.a"},
+		"Reference":   {func(d *control.CreateDeployment) { d.Source.Path = "a/{agent.uid}" }, "source.path"},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -257,7 +263,7 @@ func TestStrangersSeeNothing(t *testing.T) {
 	t.Parallel()
 	r := newRoom(t)
 	nobody := auth.Principal{Name: "nobody"}
-	if _, err := r.Agents(t.Context(), nobody, "default", store.Page{}); !errors.Is(err, store.ErrNotFound) {
+	if _, err := r.Agents(t.Context(), nobody, "default", store.AgentFilter{}); !errors.Is(err, store.ErrNotFound) {
 		t.Errorf("listing agents gives %v", err)
 	}
 	if _, err := r.EnrollAgent(t.Context(), nobody, "default", control.EnrollAgent{Name: "x"}); err == nil {

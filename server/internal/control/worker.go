@@ -3,11 +3,9 @@ package control
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"maps"
 	"math/rand/v2"
-	"slices"
 	"sync"
 	"time"
 
@@ -19,39 +17,44 @@ import (
 
 // worker turns the commits of one repository into desired states:
 //
-//	asleep ──wake: push, new deployment, poll backstop──▶ resolve refs ─▶ evaluate deployments ─▶ commit
+//	asleep ──wake: push, edit, sync run, poll backstop──▶ resolve refs ─▶ evaluate ─▶ commit ─▶ start runs
 //	   ▲                                                      │ error: retry by backoff              │
 //	   └──────────────────────────────────────────────────────┴──────────────────────────────────────┘
 //
-// What it remembers only saves work: a worker that starts anew comes to the same result.
+// It runs on one replica at a time. What it remembers only saves work: one that starts anew, here or
+// on another replica, comes to the same result.
 type worker struct {
-	svc  *Service
-	repo fleet.Repository
-	log  *slog.Logger
+	svc    *Service
+	id     fleet.RepositoryID
+	tenant fleet.TenantID
+	stop   context.CancelFunc // set before run
+	signal chan struct{}
 
 	mu      sync.Mutex
 	pending wakeup
-	known   map[fleet.DeploymentID]bool
-	signal  chan struct{}
+	woken   int
+	repo    fleet.Repository             // as it was last read
+	known   map[fleet.DeploymentID]int64 // Spec of each deployment as it was last looked at
 
 	// Owned by the goroutine of run.
-	tenant   string // its name, for the log; "" before the first look
-	seen     map[fleet.DeploymentID]verdict
+	log      *slog.Logger
+	named    bool // the log names the tenant
+	seen     map[unitKey]verdict
 	failures int
 	problem  *string // as it was last recorded; nil before the first look
 }
 
 func newWorker(svc *Service, repo fleet.Repository) *worker {
 	return &worker{
-		svc: svc, repo: repo, log: svc.cfg.Log.With(obs.KeyRepository, repo.URL),
-		known: map[fleet.DeploymentID]bool{}, signal: make(chan struct{}, 1),
-		seen: map[fleet.DeploymentID]verdict{},
+		svc: svc, id: repo.ID, tenant: repo.TenantID, repo: repo, signal: make(chan struct{}, 1),
+		known: map[fleet.DeploymentID]int64{}, log: svc.cfg.Log.With(obs.KeyRepository, repo.URL),
 	}
 }
 
 func (w *worker) wake(why wakeup) {
 	w.mu.Lock()
 	w.pending = w.pending.merge(why)
+	w.woken++
 	w.mu.Unlock()
 	select {
 	case w.signal <- struct{}{}:
@@ -59,10 +62,24 @@ func (w *worker) wake(why wakeup) {
 	}
 }
 
-func (w *worker) knows(id fleet.DeploymentID) bool {
+func (w *worker) wakeups() int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.known[id]
+	return w.woken
+}
+
+// knows reports whether a deployment was looked at as it is.
+func (w *worker) knows(d fleet.Deployment) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	spec, ok := w.known[d.ID]
+	return ok && spec == d.Spec
+}
+
+func (w *worker) spec() int64 {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.repo.Spec
 }
 
 func (w *worker) take() wakeup {
@@ -73,10 +90,13 @@ func (w *worker) take() wakeup {
 	return due
 }
 
+// run works for as long as this replica leads the repository. What happened before, elsewhere, is
+// not known: it begins by looking at everything.
 func (w *worker) run(ctx context.Context) {
+	w.seen, w.failures, w.problem = map[unitKey]verdict{}, 0, nil
+	w.wake(wakeup{check: true, rewound: true, allRuns: true})
 	// The backstop for lost webhooks, and retries. Pushes do not put it off: the next lost webhook may
 	// be of another branch.
-	// Whoever starts a worker wakes it.
 	timer := time.NewTimer(w.pause())
 	defer timer.Stop()
 	for {
@@ -123,13 +143,28 @@ func (w *worker) pause() time.Duration {
 	return time.Duration(float64(pause) * (0.9 + 0.2*rand.Float64()))
 }
 
+// work is what a worker has to do at one wakeup.
+type work struct {
+	due         wakeup
+	access      gitsource.Access
+	deployments []fleet.Deployment
+	runs        []fleet.SyncRun // first in line, pending, and in need of Git
+}
+
 // runOnce looks at the repository once.
 func (w *worker) runOnce(ctx context.Context, due wakeup) error {
-	deployments, err := w.deployments(ctx)
-	if err != nil || len(deployments) == 0 {
+	todo, err := w.read(ctx, due)
+	if errors.Is(err, store.ErrNotFound) {
+		return nil // the repository is gone; whoever sweeps stops this worker
+	}
+	if err != nil || len(todo.deployments) == 0 {
 		return err
 	}
-	refs, err := w.resolve(ctx, deployments, due)
+	revisions := todo.revisions()
+	if len(revisions) == 0 {
+		return nil
+	}
+	refs, err := w.resolve(ctx, todo, revisions)
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
@@ -137,106 +172,72 @@ func (w *worker) runOnce(ctx context.Context, due wakeup) error {
 		return noted
 	}
 	if err != nil {
-		return err
+		return errors.Join(err, w.delayRuns(ctx, todo, err))
 	}
-	return w.evaluateAll(ctx, deployments, refs, due)
+	failed := w.evaluateAll(ctx, todo, refs)
+	return errors.Join(failed, w.startRuns(ctx, todo, refs))
 }
 
-func (w *worker) deployments(ctx context.Context) ([]fleet.Deployment, error) {
-	var out []fleet.Deployment
-	err := w.svc.store.View(ctx, func(tx store.Tx) error {
+// read finds out what there is to do, in one snapshot.
+func (w *worker) read(ctx context.Context, due wakeup) (work, error) {
+	todo := work{due: due}
+	var repo fleet.Repository
+	err := w.svc.store.View(ctx, func(tx store.Tx) (err error) {
 		if err := w.nameTenant(ctx, tx); err != nil {
 			return err
 		}
-		deployments, err := tx.Deployments().OfRepository(ctx, w.repo.TenantID, w.repo.ID)
-		for _, d := range deployments {
-			if d.DeletedAt.IsZero() {
-				out = append(out, d)
-			}
+		if repo, err = tx.Repositories().Get(ctx, w.tenant, w.id); err != nil {
+			return err
 		}
+		if todo.deployments, err = tx.Deployments().OfRepository(ctx, w.tenant, w.id); err != nil {
+			return err
+		}
+		todo.runs, err = w.pendingRuns(ctx, tx, todo)
 		return err
 	})
 	if err != nil {
-		return nil, err
+		return work{}, err
 	}
+	w.remember(repo, todo.deployments)
+	if len(todo.deployments) == 0 {
+		return todo, nil
+	}
+	access, err := w.svc.access(ctx, repo)
+	if err != nil { // a credential that cannot be opened is the same to users as one that is refused
+		return work{}, errors.Join(err, w.note(ctx, err))
+	}
+	todo.access = access
+	return todo, nil
+}
+
+func (w *worker) remember(repo fleet.Repository, deployments []fleet.Deployment) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	clear(w.known)
-	for _, d := range out {
-		w.known[d.ID] = true
+	w.repo = repo
+	left := make(map[fleet.DeploymentID]bool, len(deployments))
+	for _, d := range deployments {
+		left[d.ID] = true
 	}
-	maps.DeleteFunc(w.seen, func(id fleet.DeploymentID, _ verdict) bool { return !w.known[id] })
-	return out, nil
+	maps.DeleteFunc(w.known, func(id fleet.DeploymentID, _ int64) bool { return !left[id] })
+	maps.DeleteFunc(w.seen, func(key unitKey, _ verdict) bool { return !left[key.deployment] })
+}
+
+// lookedAt remembers that a deployment was looked at as it is: only an edit makes it look again.
+func (w *worker) lookedAt(d fleet.Deployment) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.known[d.ID] = d.Spec
 }
 
 // nameTenant makes the log name the tenant as every other line does.
 func (w *worker) nameTenant(ctx context.Context, tx store.Tx) error {
-	if w.tenant != "" {
+	if w.named {
 		return nil
 	}
-	t, err := tenantByID(ctx, tx, w.repo.TenantID)
+	t, err := tx.Tenants().Get(ctx, w.tenant)
 	if err != nil {
 		return err
 	}
-	w.tenant, w.log = t.Name, w.log.With(obs.KeyTenant, t.Name)
+	w.named, w.log = true, w.log.With(obs.KeyTenant, t.Name)
 	return nil
-}
-
-// resolve makes the newest commits of the revisions in use available, with one fetch for all: after
-// a push only of those that it may have moved. A fetch that finds nothing new costs no more than
-// asking first, and the remote lists only the refs in question.
-func (w *worker) resolve(ctx context.Context, deployments []fleet.Deployment, due wakeup) (map[string]gitsource.Ref, error) {
-	var revisions []string
-	distinct := map[string]bool{}
-	for _, d := range deployments {
-		if rev := d.Source.Revision; !distinct[rev] {
-			distinct[rev] = true
-			if due.check || due.concerns(rev) {
-				revisions = append(revisions, rev)
-			}
-		}
-	}
-	if len(revisions) == 0 {
-		return nil, nil
-	}
-	release, err := take(ctx, w.svc.sources.fetches)
-	if err != nil {
-		return nil, err
-	}
-	defer release()
-	refs, err := w.svc.git.Fetch(ctx, w.repo.URL, revisions)
-	if errors.Is(err, gitsource.ErrEmpty) && !slices.ContainsFunc(deployments, wasRendered) {
-		return nil, nil // nothing there yet: wait quietly
-	}
-	return refs, err
-}
-
-func wasRendered(d fleet.Deployment) bool { return d.Rendered.Commit != "" }
-
-// note records on the repository whether it could be read, when that changed.
-func (w *worker) note(ctx context.Context, problem error) error {
-	message := ""
-	if problem != nil {
-		message = problem.Error()
-	}
-	if w.problem != nil && *w.problem == message {
-		return nil
-	}
-	err := w.svc.store.Update(ctx, func(tx store.Tx) error {
-		if err := tx.Repositories().SetChecked(ctx, w.repo.TenantID, w.repo.ID, w.svc.cfg.Now(), message); err != nil {
-			return err
-		}
-		if message == "" && (w.problem == nil || *w.problem == "") {
-			return nil
-		}
-		event := fleet.Event{TenantID: w.repo.TenantID, Type: fleet.EventNormal, Reason: "RepositoryReadable", Message: w.repo.URL + " can be read again"}
-		if message != "" {
-			event.Type, event.Reason, event.Message = fleet.EventWarning, "RepositoryUnreadable", fmt.Sprintf("%s: %s", w.repo.URL, message)
-		}
-		return w.svc.tell(ctx, tx, event)
-	})
-	if err == nil {
-		w.problem = &message
-	}
-	return err
 }

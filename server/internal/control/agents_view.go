@@ -1,0 +1,114 @@
+package control
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/kedge-dev/kedge/internal/fleet"
+	"github.com/kedge-dev/kedge/server/internal/auth"
+	"github.com/kedge-dev/kedge/server/internal/store"
+)
+
+// Agents lists the agents that match, in the order of their names.
+func (s *Service) Agents(ctx context.Context, p auth.Principal, tenant string, f store.AgentFilter) ([]AgentView, error) {
+	var out []AgentView
+	err := s.store.View(ctx, func(tx store.Tx) error {
+		t, err := readable(ctx, tx, p, tenant)
+		if err != nil {
+			return err
+		}
+		agents, err := tx.Agents().List(ctx, t.ID, f)
+		if err != nil {
+			return err
+		}
+		out, err = s.viewAgents(ctx, tx, agents)
+		return err
+	})
+	return out, err
+}
+
+// Agent returns one agent by name.
+func (s *Service) Agent(ctx context.Context, p auth.Principal, tenant, name string) (AgentView, error) {
+	var out AgentView
+	err := s.store.View(ctx, func(tx store.Tx) error {
+		t, err := readable(ctx, tx, p, tenant)
+		if err != nil {
+			return err
+		}
+		a, err := agentByName(ctx, tx, t.ID, name)
+		if err != nil {
+			return err
+		}
+		views, err := s.viewAgents(ctx, tx, []fleet.Agent{a})
+		if err == nil {
+			out = views[0]
+		}
+		return err
+	})
+	return out, err
+}
+
+// viewAgents shows agents, in the order in which they come.
+func (s *Service) viewAgents(ctx context.Context, tx store.Tx, agents []fleet.Agent) ([]AgentView, error) {
+	ids := make([]fleet.AgentID, 0, len(agents))
+	for _, a := range agents {
+		ids = append(ids, a.ID)
+	}
+	connections, err := tx.Connections().OfAgentsAllTenants(ctx, ids)
+	if err != nil {
+		return nil, err
+	}
+	counts, err := tx.Targets().CountByAgentAllTenants(ctx, ids)
+	if err != nil {
+		return nil, err
+	}
+	byAgent := groupConnections(connections)
+	out := make([]AgentView, 0, len(agents))
+	for _, a := range agents {
+		v := s.viewAgent(a, byAgent[a.ID], counts[a.ID])
+		operations, err := shownOperations(ctx, tx, a.TenantID, string(a.ID))
+		if err != nil {
+			return nil, err
+		}
+		for _, o := range operations {
+			if o.State == fleet.OperationFailed {
+				v.Warnings = append(v.Warnings, fmt.Sprintf("operation %s (%s) failed: %s", o.ID, o.Action, o.Message))
+			}
+		}
+		out = append(out, v)
+	}
+	return out, nil
+}
+
+func (s *Service) viewAgent(a fleet.Agent, connections []fleet.Connection, targets int) AgentView {
+	v := AgentView{Agent: a, Connections: connections, Targets: targets}
+	clusters := map[string]bool{}
+	for _, c := range connections {
+		seen := c.LastSeenAt
+		if c.Connected() {
+			v.Connected = true
+			seen = s.cfg.Now() // within its lease: the gateway closes what is silent for longer
+			if c.Version != s.cfg.Version {
+				v.Warnings = append(v.Warnings, fmt.Sprintf("replica %s runs version %s, the server runs %s", c.Replica, c.Version, s.cfg.Version))
+			}
+			if c.ClusterUID != "" {
+				clusters[c.ClusterUID] = true
+			}
+		}
+		if seen.After(v.LastSeenAt) {
+			v.LastSeenAt = seen
+		}
+	}
+	if len(clusters) > 1 {
+		v.Warnings = append(v.Warnings, "replicas of this agent connect from different clusters: enrol one agent per cluster")
+	}
+	return v
+}
+
+func groupConnections(connections []fleet.Connection) map[fleet.AgentID][]fleet.Connection {
+	out := map[fleet.AgentID][]fleet.Connection{}
+	for _, c := range connections {
+		out[c.AgentID] = append(out[c.AgentID], c)
+	}
+	return out
+}

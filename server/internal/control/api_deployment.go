@@ -1,0 +1,106 @@
+package control
+
+import (
+	"github.com/kedge-dev/kedge/internal/fleet"
+	"github.com/kedge-dev/kedge/server/internal/store"
+)
+
+// CreateDeployment asks for a new deployment. Nil policies mean the default.
+type CreateDeployment struct {
+	Name          string
+	Labels        map[string]string
+	Source        fleet.Source
+	Environment   string // or "owner/environment" when it was granted; "" means fleet.DefaultEnvironment
+	Namespace     string // "" means "default"
+	Prune         *bool  // default true
+	Adopt         bool
+	AllowEmpty    bool
+	Manual        bool
+	PruneOnDetach bool
+}
+
+// UpdateDeployment asks for a deployment to be changed; what is nil stays as it is.
+type UpdateDeployment struct {
+	Labels      *map[string]string
+	Source      *fleet.Source
+	Environment *string
+	Namespace   *string
+	Policy      *fleet.Policy
+}
+
+// ListDeployments narrows a listing; zero fields match everything. What it names by a name that does
+// not exist matches nothing.
+type ListDeployments struct {
+	store.Page
+	Environment string // name, or "owner/name"
+	Agent       string // name
+	Repository  string // URL
+	Sync        fleet.SyncState
+	Health      fleet.Health
+	Labels      map[string]string
+	Text        string
+}
+
+// DeploymentView is a deployment as users see it, summed up over its targets.
+type DeploymentView struct {
+	fleet.Deployment
+	Sync    fleet.SyncState
+	Health  fleet.Health
+	Message string // the first thing a user should know: source error, failing object, …
+	// Held says why nothing new is sent: suspended, pinned, waiting for a sync run; "" when it would be.
+	Held    string
+	Targets []TargetView
+	// Operations are the newest ones that are not done, and the newest of all when it failed. Only
+	// where one deployment is asked for.
+	Operations []fleet.Operation
+}
+
+// TargetView is a target as users see it.
+type TargetView struct {
+	fleet.Target
+	fleet.View
+	Objects []fleet.ObjectStatus // only where asked for
+}
+
+// Rollback names a kept revision, by its number or by its commit.
+type Rollback struct {
+	Revision int64
+	Commit   string // or a beginning of it of at least 7 characters
+}
+
+// CreateRun asks for a sync: to a branch, tag or commit, or with "" to the newest of the source.
+type CreateRun struct{ Revision string }
+
+// UpdateRun changes a run that has not started.
+type UpdateRun struct{ Revision string }
+
+// CreateRepository asks for a repository; Credential is the name of one, or "".
+type CreateRepository struct{ URL, Credential string }
+
+// UpdateRepository asks for a repository to be changed; what is nil stays as it is.
+type UpdateRepository struct{ Credential *string }
+
+// RepositoryView is a repository as users see it.
+type RepositoryView struct {
+	fleet.Repository
+	Credential  string // its name; "" when there is none
+	Deployments int
+}
+
+// CreateCredential asks for a credential. Its secret is never returned.
+type CreateCredential struct {
+	Name       string
+	Kind       fleet.CredentialKind
+	Username   string
+	Secret     string // password, token or private key
+	KnownHosts string // for SSH
+}
+
+// UpdateCredential asks for a credential to be changed; what is nil stays as it is.
+type UpdateCredential struct{ Username, Secret, KnownHosts *string }
+
+// Webhook is what a Git host has to be told to announce pushes.
+type Webhook struct {
+	Repository fleet.RepositoryID
+	Secret     string
+}

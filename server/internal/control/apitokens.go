@@ -1,0 +1,169 @@
+package control
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/kedge-dev/kedge/internal/fleet"
+	"github.com/kedge-dev/kedge/server/internal/auth"
+	"github.com/kedge-dev/kedge/server/internal/store"
+)
+
+// maxExpiry bounds how long a token that expires may live; beyond it, "never" is the honest word.
+const maxExpiry = 10 * 365 * 24 * time.Hour
+
+// tokenOwner finds whose tokens are meant: with no name those of the fleet, which have no tenant.
+func tokenOwner(ctx context.Context, tx store.Tx, p auth.Principal, tenant string) (fleet.Tenant, error) {
+	if tenant == "" {
+		return fleet.Tenant{}, fleetAdmin(p)
+	}
+	return administrable(ctx, tx, p, tenant)
+}
+
+// APITokens lists the tokens of a tenant, or with no name those of the fleet, without their secrets,
+// which nobody knows. Revoked and expired ones are among them for a while.
+func (s *Service) APITokens(ctx context.Context, p auth.Principal, tenant string) ([]fleet.APIToken, error) {
+	var out []fleet.APIToken
+	err := s.store.View(ctx, func(tx store.Tx) error {
+		t, err := tokenOwner(ctx, tx, p, tenant)
+		if err != nil {
+			return err
+		}
+		out, err = tx.Tokens().APITokens(ctx, t.ID)
+		return err
+	})
+	return out, err
+}
+
+// CreateAPIToken makes a token with a role that p has itself, and returns its secret this once. Names
+// are unique among those that are accepted, since the audit log speaks of them by name.
+func (s *Service) CreateAPIToken(ctx context.Context, p auth.Principal, tenant string, req CreateAPIToken) (fleet.APIToken, string, error) {
+	if err := checkAPIToken(tenant, &req); err != nil {
+		return fleet.APIToken{}, "", err
+	}
+	secret := auth.NewToken(auth.APITokenPrefix)
+	var out fleet.APIToken
+	err := s.store.Update(ctx, func(tx store.Tx) error {
+		t, err := tokenOwner(ctx, tx, p, tenant)
+		if err != nil {
+			return err
+		}
+		out = s.newAPIToken(p, t.ID, req, secret)
+		if err := s.admitToken(ctx, tx, p, t, out); err != nil {
+			return err
+		}
+		if err := tx.Tokens().CreateAPIToken(ctx, out); err != nil {
+			return fmt.Errorf("token %q: %w", req.Name, err)
+		}
+		return s.audit(ctx, tx, p, tokenEvent("token.create", out))
+	})
+	if err != nil {
+		return fleet.APIToken{}, "", err
+	}
+	return out, secret, nil
+}
+
+func (s *Service) newAPIToken(p auth.Principal, tenant fleet.TenantID, req CreateAPIToken, secret string) fleet.APIToken {
+	now := s.cfg.Now()
+	t := fleet.APIToken{
+		ID: fleet.NewTokenID(), TenantID: tenant, Name: req.Name, Role: req.Role, Hash: auth.Hash(secret), CreatedAt: now, CreatedBy: p.Name,
+	}
+	if req.ExpiresIn > 0 {
+		t.ExpiresAt = now.Add(req.ExpiresIn)
+	}
+	return t
+}
+
+// admitToken checks a new token against what p may give, the quota and the names that are taken.
+func (s *Service) admitToken(ctx context.Context, tx store.Tx, p auth.Principal, owner fleet.Tenant, t fleet.APIToken) error {
+	if owner.ID != "" {
+		if err := grantable(p, owner, t.Role); err != nil {
+			return err
+		}
+		if err := s.withinQuota(ctx, tx, owner, quotaTokens, 1); err != nil {
+			return err
+		}
+	}
+	others, err := tx.Tokens().APITokens(ctx, owner.ID)
+	if err != nil {
+		return err
+	}
+	for _, other := range others {
+		if other.Name == t.Name && other.ValidAt(s.cfg.Now()) {
+			return fmt.Errorf("token %q: %w", t.Name, store.ErrExists)
+		}
+	}
+	return nil
+}
+
+func checkAPIToken(tenant string, req *CreateAPIToken) error {
+	if err := fleet.CheckName("name", req.Name); err != nil {
+		return err
+	}
+	if req.ExpiresIn < 0 || req.ExpiresIn > maxExpiry {
+		return fleet.Invalid("expiresIn", "a token expires within %d days, or with 0 never", int(maxExpiry.Hours()/24))
+	}
+	if tenant != "" {
+		return checkRole(req.Role)
+	}
+	if req.Role = cmp.Or(req.Role, fleet.RoleFleetAdmin); req.Role != fleet.RoleFleetAdmin {
+		return fleet.Invalid("role", "a token of the fleet has the role %s: make one of a tenant for %q", fleet.RoleFleetAdmin, req.Role)
+	}
+	return nil
+}
+
+// RevokeAPIToken ends a token. The last one that a fleet admin could use is kept: without it nobody
+// could make another.
+func (s *Service) RevokeAPIToken(ctx context.Context, p auth.Principal, tenant string, id fleet.TokenID) error {
+	return s.store.Update(ctx, func(tx store.Tx) error {
+		t, err := tokenOwner(ctx, tx, p, tenant)
+		if err != nil {
+			return err
+		}
+		token, err := tx.Tokens().APIToken(ctx, t.ID, id)
+		if err == nil && token.Subject != "" {
+			err = store.ErrNotFound // a session: only its person ends it
+		}
+		if err != nil {
+			return fmt.Errorf("token %q: %w", id, err)
+		}
+		if !token.RevokedAt.IsZero() {
+			return nil
+		}
+		if err := s.keepOne(ctx, tx, token); err != nil {
+			return err
+		}
+		if err := tx.Tokens().RevokeAPIToken(ctx, t.ID, id, s.cfg.Now()); err != nil {
+			return err
+		}
+		return s.audit(ctx, tx, p, tokenEvent("token.revoke", token))
+	})
+}
+
+// keepOne refuses to revoke the last token of a fleet admin that is accepted.
+func (s *Service) keepOne(ctx context.Context, tx store.Tx, token fleet.APIToken) error {
+	now := s.cfg.Now()
+	if token.TenantID != "" || !token.ValidAt(now) {
+		return nil
+	}
+	tokens, err := tx.Tokens().APITokens(ctx, "")
+	if err != nil {
+		return err
+	}
+	for _, other := range tokens {
+		if other.ID != token.ID && other.Role == fleet.RoleFleetAdmin && other.ValidAt(now) {
+			return nil
+		}
+	}
+	return conflict("%q is the last token of a fleet admin: make another one first, so that nobody is locked out", token.Name)
+}
+
+func tokenEvent(action string, t fleet.APIToken) fleet.AuditEvent {
+	detail := "role " + string(t.Role)
+	if !t.ExpiresAt.IsZero() {
+		detail += ", until " + t.ExpiresAt.UTC().Format(time.RFC3339)
+	}
+	return fleet.AuditEvent{TenantID: t.TenantID, Action: action, Kind: "token", Name: t.Name, ID: string(t.ID), Detail: detail}
+}

@@ -1,0 +1,286 @@
+package control_test
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/kedge-dev/kedge/internal/fleet"
+	"github.com/kedge-dev/kedge/server/internal/auth"
+	"github.com/kedge-dev/kedge/server/internal/control"
+	"github.com/kedge-dev/kedge/server/internal/store"
+)
+
+// reads are the use-cases that change nothing that anybody would want to know about.
+var reads = []string{
+	"APITokens", "Agent", "AgentTokens", "Agents", "Audit", "Credential", "Credentials", "Deployment", "Deployments", "Environment", "Environments", "Events",
+	"Fleet", "Follow", "Grants", "Members", "Operation", "Operations", "Repositories", "Repository", "Revisions", "Run", "Runs", "SyncRun", "TargetObjects",
+	"Tenant", "Tenants", "Webhook",
+	// The memory of answers that were given: what was done under them is recorded by what did it.
+	"ClaimReply", "CompleteReply", "ReleaseReply",
+}
+
+// scene is a tenant "acme" with something of everything for a write to work on.
+type scene struct {
+	*desk
+	agent   fleet.Agent
+	token   fleet.AgentToken
+	api     fleet.APIToken
+	grant   fleet.Grant
+	repo    fleet.RepositoryID
+	run     fleet.SyncRun
+	session auth.Principal
+}
+
+func newScene(t *testing.T) *scene {
+	t.Helper()
+	s := &scene{desk: newDesk(t)}
+	s.tenant(t, "acme")
+	s.tenant(t, "guest")
+	s.agent = s.enroll(t, "acme", "paris", nil)
+	tokens, err := s.AgentTokens(s.ctx, root, "acme", "paris")
+	ok(t, err)
+	s.token = tokens[0]
+	s.api, _, err = s.CreateAPIToken(s.ctx, root, "acme", control.CreateAPIToken{Name: "ci", Role: fleet.RoleViewer})
+	ok(t, err)
+	_, err = s.CreateEnvironment(s.ctx, root, "acme", control.CreateEnvironment{Name: "prod", Agents: []string{"paris"}})
+	ok(t, err)
+	s.grant, err = s.CreateGrant(s.ctx, root, "acme", control.CreateGrant{Environment: "default", Grantee: "guest"})
+	ok(t, err)
+	ok(t, s.PutMember(s.ctx, root, "acme", fleet.Member{Kind: fleet.MemberGroup, Subject: "dev", Role: fleet.RoleViewer}))
+	s.repo = s.deploy(t, "acme", "web", "").RepositoryID
+	s.render(t, "acme", "web", "1")
+	s.render(t, "acme", "web", "2")
+	s.run, err = s.CreateRun(s.ctx, root, "acme", "web", control.CreateRun{})
+	ok(t, err)
+	secret, _, err := s.StartSession(s.ctx, control.Login{Subject: "alice"})
+	ok(t, err)
+	s.session, err = s.Authenticate(s.ctx, secret)
+	ok(t, err)
+	return s
+}
+
+func (s *scene) suspendAll() error {
+	_, err1 := s.SuspendTenant(s.ctx, root, "acme", "x")
+	_, err2 := s.SuspendEnvironment(s.ctx, root, "acme", "prod", "x")
+	_, err3 := s.SuspendDeployment(s.ctx, root, "acme", "web", "x")
+	_, err4 := s.Freeze(s.ctx, root, "x")
+	return errors.Join(err1, err2, err3, err4)
+}
+
+// result drops what a use-case returns beside its error.
+func result[T any](_ T, err error) error { return err }
+
+func result2[T, U any](_ T, _ U, err error) error { return err }
+
+// write is one use-case that changes something: prepare first, then do.
+type write struct {
+	prepare func(s *scene) error
+	do      func(s *scene) error
+}
+
+func simply(do func(s *scene) error) write { return write{do: do} }
+
+// tenancyWrites are the use-cases of tenants, identity, agents and environments.
+func tenancyWrites() map[string]write {
+	suspended := func(do func(s *scene) error) write { return write{(*scene).suspendAll, do} }
+	return map[string]write{
+		"CreateTenant": simply(func(s *scene) error { return result(s.CreateTenant(s.ctx, root, control.CreateTenant{Name: "new"})) }),
+		"UpdateTenant": simply(func(s *scene) error {
+			return result(s.UpdateTenant(s.ctx, root, "acme", control.UpdateTenant{Quota: &fleet.Quota{Agents: 9}}))
+		}),
+		"DeleteTenant":  simply(func(s *scene) error { return s.DeleteTenant(s.ctx, root, "guest") }),
+		"SuspendTenant": simply(func(s *scene) error { return result(s.SuspendTenant(s.ctx, root, "acme", "")) }),
+		"ResumeTenant":  suspended(func(s *scene) error { return result(s.ResumeTenant(s.ctx, root, "acme")) }),
+		"Freeze":        simply(func(s *scene) error { return result(s.Freeze(s.ctx, root, "")) }),
+		"Unfreeze":      suspended(func(s *scene) error { return result(s.Unfreeze(s.ctx, root)) }),
+		"PutMember": simply(func(s *scene) error {
+			return s.PutMember(s.ctx, root, "acme", fleet.Member{Kind: fleet.MemberPerson, Subject: "bob", Role: fleet.RoleAdmin})
+		}),
+		"RemoveMember": simply(func(s *scene) error { return s.RemoveMember(s.ctx, root, "acme", fleet.MemberGroup, "dev") }),
+		"CreateAPIToken": simply(func(s *scene) error {
+			return result2(s.CreateAPIToken(s.ctx, root, "", control.CreateAPIToken{Name: "new"}))
+		}),
+		"RevokeAPIToken": simply(func(s *scene) error { return s.RevokeAPIToken(s.ctx, root, "acme", s.api.ID) }),
+		"EndSession":     simply(func(s *scene) error { return s.EndSession(s.ctx, s.session) }),
+		"EnrollAgent": simply(func(s *scene) error {
+			return result(s.EnrollAgent(s.ctx, root, "acme", control.EnrollAgent{Name: "rome"}))
+		}),
+		"UpdateAgent": simply(func(s *scene) error {
+			return result(s.UpdateAgent(s.ctx, root, "acme", "paris", control.UpdateAgent{Labels: &map[string]string{"a": "b"}}, 0))
+		}),
+		"DeleteAgent":      simply(func(s *scene) error { return s.DeleteAgent(s.ctx, root, "acme", "paris", 0) }),
+		"CreateAgentToken": simply(func(s *scene) error { return result2(s.CreateAgentToken(s.ctx, root, "acme", "paris", "")) }),
+		"RevokeAgentToken": simply(func(s *scene) error { return s.RevokeAgentToken(s.ctx, root, "acme", "paris", s.token.ID) }),
+		"RotateAgentToken": simply(func(s *scene) error { return result(s.RotateAgentToken(s.ctx, root, "acme", "paris")) }),
+		"CreateEnvironment": simply(func(s *scene) error {
+			return result(s.CreateEnvironment(s.ctx, root, "acme", control.CreateEnvironment{Name: "new", Agents: []string{"paris"}}))
+		}),
+		"UpdateEnvironment": simply(func(s *scene) error {
+			return result(s.UpdateEnvironment(s.ctx, root, "acme", "prod", control.UpdateEnvironment{MatchLabels: &map[string]string{"a": "b"}}, 0))
+		}),
+		"SuspendEnvironment": simply(func(s *scene) error { return result(s.SuspendEnvironment(s.ctx, root, "acme", "prod", "")) }),
+		"ResumeEnvironment":  suspended(func(s *scene) error { return result(s.ResumeEnvironment(s.ctx, root, "acme", "prod")) }),
+		"DeleteEnvironment":  simply(func(s *scene) error { return s.DeleteEnvironment(s.ctx, root, "acme", "prod", 0) }),
+		"CreateGrant": simply(func(s *scene) error {
+			return result(s.CreateGrant(s.ctx, root, "acme", control.CreateGrant{Environment: "prod", Grantee: "guest"}))
+		}),
+		"UpdateGrant": simply(func(s *scene) error {
+			return result(s.UpdateGrant(s.ctx, root, "acme", s.grant.ID, fleet.Limits{Kinds: []string{"Secret"}}))
+		}),
+		"DeleteGrant": simply(func(s *scene) error { return s.DeleteGrant(s.ctx, root, "acme", s.grant.ID) }),
+	}
+}
+
+// deploymentWrites are the use-cases of deployments, repositories and credentials.
+func deploymentWrites() map[string]write {
+	suspended := func(do func(s *scene) error) write { return write{(*scene).suspendAll, do} }
+	credential := func(s *scene) error {
+		return result(s.CreateCredential(s.ctx, root, "acme", control.CreateCredential{Name: "git", Kind: fleet.CredentialHTTPS, Username: "u", Secret: "s"}))
+	}
+	repository := func(s *scene) error {
+		return result(s.CreateRepository(s.ctx, root, "acme", control.CreateRepository{URL: "https://git.example.com/new.git"}))
+	}
+	added := func(s *scene) fleet.RepositoryID {
+		repos, _ := s.Repositories(s.ctx, root, "acme", store.Page{})
+		for _, r := range repos {
+			if strings.HasSuffix(r.URL, "/new.git") {
+				return r.ID
+			}
+		}
+		return ""
+	}
+	rolledBack := func(s *scene) error {
+		return result(s.Rollback(s.ctx, root, "acme", "web", control.Rollback{Revision: 1}))
+	}
+	name, word := "git", "changed"
+	return map[string]write{
+		"CreateRepository": simply(repository),
+		"UpdateRepository": {credential, func(s *scene) error {
+			return result(s.UpdateRepository(s.ctx, root, "acme", s.repo, control.UpdateRepository{Credential: &name}, 0))
+		}},
+		"DeleteRepository":  {repository, func(s *scene) error { return s.DeleteRepository(s.ctx, root, "acme", added(s), 0) }},
+		"RefreshRepository": simply(func(s *scene) error { return s.RefreshRepository(s.ctx, root, "acme", s.repo) }),
+		"CreateCredential":  simply(credential),
+		"UpdateCredential": {credential, func(s *scene) error {
+			return result(s.UpdateCredential(s.ctx, root, "acme", "git", control.UpdateCredential{Secret: &word}, 0))
+		}},
+		"DeleteCredential": {credential, func(s *scene) error { return s.DeleteCredential(s.ctx, root, "acme", "git", 0) }},
+		"CreateDeployment": simply(func(s *scene) error {
+			return result(s.CreateDeployment(s.ctx, root, "acme", control.CreateDeployment{Name: "new", Source: fleet.Source{RepoURL: "https://git.example.com/apps.git"}}))
+		}),
+		"UpdateDeployment": simply(func(s *scene) error {
+			return result(s.UpdateDeployment(s.ctx, root, "acme", "web", control.UpdateDeployment{Namespace: &word}, 0))
+		}),
+		"SuspendDeployment": simply(func(s *scene) error { return result(s.SuspendDeployment(s.ctx, root, "acme", "web", "")) }),
+		"ResumeDeployment":  suspended(func(s *scene) error { return result(s.ResumeDeployment(s.ctx, root, "acme", "web")) }),
+		"DeleteDeployment":  simply(func(s *scene) error { return result(s.DeleteDeployment(s.ctx, root, "acme", "web", 0)) }),
+		"Rollback":          simply(rolledBack),
+		"ReleaseDeployment": {
+			func(s *scene) error {
+				return errors.Join(result(s.TerminateRun(s.ctx, root, "acme", s.run.ID)), rolledBack(s))
+			},
+			func(s *scene) error { return result(s.ReleaseDeployment(s.ctx, root, "acme", "web")) },
+		},
+		"DismissTarget": {
+			func(s *scene) error { return s.DeleteAgent(s.ctx, root, "acme", "paris", 0) },
+			func(s *scene) error {
+				view, err := s.Deployment(s.ctx, root, "acme", "web")
+				if err != nil || len(view.Targets) != 1 {
+					return errors.Join(err, errors.New("no target to dismiss"))
+				}
+				return s.DismissTarget(s.ctx, root, "acme", "web", view.Targets[0].ID)
+			},
+		},
+		"CreateRun": simply(func(s *scene) error { return result(s.CreateRun(s.ctx, root, "acme", "web", control.CreateRun{})) }),
+		"UpdateRun": simply(func(s *scene) error {
+			return result(s.UpdateRun(s.ctx, root, "acme", s.run.ID, control.UpdateRun{Revision: "v1"}))
+		}),
+		"TerminateRun": simply(func(s *scene) error { return result(s.TerminateRun(s.ctx, root, "acme", s.run.ID)) }),
+	}
+}
+
+// Every use-case is either in the list of reads or shown here to leave a line in the audit log: one that
+// is new and in neither fails the test.
+func TestEveryWriteIsAudited(t *testing.T) {
+	t.Parallel()
+	writes := tenancyWrites()
+	for name, w := range deploymentWrites() {
+		writes[name] = w
+	}
+	for _, m := range useCases() {
+		w, known := writes[m.Name]
+		if known == slices.Contains(reads, m.Name) {
+			t.Errorf("%s: say whether it reads or writes (and how), exactly once", m.Name)
+		}
+		delete(writes, m.Name)
+		if !known {
+			continue
+		}
+		t.Run(m.Name, func(t *testing.T) {
+			t.Parallel()
+			s := newScene(t)
+			if w.prepare != nil {
+				ok(t, w.prepare(s))
+			}
+			before, err := s.Audit(s.ctx, root, "", store.AuditFilter{Limit: 1})
+			ok(t, err)
+			ok(t, w.do(s))
+			after, err := s.Audit(s.ctx, root, "", store.AuditFilter{Limit: 1})
+			ok(t, err)
+			e := after[0]
+			if e.Seq <= before[0].Seq {
+				t.Fatalf("it left no line; the last one is %+v", e)
+			}
+			if e.At.IsZero() || e.Actor == "" || !strings.Contains(e.Action, ".") || e.Kind == "" {
+				t.Errorf("the line says too little: %+v", e)
+			}
+			if e.Actor == root.Name && (e.Door != root.Door || e.Request != root.Request || e.Address != root.Address) {
+				t.Errorf("the line does not say how %s came in: %+v", e.Actor, e)
+			}
+		})
+	}
+	for name := range writes {
+		t.Errorf("there is no use-case %s", name)
+	}
+}
+
+func TestWhatDidNotHappenIsNotAudited(t *testing.T) {
+	t.Parallel()
+	s := newScene(t)
+	before, err := s.Audit(s.ctx, root, "", store.AuditFilter{Limit: 1})
+	ok(t, err)
+	for _, err := range []error{
+		result(s.CreateTenant(s.ctx, root, control.CreateTenant{Name: "acme"})),
+		result(s.EnrollAgent(s.ctx, root, "acme", control.EnrollAgent{Name: "paris"})),
+		s.DeleteTenant(s.ctx, root, "acme"),
+	} {
+		if err == nil {
+			t.Error("it happened")
+		}
+	}
+	after, err := s.Audit(s.ctx, root, "", store.AuditFilter{Limit: 1})
+	ok(t, err)
+	if after[0].Seq != before[0].Seq {
+		t.Errorf("got %+v", after[0])
+	}
+}
+
+func TestAuditLogIsReadByThoseWhoMay(t *testing.T) {
+	t.Parallel()
+	s := newScene(t)
+	acme, err := s.Tenant(s.ctx, root, "acme")
+	ok(t, err)
+	log, err := s.Audit(s.ctx, member(acme, fleet.RoleViewer), "acme", store.AuditFilter{Action: "agent.create"})
+	ok(t, err)
+	if len(log) != 1 || log[0].Name != "paris" {
+		t.Errorf("got %+v", log)
+	}
+	if _, err := s.Audit(s.ctx, member(acme, fleet.RoleAdmin), "", store.AuditFilter{}); !errors.Is(err, auth.ErrForbidden) {
+		t.Errorf("the log of the fleet: %v", err)
+	}
+	if _, err := s.Audit(s.ctx, member(acme, fleet.RoleAdmin), "guest", store.AuditFilter{}); !errors.Is(err, store.ErrNotFound) {
+		t.Errorf("the log of another tenant: %v", err)
+	}
+}

@@ -1,0 +1,223 @@
+package control
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/kedge-dev/kedge/internal/fleet"
+	"github.com/kedge-dev/kedge/server/internal/auth"
+	"github.com/kedge-dev/kedge/server/internal/seal"
+	"github.com/kedge-dev/kedge/server/internal/store"
+)
+
+// Sealer encrypts secrets under keys of the server. What about says is bound to the secret: it opens
+// with the same words only.
+type Sealer interface {
+	// KeyID names the key that seals now; older ones still open.
+	KeyID() string
+	Seal(secret seal.Secret, about string) (fleet.Sealed, error)
+	Open(s fleet.Sealed, about string) (seal.Secret, error)
+}
+
+const (
+	maxSecret     = 64 << 10
+	maxUsername   = 255
+	maxKnownHosts = 64 << 10
+)
+
+// aboutCredential binds a secret to its row: it cannot be opened as another tenant's, nor as another
+// credential's.
+func aboutCredential(c fleet.Credential) string { return string(c.TenantID) + "/" + string(c.ID) }
+
+// Credentials lists the credentials of a tenant, without their secrets.
+func (s *Service) Credentials(ctx context.Context, p auth.Principal, tenant string, page store.Page) ([]fleet.Credential, error) {
+	var out []fleet.Credential
+	err := s.store.View(ctx, func(tx store.Tx) error {
+		t, err := readable(ctx, tx, p, tenant)
+		if err != nil {
+			return err
+		}
+		out, err = tx.Credentials().List(ctx, t.ID, page)
+		return err
+	})
+	for i := range out {
+		out[i].Sealed = fleet.Sealed{}
+	}
+	return out, err
+}
+
+// Credential returns one credential by name, without what it seals.
+func (s *Service) Credential(ctx context.Context, p auth.Principal, tenant, name string) (fleet.Credential, error) {
+	var out fleet.Credential
+	err := s.store.View(ctx, func(tx store.Tx) error {
+		t, err := readable(ctx, tx, p, tenant)
+		if err != nil {
+			return err
+		}
+		if out, err = tx.Credentials().ByName(ctx, t.ID, name); err != nil {
+			return fmt.Errorf("credential %q: %w", name, err)
+		}
+		out.Sealed = fleet.Sealed{}
+		return nil
+	})
+	return out, err
+}
+
+// CreateCredential keeps a secret for reading repositories. It is never returned.
+func (s *Service) CreateCredential(ctx context.Context, p auth.Principal, tenant string, req CreateCredential) (fleet.Credential, error) {
+	c := fleet.Credential{
+		ID: fleet.NewCredentialID(), Name: req.Name, Kind: req.Kind, Username: req.Username, KnownHosts: req.KnownHosts,
+		Spec: 1, CreatedAt: s.cfg.Now(), UpdatedAt: s.cfg.Now(),
+	}
+	if err := fleet.CheckName("name", c.Name); err != nil {
+		return fleet.Credential{}, err
+	}
+	if err := checkCredential(c, req.Secret); err != nil {
+		return fleet.Credential{}, err
+	}
+	err := s.store.Update(ctx, func(tx store.Tx) error {
+		t, err := administrable(ctx, tx, p, tenant)
+		if err != nil {
+			return err
+		}
+		c.TenantID = t.ID
+		if c.Sealed, err = s.sealed(c, req.Secret); err != nil {
+			return err
+		}
+		if err := tx.Credentials().Create(ctx, c); err != nil {
+			return fmt.Errorf("credential %q: %w", c.Name, err)
+		}
+		return s.auditCredential(ctx, tx, p, c, "credential.create", "kind "+string(c.Kind))
+	})
+	c.Sealed = fleet.Sealed{}
+	return c, err
+}
+
+// UpdateCredential changes a credential. The repositories that are read with it are read anew at
+// once. The same input twice changes nothing.
+func (s *Service) UpdateCredential(ctx context.Context, p auth.Principal, tenant, name string, req UpdateCredential, match int64) (fleet.Credential, error) {
+	var c fleet.Credential
+	err := s.store.Update(ctx, func(tx store.Tx) error {
+		t, err := administrable(ctx, tx, p, tenant)
+		if err != nil {
+			return err
+		}
+		if c, err = tx.Credentials().ByName(ctx, t.ID, name); err != nil {
+			return fmt.Errorf("credential %q: %w", name, err)
+		}
+		if err := stale(match, c.Spec); err != nil {
+			return err
+		}
+		changed, err := s.applyCredential(&c, req)
+		if err != nil || changed == "" {
+			return err
+		}
+		c.UpdatedAt = s.cfg.Now()
+		if err := tx.Credentials().Update(ctx, c); err != nil {
+			return err
+		}
+		if c, err = tx.Credentials().Get(ctx, t.ID, c.ID); err != nil {
+			return err
+		}
+		return s.auditCredential(ctx, tx, p, c, "credential.update", changed+" changed")
+	})
+	c.Sealed = fleet.Sealed{}
+	return c, err
+}
+
+// applyCredential puts what was asked for into c, and names what that changed; "" when nothing.
+func (s *Service) applyCredential(c *fleet.Credential, req UpdateCredential) (string, error) {
+	var changed []string
+	if req.Username != nil && *req.Username != c.Username {
+		c.Username = *req.Username
+		changed = append(changed, "user name")
+	}
+	if req.KnownHosts != nil && *req.KnownHosts != c.KnownHosts {
+		c.KnownHosts = *req.KnownHosts
+		changed = append(changed, "known hosts")
+	}
+	secret := "unchanged"
+	if req.Secret != nil {
+		secret = *req.Secret
+	}
+	if err := checkCredential(*c, secret); err != nil {
+		return "", err
+	}
+	if req.Secret == nil {
+		return strings.Join(changed, ", "), nil
+	}
+	// A secret that cannot be opened any more is replaced, whatever it was.
+	if old, err := s.opened(*c); err == nil && old.Reveal() == *req.Secret {
+		return strings.Join(changed, ", "), nil
+	}
+	var err error
+	if c.Sealed, err = s.sealed(*c, *req.Secret); err != nil {
+		return "", err
+	}
+	return strings.Join(append(changed, "secret"), ", "), nil
+}
+
+// DeleteCredential removes a credential that no repository is read with.
+func (s *Service) DeleteCredential(ctx context.Context, p auth.Principal, tenant, name string, match int64) error {
+	return s.store.Update(ctx, func(tx store.Tx) error {
+		t, err := administrable(ctx, tx, p, tenant)
+		if err != nil {
+			return err
+		}
+		c, err := tx.Credentials().ByName(ctx, t.ID, name)
+		if err != nil {
+			return fmt.Errorf("credential %q: %w", name, err)
+		}
+		if err := stale(match, c.Spec); err != nil {
+			return err
+		}
+		if err := tx.Credentials().Delete(ctx, t.ID, c.ID); errors.Is(err, store.ErrExists) {
+			return conflict("repositories are read with credential %q: give them another one first", name)
+		} else if err != nil {
+			return err
+		}
+		return s.auditCredential(ctx, tx, p, c, "credential.delete", "")
+	})
+}
+
+func (s *Service) auditCredential(ctx context.Context, tx store.Tx, p auth.Principal, c fleet.Credential, action, detail string) error {
+	return s.audit(ctx, tx, p, fleet.AuditEvent{
+		TenantID: c.TenantID, Action: action, Kind: "credential", Name: c.Name, ID: string(c.ID), Detail: detail,
+	})
+}
+
+func checkCredential(c fleet.Credential, secret string) error {
+	switch {
+	case c.Kind != fleet.CredentialHTTPS && c.Kind != fleet.CredentialSSH:
+		return fleet.Invalid("kind", "%q is neither %q nor %q", c.Kind, fleet.CredentialHTTPS, fleet.CredentialSSH)
+	case secret == "":
+		return fleet.Invalid("secret", "give a password, a token or a private key")
+	case len(secret) > maxSecret || strings.ContainsRune(secret, 0):
+		return fleet.Invalid("secret", "it has at most %d bytes", maxSecret)
+	case len(c.Username) > maxUsername || strings.ContainsAny(c.Username, "\x00\r\n:"):
+		return fleet.Invalid("username", "it is one line of at most %d bytes without a colon", maxUsername)
+	case len(c.KnownHosts) > maxKnownHosts || strings.ContainsRune(c.KnownHosts, 0):
+		return fleet.Invalid("knownHosts", "it has at most %d bytes", maxKnownHosts)
+	case c.Kind == fleet.CredentialSSH && strings.TrimSpace(c.KnownHosts) == "":
+		return fleet.Invalid("knownHosts", "give the host keys to trust, as ssh-keyscan prints them")
+	case c.Kind == fleet.CredentialHTTPS && c.KnownHosts != "":
+		return fleet.Invalid("knownHosts", "only a credential of kind %q has known hosts", fleet.CredentialSSH)
+	}
+	return nil
+}
+
+func (s *Service) sealed(c fleet.Credential, secret string) (fleet.Sealed, error) {
+	if s.cfg.Sealer == nil {
+		return fleet.Sealed{}, conflict("the server has no key to keep secrets with: start it with a key file")
+	}
+	return s.cfg.Sealer.Seal(seal.NewSecret(secret), aboutCredential(c))
+}
+
+func (s *Service) opened(c fleet.Credential) (seal.Secret, error) {
+	if s.cfg.Sealer == nil {
+		return seal.Secret{}, errors.New("the server has no key to open secrets with: start it with its key file")
+	}
+	return s.cfg.Sealer.Open(c.Sealed, aboutCredential(c))
+}

@@ -1,0 +1,215 @@
+package control_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/kedge-dev/kedge/internal/fleet"
+	"github.com/kedge-dev/kedge/internal/testkit"
+	"github.com/kedge-dev/kedge/server/internal/auth"
+	"github.com/kedge-dev/kedge/server/internal/control"
+	"github.com/kedge-dev/kedge/server/internal/seal"
+	"github.com/kedge-dev/kedge/server/internal/store"
+)
+
+// guarded is a deployment from a protected repository, read with a credential.
+func guarded(t *testing.T) (*room, control.RepositoryView) {
+	t.Helper()
+	r := newRoom(t)
+	r.git.Protect("apps", map[string]string{"bot": "first"})
+	r.enroll(t, "paris")
+	_, err := r.CreateCredential(t.Context(), admin, "default", control.CreateCredential{Name: "git", Kind: fleet.CredentialHTTPS, Username: "bot", Secret: "first"})
+	ok(t, err)
+	repo, err := r.CreateRepository(t.Context(), admin, "default", control.CreateRepository{URL: r.url, Credential: "git"})
+	ok(t, err)
+	commit := r.push(t, map[string]string{"app/cm.yaml": configMap("a", "1")})
+	r.deploy(t, "app", "app")
+	r.await(t, "app", atCommit(commit))
+	return r, repo
+}
+
+// awaitRepository waits until a repository can be read, or cannot.
+func (r *room) awaitRepository(t *testing.T, p auth.Principal, tenant string, id fleet.RepositoryID, readable bool) control.RepositoryView {
+	t.Helper()
+	var repo control.RepositoryView
+	testkit.Eventually(t, patience, func(ctx context.Context) (err error) {
+		repo, err = r.Repository(ctx, p, tenant, id)
+		if err == nil && (repo.CheckedAt.IsZero() || (repo.Error == "") != readable) {
+			err = fmt.Errorf("its error is %q", repo.Error)
+		}
+		return err
+	})
+	return repo
+}
+
+// covers: G3
+func TestARotatedCredentialIsFollowedInStatusAndInUse(t *testing.T) {
+	t.Parallel()
+	r, repo := guarded(t)
+	set := func(secret string) {
+		t.Helper()
+		_, err := r.UpdateCredential(t.Context(), admin, "default", "git", control.UpdateCredential{Secret: &secret}, 0)
+		ok(t, err)
+	}
+	before := r.awaitRepository(t, admin, "default", repo.ID, true)
+	if before.Credential != "git" || before.Deployments != 1 {
+		t.Errorf("got %+v", before)
+	}
+	was, err := r.Deployment(t.Context(), admin, "default", "app")
+	ok(t, err)
+	set("wrong") // nobody pushes, and the next poll is an hour away
+	bad := r.awaitRepository(t, admin, "default", repo.ID, false)
+	if strings.Contains(bad.Error, "wrong") || strings.Contains(bad.Error, "first") {
+		t.Errorf("a secret is in the error: %q", bad.Error)
+	}
+	d, err := r.Deployment(t.Context(), admin, "default", "app")
+	ok(t, err)
+	if d.Sync != fleet.SyncFailed || d.Targets[0].Desired.Version != was.Targets[0].Desired.Version {
+		t.Errorf("reads %s, and has %+v", d.Sync, d.Targets[0].Desired)
+	}
+	r.git.Protect("apps", map[string]string{"bot": "second"})
+	set("second")
+	r.awaitRepository(t, admin, "default", repo.ID, true)
+	r.await(t, "app", atCommit(r.push(t, map[string]string{"app/cm.yaml": configMap("a", "2")})))
+	last := fetchLast(t, r.store)
+	set("second")
+	if fetchLast(t, r.store) != last {
+		t.Error("the same secret again changes something")
+	}
+	// Without a credential it cannot be read.
+	_, err = r.UpdateRepository(t.Context(), admin, "default", repo.ID, control.UpdateRepository{Credential: ptr("")}, 0)
+	ok(t, err)
+	r.awaitRepository(t, admin, "default", repo.ID, false)
+}
+
+func fetchLast(t *testing.T, st store.Store) int64 {
+	t.Helper()
+	var last int64
+	ok(t, st.View(t.Context(), func(tx store.Tx) (err error) {
+		last, err = tx.Changes().Last(t.Context())
+		return err
+	}))
+	return last
+}
+
+// covers: G2
+func TestARepositoryThatMayNotBeReadLooksLikeNone(t *testing.T) {
+	t.Parallel()
+	r, repo := guarded(t)
+	other, err := r.CreateTenant(t.Context(), admin, control.CreateTenant{Name: "other"})
+	ok(t, err)
+	stranger := auth.Principal{Name: "stranger", Roles: map[fleet.TenantID]fleet.Role{other.ID: fleet.RoleAdmin}}
+	problems := map[string]string{}
+	for name, url := range map[string]string{"forbidden": r.url, "missing": strings.Replace(r.url, "apps", "nope", 1)} {
+		_, err := r.CreateDeployment(t.Context(), stranger, "other", control.CreateDeployment{Name: name, Source: fleet.Source{RepoURL: url, Path: "app"}})
+		ok(t, err)
+		testkit.Eventually(t, patience, func(ctx context.Context) error {
+			d, err := r.Deployment(ctx, stranger, "other", name)
+			if err == nil && d.Sync != fleet.SyncFailed {
+				err = fmt.Errorf("it reads %s: %q", d.Sync, d.Message)
+			}
+			problems[name] = strings.ReplaceAll(d.Message, url, "URL")
+			if d.Rendered.Commit != "" {
+				t.Fatal("another tenant's cache served it")
+			}
+			return err
+		})
+	}
+	if problems["forbidden"] != problems["missing"] {
+		t.Errorf("they can be told apart: %q and %q", problems["forbidden"], problems["missing"])
+	}
+	if _, err := r.Repository(t.Context(), stranger, "other", repo.ID); !errors.Is(err, store.ErrNotFound) {
+		t.Errorf("another tenant's repository gives %v", err)
+	}
+	if _, err := r.CreateRepository(t.Context(), stranger, "other", control.CreateRepository{URL: "https://example.com/x.git", Credential: "git"}); err == nil {
+		t.Error("another tenant's credential was taken")
+	}
+}
+
+// covers: G2 (write-only)
+func TestSecretsAreNeverReturned(t *testing.T) {
+	t.Parallel()
+	r, _ := guarded(t)
+	list, err := r.Credentials(t.Context(), admin, "default", store.Page{})
+	ok(t, err)
+	if len(list) != 1 || list[0].Sealed.Data != nil || list[0].Sealed.Key != nil || list[0].Username != "bot" {
+		t.Errorf("got %+v", list)
+	}
+	entries, err := r.Audit(t.Context(), admin, "default", store.AuditFilter{Kind: "credential"})
+	ok(t, err)
+	if len(entries) != 1 || strings.Contains(fmt.Sprint(entries), "first") {
+		t.Errorf("got %+v", entries)
+	}
+	wantConflict(t, r.DeleteCredential(t.Context(), admin, "default", "git", 0), "another one")
+}
+
+func TestBadCredentialsAreRefused(t *testing.T) {
+	t.Parallel()
+	r := newRoom(t)
+	good := control.CreateCredential{Name: "git", Kind: fleet.CredentialSSH, Secret: "key", KnownHosts: "host ssh-ed25519 AAAA"}
+	for field, change := range map[string]func(*control.CreateCredential){
+		"name":       func(c *control.CreateCredential) { c.Name = "Git" },
+		"kind":       func(c *control.CreateCredential) { c.Kind = "ftp" },
+		"secret":     func(c *control.CreateCredential) { c.Secret = "" },
+		"username":   func(c *control.CreateCredential) { c.Username = "a\nb" },
+		"knownHosts": func(c *control.CreateCredential) { c.KnownHosts = "" },
+	} {
+		req := good
+		change(&req)
+		_, err := r.CreateCredential(t.Context(), admin, "default", req)
+		wantInvalid(t, err, field)
+	}
+	_, err := r.CreateCredential(t.Context(), admin, "default", good)
+	ok(t, err)
+	_, err = r.CreateRepository(t.Context(), admin, "default", control.CreateRepository{URL: r.url, Credential: "git"})
+	wantInvalid(t, err, "credential") // a key for ssh is of no use to http
+}
+
+// A key is rotated by putting a new one first; what no key opens is said, and keeps nothing else back.
+func TestCredentialsAreSealedUnderTheNewestKey(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	lines := map[string]string{}
+	for _, id := range []string{"old", "lost", "new"} {
+		line, err := seal.NewKey(id)
+		ok(t, err)
+		lines[id] = line
+	}
+	with := func(ids ...string) *control.Service {
+		t.Helper()
+		var file string
+		for _, id := range ids {
+			file += lines[id]
+		}
+		ring, err := seal.Parse([]byte(file))
+		ok(t, err)
+		svc, err := control.New(control.Config{Key: []byte(strings.Repeat("k", 32)), Sealer: ring}, d.store, noGit{})
+		ok(t, err)
+		return svc
+	}
+	for name, key := range map[string]string{"a": "old", "b": "old", "c": "lost"} {
+		_, err := with(key).CreateCredential(t.Context(), root, "default", control.CreateCredential{Name: name, Kind: fleet.CredentialHTTPS, Secret: "s-" + name})
+		ok(t, err)
+	}
+	n, err := with("new", "old").ResealCredentials(t.Context())
+	if n != 2 || !errors.Is(err, seal.ErrWrongKey) || !strings.Contains(err.Error(), `"c"`) {
+		t.Errorf("sealed %d: %v", n, err)
+	}
+	if n, err := with("new", "lost").ResealCredentials(t.Context()); n != 1 || err != nil {
+		t.Errorf("sealed %d: %v", n, err)
+	}
+	ok(t, d.store.View(t.Context(), func(tx store.Tx) error {
+		left, err := tx.Credentials().NotSealedByAllTenants(t.Context(), "new", 10)
+		if len(left) != 0 {
+			t.Errorf("left: %d", len(left))
+		}
+		return err
+	}))
+	keyless, err := control.New(control.Config{Key: []byte(strings.Repeat("k", 32))}, d.store, noGit{})
+	ok(t, err)
+	_, err = keyless.CreateCredential(t.Context(), root, "default", control.CreateCredential{Name: "x", Kind: fleet.CredentialHTTPS, Secret: "s"})
+	wantConflict(t, err, "key file")
+}

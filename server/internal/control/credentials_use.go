@@ -1,0 +1,114 @@
+package control
+
+import (
+	"context"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+
+	"github.com/kedge-dev/kedge/internal/fleet"
+	"github.com/kedge-dev/kedge/server/internal/gitsource"
+	"github.com/kedge-dev/kedge/server/internal/seal"
+	"github.com/kedge-dev/kedge/server/internal/store"
+)
+
+// access is how a repository is read now, with its credential as it is now.
+func (s *Service) access(ctx context.Context, repo fleet.Repository) (gitsource.Access, error) {
+	a := gitsource.Access{Owner: string(repo.TenantID), URL: repo.URL}
+	if repo.CredentialID == "" {
+		return a, nil
+	}
+	var c fleet.Credential
+	err := s.store.View(ctx, func(tx store.Tx) (err error) {
+		c, err = tx.Credentials().Get(ctx, repo.TenantID, repo.CredentialID)
+		return err
+	})
+	if err != nil {
+		return a, fmt.Errorf("reading the credential of %s: %w", repo.URL, err)
+	}
+	secret, err := s.opened(c)
+	if err != nil {
+		return a, fmt.Errorf("credential %q: %w", c.Name, err)
+	}
+	a.Credential = &gitsource.Credential{Fingerprint: s.fingerprint(c, secret), Username: c.Username}
+	if c.Kind == fleet.CredentialSSH {
+		a.Credential.SSHKey, a.Credential.KnownHosts = []byte(secret.Reveal()), []byte(c.KnownHosts)
+	} else {
+		a.Credential.Password = secret.Reveal()
+	}
+	return a, nil
+}
+
+// fingerprint tells equal credentials without telling them: it is keyed, so that a guess cannot be
+// checked against it.
+func (s *Service) fingerprint(c fleet.Credential, secret seal.Secret) string {
+	mac := hmac.New(sha256.New, s.cfg.Key)
+	_, _ = fmt.Fprintf(mac, "kedge credential\x00%q %q %q %q", c.Kind, c.Username, c.KnownHosts, secret.Reveal())
+	return hex.EncodeToString(mac.Sum(nil))[:32]
+}
+
+// resealBatch bounds what one transaction writes.
+const resealBatch = 100
+
+// ResealCredentials seals every secret that is under an older key under the newest one, and returns
+// how many. Secrets that no key opens are passed over and are in the error.
+func (s *Service) ResealCredentials(ctx context.Context) (int, error) {
+	if s.cfg.Sealer == nil {
+		return 0, nil
+	}
+	total, broken := 0, map[fleet.CredentialID]error{}
+	for {
+		done := 0
+		err := s.store.Update(ctx, func(tx store.Tx) error {
+			done = 0
+			// Those that cannot be opened come again every time: ask past them.
+			batch, err := tx.Credentials().NotSealedByAllTenants(ctx, s.cfg.Sealer.KeyID(), resealBatch+len(broken))
+			if err != nil {
+				return err
+			}
+			for _, c := range batch {
+				if broken[c.ID] != nil {
+					continue
+				}
+				if problem, err := s.resealOne(ctx, tx, c); err != nil {
+					return err
+				} else if problem != nil {
+					broken[c.ID] = problem
+				}
+				done++
+			}
+			return nil
+		})
+		if err != nil {
+			return total, fmt.Errorf("sealing credentials under key %q: %w", s.cfg.Sealer.KeyID(), err)
+		}
+		if done == 0 {
+			return total - len(broken), joined(broken)
+		}
+		total += done
+	}
+}
+
+// resealOne seals one secret anew. What is wrong with the secret itself is problem.
+func (s *Service) resealOne(ctx context.Context, tx store.Tx, c fleet.Credential) (problem, err error) {
+	secret, problem := s.opened(c)
+	if problem != nil {
+		return fmt.Errorf("credential %q: %w", c.Name, problem), nil
+	}
+	again, err := s.cfg.Sealer.Seal(secret, aboutCredential(c))
+	if err != nil {
+		return nil, err
+	}
+	_, err = tx.Credentials().Reseal(ctx, c, again) // one that was edited meanwhile is looked at again
+	return nil, err
+}
+
+func joined(problems map[fleet.CredentialID]error) error {
+	var err error
+	for _, problem := range problems {
+		err = errors.Join(err, problem)
+	}
+	return err
+}

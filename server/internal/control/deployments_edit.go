@@ -1,0 +1,178 @@
+package control
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/kedge-dev/kedge/internal/fleet"
+	"github.com/kedge-dev/kedge/server/internal/auth"
+	"github.com/kedge-dev/kedge/server/internal/store"
+)
+
+// UpdateDeployment changes any part of a deployment but its name. The same input twice changes
+// nothing. A new source is read at once; until it is rendered, what runs stays. Another environment
+// detaches the targets that it does not select.
+func (s *Service) UpdateDeployment(ctx context.Context, p auth.Principal, tenant, name string, req UpdateDeployment, match int64) (DeploymentView, error) {
+	err := s.store.Update(ctx, func(tx store.Tx) error {
+		t, was, err := s.deployableDeployment(ctx, tx, p, tenant, name)
+		if err != nil {
+			return err
+		}
+		if err := stale(match, was.Spec); err != nil {
+			return err
+		}
+		d := was
+		req.apply(&d)
+		if err := s.checkDeployment(&d); err != nil {
+			return err
+		}
+		if changed := changes(was, d); len(changed) > 0 {
+			return s.update(ctx, tx, p, t, was, d, changed)
+		}
+		return nil
+	})
+	if err != nil {
+		return DeploymentView{}, err
+	}
+	return s.Deployment(ctx, p, tenant, name)
+}
+
+func (req UpdateDeployment) apply(d *fleet.Deployment) {
+	if req.Labels != nil {
+		d.Labels = fleet.CloneLabels(*req.Labels)
+	}
+	if req.Source != nil {
+		d.Source = *req.Source
+	}
+	if req.Environment != nil {
+		d.Environment = *req.Environment
+	}
+	if req.Namespace != nil {
+		d.Namespace = *req.Namespace
+	}
+	if req.Policy != nil {
+		d.Policy = *req.Policy
+	}
+}
+
+// changes names the parts in which two states of a deployment differ.
+func changes(a, b fleet.Deployment) []string {
+	var out []string
+	for _, part := range []struct {
+		name string
+		same bool
+	}{
+		{"labels", maps.Equal(a.Labels, b.Labels)},
+		{"source", sameSource(a.Source, b.Source)},
+		{"environment", a.Environment == b.Environment},
+		{"namespace", a.Namespace == b.Namespace},
+		{"policy", a.Policy == b.Policy},
+	} {
+		if !part.same {
+			out = append(out, part.name)
+		}
+	}
+	return out
+}
+
+func sameSource(a, b fleet.Source) bool {
+	return a.RepoURL == b.RepoURL && a.Path == b.Path && a.Revision == b.Revision &&
+		slices.Equal(a.Globs, b.Globs) && maps.Equal(a.Variables, b.Variables)
+}
+
+func (s *Service) update(ctx context.Context, tx store.Tx, p auth.Principal, t fleet.Tenant, was, d fleet.Deployment, changed []string) error {
+	if d.Environment != was.Environment {
+		if err := s.move(ctx, tx, t, was, &d); err != nil {
+			return err
+		}
+	}
+	if d.Source.RepoURL != was.Source.RepoURL {
+		var err error
+		if d.RepositoryID, err = s.ensureRepository(ctx, tx, t, d.Source.RepoURL); err != nil {
+			return err
+		}
+	}
+	if err := s.repin(ctx, tx, p, was, &d); err != nil {
+		return err
+	}
+	return s.edited(ctx, tx, p, t, d, "deployment.update", strings.Join(changed, ", ")+" changed")
+}
+
+// move aims d at another environment. Targets leave the old one, so nothing may hold it.
+func (s *Service) move(ctx context.Context, tx store.Tx, t fleet.Tenant, was fleet.Deployment, d *fleet.Deployment) error {
+	held, err := newHolds(tx).around(ctx, was)
+	if err != nil {
+		return err
+	}
+	if held != "" {
+		return conflict("deployment %q cannot leave environment %q now: %s", d.Name, was.Environment, held)
+	}
+	return s.aim(ctx, tx, t, d)
+}
+
+// repin keeps a deployment where it is when it becomes manual, and lets it follow its source when it
+// becomes automated.
+func (s *Service) repin(ctx context.Context, tx store.Tx, p auth.Principal, was fleet.Deployment, d *fleet.Deployment) error {
+	switch {
+	case was.Policy.Manual == d.Policy.Manual:
+		return nil
+	case was.Policy.Manual:
+		d.Pin = fleet.Pin{}
+		return nil
+	case was.Pin.Active():
+		return nil
+	}
+	// While something holds it, its targets may be behind what is newest, and stay so.
+	held, err := heldBy(ctx, tx, was)
+	if err != nil || held != "" {
+		return err
+	}
+	kept, err := tx.Revisions().List(ctx, d.TenantID, d.ID)
+	if err != nil {
+		return err
+	}
+	runs, err := bundlesOf(ctx, tx, was)
+	if err != nil {
+		return err
+	}
+	for _, r := range kept {
+		if maps.Equal(r.Bundles, runs) {
+			d.Pin = fleet.Pin{Revision: r.Seq, Commit: r.Commit, At: s.cfg.Now(), By: p.Name}
+			return nil
+		}
+	}
+	return nil // without a pin each target keeps what it has
+}
+
+// bundlesOf is what a deployment that follows its source has newest, by variant.
+func bundlesOf(ctx context.Context, tx store.Tx, d fleet.Deployment) (map[string]string, error) {
+	if !d.Source.Templated() {
+		return map[string]string{"": d.Rendered.Digest}, nil
+	}
+	variants, err := tx.Deployments().Variants(ctx, d.TenantID, d.ID)
+	out := make(map[string]string, len(variants))
+	for _, v := range variants {
+		if v.Rendered.Digest != "" {
+			out[v.Name] = v.Rendered.Digest
+		}
+	}
+	return out, err
+}
+
+// edited writes d, which differs from what is stored, and what follows from it.
+func (s *Service) edited(ctx context.Context, tx store.Tx, p auth.Principal, t fleet.Tenant, d fleet.Deployment, action, what string) error {
+	if err := tx.Deployments().Update(ctx, d); err != nil {
+		return fmt.Errorf("deployment %q: %w", d.Name, err)
+	}
+	if err := s.record(ctx, tx, p, d, action, "DeploymentEdited", what); err != nil {
+		return err
+	}
+	d, err := tx.Deployments().Get(ctx, t.ID, d.ID)
+	if err != nil {
+		return err
+	}
+	return s.place(ctx, tx, d)
+}

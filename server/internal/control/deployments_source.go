@@ -1,0 +1,93 @@
+package control
+
+import (
+	"cmp"
+	"path"
+	"regexp"
+	"strings"
+
+	"github.com/kedge-dev/kedge/internal/fleet"
+	"github.com/kedge-dev/kedge/internal/render"
+)
+
+const (
+	maxGlobs         = 100
+	maxVariables     = 100
+	maxVariableValue = 4096
+)
+
+var (
+	variableName   = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,62}$`)
+	agentReference = regexp.MustCompile(`\{agent\.(name|labels\.[^{}]+)\}`)
+)
+
+// checkSource refuses what could never be read and puts the rest into its one stored form.
+func checkSource(src *fleet.Source) error {
+	if strings.TrimSpace(src.RepoURL) == "" {
+		return fleet.Invalid("source.repoURL", "give the URL of a Git repository")
+	}
+	clean := path.Clean(strings.TrimPrefix(cmp.Or(src.Path, "."), "/"))
+	if clean == ".." || strings.HasPrefix(clean, "../") || strings.ContainsRune(clean, 0) {
+		return fleet.Invalid("source.path", "%q leaves the repository", src.Path)
+	}
+	if err := checkReferences("source.path", clean); err != nil {
+		return err
+	}
+	src.Path = clean
+	if src.Revision == "HEAD" {
+		src.Revision = "" // both are the default branch
+	}
+	if err := checkRevision("source.revision", src.Revision); err != nil {
+		return err
+	}
+	if err := checkVariables(src.Variables); err != nil {
+		return err
+	}
+	if len(src.Globs) > maxGlobs {
+		return fleet.Invalid("source.globs", "at most %d globs can be given", maxGlobs)
+	}
+	for _, glob := range src.Globs {
+		if glob == "" || len(glob) > 1024 {
+			return fleet.Invalid("source.globs", "a glob has between 1 and 1024 characters")
+		}
+		if err := render.CheckGlob(glob); err != nil {
+			return fleet.Invalid("source.globs", "%v", err)
+		}
+	}
+	return nil
+}
+
+func checkRevision(field, revision string) error {
+	if strings.HasPrefix(revision, "-") || strings.ContainsAny(revision, " ~^:?*[\\\x00") || strings.Contains(revision, "..") || len(revision) > 255 {
+		return fleet.Invalid(field, "%q is not the name of a branch, tag or commit", revision)
+	}
+	return nil
+}
+
+func checkVariables(variables map[string]string) error {
+	if len(variables) > maxVariables {
+		return fleet.Invalid("source.variables", "at most %d variables can be given", maxVariables)
+	}
+	for name, value := range variables {
+		if !variableName.MatchString(name) {
+			return fleet.Invalid("source.variables", "%q is not the name of a variable: use letters, digits and underscores, and no digit first", name)
+		}
+		if len(value) > maxVariableValue || strings.ContainsRune(value, 0) {
+			return fleet.Invalid("source.variables."+name, "a value has at most %d characters", maxVariableValue)
+		}
+		if err := checkReferences("source.variables."+name, value); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// checkReferences refuses what looks like a reference to an agent and is none: it would be taken as
+// it stands.
+func checkReferences(field, text string) error {
+	rest := agentReference.ReplaceAllString(text, "")
+	if strings.Contains(rest, "{agent.") {
+		return fleet.Invalid(field, "%q: of an agent only {agent.name} and {agent.labels.KEY} can be used", text)
+	}
+	return nil
+}

@@ -1,0 +1,246 @@
+package control
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/kedge-dev/kedge/internal/fleet"
+	"github.com/kedge-dev/kedge/server/internal/store"
+)
+
+// settle gives every target of d what it shall be now, and moves its sync runs on. Nothing is
+// written when nothing differs. It deletes nothing: tombstones are made elsewhere, on purpose, and
+// are left alone here.
+func (s *Service) settle(ctx context.Context, tx store.Tx, d fleet.Deployment) error {
+	targets, err := tx.Targets().OfDeployment(ctx, d.TenantID, d.ID)
+	if err != nil {
+		return err
+	}
+	return s.settleTargets(ctx, tx, d, targets)
+}
+
+// settleTargets is settle for some targets of d.
+func (s *Service) settleTargets(ctx context.Context, tx store.Tx, d fleet.Deployment, targets []fleet.Target) error {
+	return s.newSettler(tx).settle(ctx, d, targets)
+}
+
+// settler gives targets what they shall be, within one transaction, for one deployment or many.
+type settler struct {
+	s     *Service
+	tx    store.Tx
+	holds *holds
+	// resolved says that the sources were read from Git for this very step, so that targets whose
+	// agents are ahead of the server may go on.
+	resolved bool
+	// broken holds the variants, by deployment, whose newest revision cannot be used: targets that are
+	// ahead of the server wait for one that can.
+	broken map[fleet.DeploymentID]map[string]bool
+}
+
+func (s *Service) newSettler(tx store.Tx) *settler {
+	return &settler{s: s, tx: tx, holds: newHolds(tx), broken: map[fleet.DeploymentID]map[string]bool{}}
+}
+
+func (st *settler) settle(ctx context.Context, d fleet.Deployment, targets []fleet.Target) error {
+	if !d.DeletedAt.IsZero() {
+		return nil
+	}
+	held, err := st.holds.of(ctx, d)
+	if err != nil {
+		return err
+	}
+	if held == "" {
+		if err := st.give(ctx, &d, targets); err != nil {
+			return fmt.Errorf("settling deployment %q: %w", d.Name, err)
+		}
+	}
+	if err := st.advanceRuns(ctx, d, targets, held); err != nil {
+		return fmt.Errorf("moving the sync runs of deployment %q on: %w", d.Name, err)
+	}
+	return nil
+}
+
+// give writes what the targets shall be, into the store and into targets.
+func (st *settler) give(ctx context.Context, d *fleet.Deployment, targets []fleet.Target) error {
+	w, err := st.wish(ctx, *d)
+	if err != nil {
+		return err
+	}
+	if d.Policy.Manual && st.resolved {
+		if w.idle, err = st.idle(ctx, *d); err != nil {
+			return err
+		}
+	}
+	limits, granted, err := st.limits(ctx, *d, targets)
+	if err != nil {
+		return err
+	}
+	missing, unread, refusal := false, false, ""
+	for i, t := range targets {
+		want, change := st.decide(*d, t, w)
+		unread = unread || attached(t) && !refused(t) && (rewound(t) || st.s.restored(t)) && w.chosen && !st.resolved
+		if _, known := w.of(t); !known && attached(t) && !refused(t) {
+			missing = true
+		}
+		if granted && attached(t) && want.Digest != "" {
+			why, err := st.s.refusal(ctx, st.tx, *d, want.Digest, limits)
+			if err != nil {
+				return err
+			}
+			if why != "" {
+				refusal = why
+				continue
+			}
+		}
+		if !change {
+			continue
+		}
+		if err := st.tx.Targets().SetDesired(ctx, d.TenantID, t.ID, want); err != nil {
+			return err
+		}
+		want.Limits = t.Desired.Limits
+		targets[i].Desired = want
+	}
+	if err := st.noteRefusal(ctx, d, granted, refusal); err != nil {
+		return err
+	}
+	if unread || missing && !st.resolved && d.Source.Templated() && !d.Pin.Active() {
+		// A variant that nobody has rendered yet, or a target that is or may be ahead, and was held when
+		// its source was last read: whoever reads the repository has to.
+		return st.tx.Changes().RecordPush(ctx, d.TenantID, d.RepositoryID, "")
+	}
+	return nil
+}
+
+// decide says what a target shall be, and whether that differs from what it is. It is where wrong
+// deletions would begin, so it only ever names whole bundles:
+//
+//	tombstone, detached, agent gone, label missing  as it is
+//	ahead of the server, or from before a restore   as it is, until its source was read anew and is
+//	                                                whole, and for a manual one until a run asks for
+//	                                                it; then the next version, with its prune held
+//	nothing chosen or rendered for it               as it is
+//	else                                            the next version, if anything differs
+func (st *settler) decide(d fleet.Deployment, t fleet.Target, w wish) (fleet.Desired, bool) {
+	if !attached(t) || refused(t) {
+		return t.Desired, false
+	}
+	ahead, restored := rewound(t), st.s.restored(t)
+	if (ahead || restored) && (!st.resolved || !w.chosen || w.idle || st.broken[d.ID][t.Variant]) {
+		return t.Desired, false
+	}
+	bundle, ok := w.of(t)
+	if !ok || bundle.Digest == "" {
+		return t.Desired, false
+	}
+	want := fleet.Desired{Digest: bundle.Digest, Commit: bundle.Commit, Namespace: d.Namespace, Policy: d.Policy}
+	if !ahead && alike(t.Desired, want) {
+		return t.Desired, false
+	}
+	want.Version = st.s.next(newest(t))
+	// Held until the agent has taken up what came after the rewind: it may skip states in between.
+	notTaken := t.Observed.Version.Compare(t.Desired.Version) < 0
+	want.HoldPrune = ahead || restored || (t.Desired.HoldPrune && notTaken)
+	return want, true
+}
+
+// attached reports whether a target belongs where it is: only then is it given anything new.
+func attached(t fleet.Target) bool {
+	return !t.Desired.Tombstone && t.DetachedAt.IsZero() && t.AgentID != ""
+}
+
+// refused reports whether the agent of a target lacks a label that its source needs.
+func refused(t fleet.Target) bool { return strings.HasPrefix(t.Variant, "!") }
+
+// alike reports whether two desired states are the same to an agent. The rest of a policy is the
+// server's own business, and the commit only says where a bundle came from first.
+func alike(a, b fleet.Desired) bool {
+	return a.Digest == b.Digest && a.Namespace == b.Namespace && a.Detached == b.Detached && a.Tombstone == b.Tombstone &&
+		a.Policy.Prune == b.Policy.Prune && a.Policy.Adopt == b.Policy.Adopt && a.Policy.AllowEmpty == b.Policy.AllowEmpty
+}
+
+// rewound reports whether the agent of a target has something that the server knows nothing of.
+func rewound(t fleet.Target) bool {
+	order := t.Observed.Version.Compare(t.Desired.Version)
+	return order > 0 || (order == 0 && (t.Observed.Sync == fleet.SyncRewound || otherBundle(t)))
+}
+
+// otherBundle reports whether an agent holds another bundle than was given out under the same version: by a
+// database that is no more.
+func otherBundle(t fleet.Target) bool {
+	return t.Observed.Sync == fleet.SyncSynced && t.Observed.Digest != "" && t.Desired.Digest != "" && t.Observed.Digest != t.Desired.Digest
+}
+
+// behind reports whether the agent of a target is ahead of the server, or may be.
+func (s *Service) behind(t fleet.Target) bool { return rewound(t) || s.restored(t) }
+
+// restored reports whether what is desired of a target is from before a backup was restored. Its agent
+// may be ahead and not have said so yet, and whatever the new epoch gives it is newer than what it has:
+// so the target goes on as one that is ahead does.
+func (s *Service) restored(t fleet.Target) bool {
+	return t.Desired.Version != (fleet.Version{}) && t.Desired.Epoch < s.epoch
+}
+
+// newest is the highest version of a target that anybody has seen: what comes next has to be
+// higher even when the database is older than the cluster.
+func newest(t fleet.Target) fleet.Version {
+	if t.Observed.Version.Compare(t.Desired.Version) > 0 {
+		return t.Observed.Version
+	}
+	return t.Desired.Version
+}
+
+// wish is what the targets of a deployment shall be, by variant.
+type wish struct {
+	chosen  bool                      // false: nothing is chosen, and each keeps what it has
+	idle    bool                      // manual, and no run asks for anything
+	bundles map[string]fleet.Rendered // of which Commit and Digest count
+}
+
+// of returns what a target shall be; false when that is not known yet.
+func (w wish) of(t fleet.Target) (fleet.Rendered, bool) {
+	if !w.chosen {
+		return fleet.Rendered{Digest: t.Desired.Digest, Commit: t.Desired.Commit}, true
+	}
+	bundle, ok := w.bundles[t.Variant]
+	return bundle, ok
+}
+
+// wish reads what is chosen for d: the pinned revision; for a manual deployment without one, nothing;
+// else the newest that was rendered.
+func (st *settler) wish(ctx context.Context, d fleet.Deployment) (wish, error) {
+	switch {
+	case d.Pin.Active():
+		revision, err := st.tx.Revisions().Get(ctx, d.TenantID, d.ID, d.Pin.Revision)
+		if errors.Is(err, store.ErrNotFound) {
+			return wish{}, nil // lost: never a reason to change anything
+		}
+		if err != nil {
+			return wish{}, err
+		}
+		return wishOf(revision), nil
+	case d.Policy.Manual:
+		return wish{}, nil
+	case !d.Source.Templated():
+		return wish{chosen: true, bundles: map[string]fleet.Rendered{"": d.Rendered}}, nil
+	}
+	variants, err := st.tx.Deployments().Variants(ctx, d.TenantID, d.ID)
+	if err != nil {
+		return wish{}, err
+	}
+	w := wish{chosen: true, bundles: make(map[string]fleet.Rendered, len(variants))}
+	for _, v := range variants {
+		w.bundles[v.Name] = v.Rendered
+	}
+	return w, nil
+}
+
+func wishOf(r fleet.Revision) wish {
+	w := wish{chosen: true, bundles: make(map[string]fleet.Rendered, len(r.Bundles))}
+	for variant, digest := range r.Bundles {
+		w.bundles[variant] = fleet.Rendered{Commit: r.Commit, Digest: digest}
+	}
+	return w
+}

@@ -1,0 +1,276 @@
+package control_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/kedge-dev/kedge/internal/fleet"
+	"github.com/kedge-dev/kedge/internal/manifest"
+	"github.com/kedge-dev/kedge/server/internal/auth"
+	"github.com/kedge-dev/kedge/server/internal/control"
+	"github.com/kedge-dev/kedge/server/internal/seal"
+	"github.com/kedge-dev/kedge/server/internal/store"
+	"github.com/kedge-dev/kedge/server/internal/store/sqlite"
+)
+
+// root is a fleet admin.
+var root = auth.Principal{Name: "root", FleetAdmin: true, Door: "rest", Request: "req-1", Address: "192.0.2.1"}
+
+// desk is a control room over a real database with nothing in the background and no Git: what is
+// rendered is put there by the test.
+type desk struct {
+	*control.Service
+	store store.Store
+	clock *clock
+	ctx   context.Context // of the test
+}
+
+// clock is set by hand.
+type clock struct {
+	mu  sync.Mutex
+	now time.Time
+}
+
+func (c *clock) Now() time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.now
+}
+
+func (c *clock) pass(d time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.now = c.now.Add(d)
+}
+
+// noGit takes every URL and reaches none.
+type noGit struct{ control.Git }
+
+func (noGit) CheckURL(url string) (string, error) { return url, nil }
+
+func newDesk(t *testing.T) *desk {
+	t.Helper()
+	d, closeDesk := openDesk(t, blank(t))
+	t.Cleanup(closeDesk)
+	return d
+}
+
+// seed is a database as it is after the first start. It is made once: the migrations would be most of
+// the time that these tests take.
+var seed struct {
+	once sync.Once
+	data []byte
+}
+
+// blank returns the path of a database as it is after the first start.
+func blank(t *testing.T) string {
+	t.Helper()
+	seed.once.Do(func() {
+		path := filepath.Join(t.TempDir(), "seed.db")
+		_, closeDesk := openDesk(t, path)
+		closeDesk()
+		seed.data = readFile(t, path)
+	})
+	return copyOf(t, seed.data)
+}
+
+func readFile(t *testing.T, path string) []byte {
+	t.Helper()
+	data, err := os.ReadFile(path)
+	ok(t, err)
+	return data
+}
+
+// copyOf puts a database into a file of its own.
+func copyOf(t *testing.T, data []byte) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "kedge.db")
+	ok(t, os.WriteFile(path, data, 0o600))
+	return path
+}
+
+// openDesk is newDesk on a database that is there, for those who need many.
+func openDesk(t *testing.T, path string) (*desk, func()) {
+	t.Helper()
+	st, err := sqlite.Open(t.Context(), sqlite.Config{Path: path})
+	ok(t, err)
+	c := &clock{now: time.Date(2024, 5, 1, 12, 0, 0, 0, time.UTC)}
+	key, err := seal.NewKey("test")
+	ok(t, err)
+	keys, err := seal.Parse([]byte(key))
+	ok(t, err)
+	svc, err := control.New(control.Config{Key: []byte(strings.Repeat("k", 32)), Sealer: keys, Version: "test", Now: c.Now}, st, noGit{})
+	ok(t, err)
+	_, err = svc.Bootstrap(t.Context(), false)
+	ok(t, err)
+	return &desk{Service: svc, store: st, clock: c, ctx: t.Context()}, func() { _ = st.Close() }
+}
+
+// failer is what *testing.T and *rapid.T share.
+type failer interface {
+	Helper()
+	Fatal(args ...any)
+	Fatalf(format string, args ...any)
+}
+
+// ok fails the test unless a use-case went well.
+func ok(t failer, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (d *desk) tenant(t failer, name string) fleet.Tenant {
+	t.Helper()
+	out, err := d.CreateTenant(d.ctx, root, control.CreateTenant{Name: name})
+	ok(t, err)
+	return out
+}
+
+func (d *desk) enroll(t failer, tenant, name string, labels map[string]string) fleet.Agent {
+	t.Helper()
+	e, err := d.EnrollAgent(d.ctx, root, tenant, control.EnrollAgent{Name: name, Labels: labels})
+	ok(t, err)
+	return e.Agent
+}
+
+func (d *desk) deploy(t failer, tenant, name, environment string) control.DeploymentView {
+	t.Helper()
+	v, err := d.CreateDeployment(d.ctx, root, tenant, control.CreateDeployment{
+		Name: name, Environment: environment, Source: fleet.Source{RepoURL: "https://git.example.com/apps.git", Path: name},
+	})
+	ok(t, err)
+	return v
+}
+
+// render makes objects the newest revision of a deployment, and settles it.
+func (d *desk) render(t failer, tenant, name, value string) string {
+	t.Helper()
+	digest := d.rendered(t, tenant, name, configMap("a", value))
+	_, err := d.SuspendTenant(d.ctx, root, tenant, "rendering")
+	ok(t, err)
+	_, err = d.ResumeTenant(d.ctx, root, tenant)
+	ok(t, err)
+	return digest
+}
+
+// rendered records a revision without settling anything.
+func (d *desk) rendered(t failer, tenant, name, yaml string) string {
+	t.Helper()
+	objects, err := manifest.Parse("test", []byte(yaml))
+	ok(t, err)
+	set, err := manifest.NewSet(objects, "default")
+	ok(t, err)
+	digest, content, size := set.Pack()
+	err = d.store.Update(d.ctx, func(tx store.Tx) error {
+		owner, err := tx.Tenants().ByName(d.ctx, tenant)
+		if err != nil {
+			return err
+		}
+		dep, err := tx.Deployments().ByName(d.ctx, owner.ID, name)
+		if err != nil {
+			return err
+		}
+		now := d.clock.Now()
+		err = tx.Bundles().Put(d.ctx, fleet.Bundle{
+			TenantID: owner.ID, Digest: digest, Content: content, Size: size, Objects: len(objects), CreatedAt: now,
+		})
+		if err != nil {
+			return err
+		}
+		r := fleet.Rendered{Commit: strings.Repeat("c", 40), Key: digest, Digest: digest, At: now}
+		if err := tx.Deployments().SetRendered(d.ctx, owner.ID, dep.ID, r); err != nil {
+			return err
+		}
+		_, err = tx.Revisions().Append(d.ctx, owner.ID, dep.ID, fleet.Revision{
+			Commit: r.Commit, RenderedAt: now, Bundles: map[string]string{"": digest},
+		}, 10)
+		return err
+	})
+	ok(t, err)
+	return digest
+}
+
+// targets returns the targets of a deployment that is not deleted, by agent.
+func (d *desk) targets(t failer, tenant, name string) map[string]fleet.Target {
+	t.Helper()
+	out := map[string]fleet.Target{}
+	err := d.store.View(d.ctx, func(tx store.Tx) error {
+		owner, err := tx.Tenants().ByName(d.ctx, tenant)
+		if err != nil {
+			return err
+		}
+		dep, err := tx.Deployments().ByName(d.ctx, owner.ID, name)
+		if err != nil {
+			return err
+		}
+		targets, err := tx.Targets().OfDeployment(d.ctx, owner.ID, dep.ID)
+		for _, target := range targets {
+			out[target.AgentName] = target
+		}
+		return err
+	})
+	ok(t, err)
+	return out
+}
+
+// place says in one word what became of a target.
+func place(t fleet.Target) string {
+	switch {
+	case t.ID == "":
+		return "none"
+	case t.Desired.Tombstone:
+		return "tombstone"
+	case !t.DetachedAt.IsZero() && t.Desired.Detached:
+		return "detached"
+	case !t.DetachedAt.IsZero() || t.Desired.Detached:
+		return fmt.Sprintf("half detached: %+v", t)
+	case t.Desired.Digest == "":
+		return "empty"
+	default:
+		return "attached"
+	}
+}
+
+// lastChange is the newest record of the outbox: equal before and after means that nothing was written.
+func (d *desk) lastChange(t failer) int64 {
+	t.Helper()
+	var last int64
+	err := d.store.View(d.ctx, func(tx store.Tx) (err error) {
+		last, err = tx.Changes().Last(d.ctx)
+		return err
+	})
+	ok(t, err)
+	return last
+}
+
+// wantConflict fails unless err is a ConflictError that says something.
+func wantConflict(t failer, err error, says string) {
+	t.Helper()
+	var conflict *control.ConflictError
+	if !errors.As(err, &conflict) || !strings.Contains(conflict.Reason, says) {
+		t.Fatalf("got %v, want a conflict that says %q", err, says)
+	}
+}
+
+// wantInvalid fails unless err is an InvalidError about a field.
+func wantInvalid(t failer, err error, field string) {
+	t.Helper()
+	var invalid *fleet.InvalidError
+	if !errors.As(err, &invalid) || invalid.Field != field {
+		t.Fatalf("got %v, want a problem with %s", err, field)
+	}
+}
+
+// member is somebody with a role in one tenant.
+func member(t fleet.Tenant, role fleet.Role) auth.Principal {
+	return auth.Principal{Name: string(role), Door: "rest", Roles: map[fleet.TenantID]fleet.Role{t.ID: role}}
+}

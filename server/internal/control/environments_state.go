@@ -1,0 +1,118 @@
+package control
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/kedge-dev/kedge/internal/fleet"
+	"github.com/kedge-dev/kedge/server/internal/auth"
+	"github.com/kedge-dev/kedge/server/internal/store"
+)
+
+// SuspendEnvironment stops everything new from being sent to the targets of an environment, those of
+// other tenants too.
+func (s *Service) SuspendEnvironment(ctx context.Context, p auth.Principal, tenant, name, reason string) (EnvironmentView, error) {
+	if err := checkReason(reason); err != nil {
+		return EnvironmentView{}, err
+	}
+	return s.editEnvironment(ctx, p, tenant, name, 0, func(tx store.Tx, _ fleet.Tenant, env fleet.Environment) error {
+		var fresh bool
+		if env.Suspension, fresh = s.suspended(env.Suspension, p, reason); !fresh {
+			return nil
+		}
+		if err := tx.Environments().Update(ctx, env); err != nil {
+			return err
+		}
+		return s.audit(ctx, tx, p, environmentEvent("environment.suspend", env, reason))
+	})
+}
+
+// ResumeEnvironment lifts the suspension and gives every target what it has missed.
+func (s *Service) ResumeEnvironment(ctx context.Context, p auth.Principal, tenant, name string) (EnvironmentView, error) {
+	var concerned []deploymentKey
+	out, err := s.editEnvironment(ctx, p, tenant, name, 0, func(tx store.Tx, _ fleet.Tenant, env fleet.Environment) error {
+		// Also when it was lifted before: settling may have been cut short then.
+		deployments, err := tx.Deployments().OfEnvironmentAllTenants(ctx, env.ID)
+		if err != nil {
+			return err
+		}
+		concerned = keysOf(deployments)
+		if !env.Suspension.Active() {
+			return nil
+		}
+		env.Suspension = fleet.Suspension{}
+		if err := tx.Environments().Update(ctx, env); err != nil {
+			return err
+		}
+		return s.audit(ctx, tx, p, environmentEvent("environment.resume", env, ""))
+	})
+	if err == nil {
+		err = s.settleAll(ctx, concerned)
+	}
+	return out, err
+}
+
+// DeleteEnvironment removes an environment that nothing is deployed to and that is granted to nobody.
+func (s *Service) DeleteEnvironment(ctx context.Context, p auth.Principal, tenant, name string, match int64) error {
+	return s.store.Update(ctx, func(tx store.Tx) error {
+		t, err := administrable(ctx, tx, p, tenant)
+		if err != nil {
+			return err
+		}
+		env, err := environmentByName(ctx, tx, t.ID, name)
+		if err != nil {
+			return err
+		}
+		if err := stale(match, env.Spec); err != nil {
+			return err
+		}
+		if err := checkUnused(ctx, tx, env); err != nil {
+			return err
+		}
+		if err := tx.Environments().Delete(ctx, t.ID, env.ID); errors.Is(err, store.ErrExists) {
+			return conflict("environment %q is still in use: deployments on their way out count until their agents have deleted them", name)
+		} else if err != nil {
+			return err
+		}
+		return s.audit(ctx, tx, p, environmentEvent("environment.delete", env, ""))
+	})
+}
+
+// checkUnused says who uses an environment. Names of other tenants' deployments are theirs alone.
+func checkUnused(ctx context.Context, tx store.Tx, env fleet.Environment) error {
+	deployments, err := tx.Deployments().OfEnvironmentAllTenants(ctx, env.ID)
+	if err != nil {
+		return err
+	}
+	grants, err := tx.Grants().Given(ctx, env.TenantID)
+	if err != nil {
+		return err
+	}
+	const named = 5
+	var users []string
+	foreign := 0
+	for _, d := range deployments {
+		switch {
+		case d.TenantID != env.TenantID:
+			foreign++
+		case len(users) < named:
+			users = append(users, fmt.Sprintf("deployment %q", d.Name))
+		case len(users) == named:
+			users = append(users, "others")
+		}
+	}
+	if foreign > 0 {
+		users = append(users, fmt.Sprintf("%d deployments of other tenants", foreign))
+	}
+	for _, g := range grants {
+		if g.EnvironmentID == env.ID {
+			users = append(users, fmt.Sprintf("the grant to tenant %q", g.GranteeName))
+		}
+	}
+	if len(users) > 0 {
+		return conflict("environment %q is still used by %s: move or delete them first", env.Name, strings.Join(users, ", "))
+	}
+	return nil
+}

@@ -1,0 +1,122 @@
+package control
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/kedge-dev/kedge/internal/fleet"
+	"github.com/kedge-dev/kedge/server/internal/store"
+)
+
+// placeAgent makes the targets of one agent those of the deployments whose environments select it. It is
+// place for all of them, without looking at the other agents.
+func (s *Service) placeAgent(ctx context.Context, tx store.Tx, a fleet.Agent) error {
+	targets, err := tx.Targets().OfAgentAllTenants(ctx, a.ID)
+	if err != nil {
+		return err
+	}
+	byDeployment := map[fleet.DeploymentID]fleet.Target{}
+	for _, t := range targets {
+		byDeployment[t.DeploymentID] = t
+	}
+	environments, err := allEnvironments(ctx, tx, a.TenantID)
+	if err != nil {
+		return err
+	}
+	added := false
+	for _, env := range environments {
+		if !env.Selects(a) {
+			continue
+		}
+		own, err := s.seatIn(ctx, tx, env, a, byDeployment)
+		if err != nil {
+			return err
+		}
+		added = added || own
+	}
+	if err := s.unseatFrom(ctx, tx, a, targets, byDeployment); err != nil {
+		return err
+	}
+	if !added {
+		return nil
+	}
+	return s.targetsWithinQuota(ctx, tx, a.TenantID)
+}
+
+// seatIn seats an agent in every deployment of an environment that selects it, and takes them out of
+// byDeployment. It reports whether targets of the agent's own tenant were added.
+func (s *Service) seatIn(
+	ctx context.Context, tx store.Tx, env fleet.Environment, a fleet.Agent, byDeployment map[fleet.DeploymentID]fleet.Target,
+) (bool, error) {
+	deployments, err := tx.Deployments().OfEnvironmentAllTenants(ctx, env.ID)
+	if err != nil {
+		return false, err
+	}
+	added := false
+	destinations := map[fleet.TenantID]destination{}
+	for _, d := range deployments {
+		w, ok := destinations[d.TenantID]
+		if !ok {
+			if w, err = destinationIn(ctx, tx, d.TenantID, env); err != nil {
+				return false, err
+			}
+			destinations[d.TenantID] = w
+		}
+		seat, err := s.seatOne(ctx, tx, d, w, a, byDeployment[d.ID])
+		if err != nil {
+			return false, err
+		}
+		added = added || seat == seatNew && d.TenantID == a.TenantID
+		delete(byDeployment, d.ID)
+	}
+	return added, nil
+}
+
+// unseatFrom detaches what is left in byDeployment: targets whose environments do not select the agent.
+func (s *Service) unseatFrom(
+	ctx context.Context, tx store.Tx, a fleet.Agent, targets []fleet.Target, byDeployment map[fleet.DeploymentID]fleet.Target,
+) error {
+	for _, t := range targets {
+		if _, ok := byDeployment[t.DeploymentID]; !ok || left(t) {
+			continue
+		}
+		d, err := tx.Deployments().Get(ctx, t.TenantID, t.DeploymentID)
+		if err != nil {
+			return err
+		}
+		w, err := destinationOf(ctx, tx, d)
+		if err != nil {
+			return err
+		}
+		if _, err := s.seatOne(ctx, tx, d, w, a, t); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// seatOne seats one agent and settles just its target: the others of d are not looked at.
+func (s *Service) seatOne(ctx context.Context, tx store.Tx, d fleet.Deployment, w destination, a fleet.Agent, t fleet.Target) (seating, error) {
+	id, seat, err := s.seat(ctx, tx, d, w, a, t)
+	if err == nil && seat != seatSame {
+		err = s.settleOne(ctx, tx, d, id)
+	}
+	if err != nil {
+		return seatSame, fmt.Errorf("deployment %q on agent %q: %w", d.Name, a.Name, err)
+	}
+	return seat, nil
+}
+
+// settleOne settles a target of d that was just written; one that was removed may be what a run waits
+// for.
+func (s *Service) settleOne(ctx context.Context, tx store.Tx, d fleet.Deployment, id fleet.TargetID) error {
+	t, err := tx.Targets().Get(ctx, d.TenantID, id)
+	if errors.Is(err, store.ErrNotFound) {
+		return s.settleTargets(ctx, tx, d, nil)
+	}
+	if err != nil {
+		return err
+	}
+	return s.settleTargets(ctx, tx, d, []fleet.Target{t})
+}

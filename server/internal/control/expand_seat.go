@@ -1,0 +1,126 @@
+package control
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/kedge-dev/kedge/internal/fleet"
+	"github.com/kedge-dev/kedge/server/internal/store"
+)
+
+// seating is what became of one deployment on one agent.
+type seating int
+
+const (
+	seatSame  seating = iota // nothing was written
+	seatNew                  // a target was made
+	seatMoved                // a target was detached, taken up again, or got another variant or grant
+)
+
+// seat makes the target of d on an agent what it shall be; t is the zero value when there is none.
+//
+//	(none) ──selected──▶ attached ──not selected──▶ detached (or a tombstone, by policy)
+//	                        ▲                          │
+//	                        └─────────selected─────────┘
+func (s *Service) seat(
+	ctx context.Context, tx store.Tx, d fleet.Deployment, w destination, a fleet.Agent, t fleet.Target,
+) (fleet.TargetID, seating, error) {
+	if !w.selects(a) {
+		seat, err := s.unseat(ctx, tx, d, w, t)
+		return t.ID, seat, err
+	}
+	want := t
+	want.GrantID, want.Variant, want.DetachedAt, want.DetachedWhy = w.grant, variantFor(d, a), time.Time{}, ""
+	switch {
+	case t.ID == "":
+		want.ID, want.TenantID, want.DeploymentID = fleet.NewTargetID(), d.TenantID, d.ID
+		want.AgentTenant, want.AgentID, want.AgentName, want.DeploymentName = a.TenantID, a.ID, a.Name, d.Name
+		return want.ID, seatNew, tx.Targets().Create(ctx, want)
+	case left(t):
+		return t.ID, seatMoved, s.attach(ctx, tx, d, want)
+	case t.GrantID != want.GrantID || t.Variant != want.Variant:
+		return t.ID, seatMoved, tx.Targets().SetPlace(ctx, want)
+	default:
+		return t.ID, seatSame, nil
+	}
+}
+
+// left reports whether a target has left its environment already.
+func left(t fleet.Target) bool {
+	return !t.DetachedAt.IsZero() || t.Desired.Tombstone || t.Desired.Detached
+}
+
+// variantFor names the variant of d for an agent. Where the agent lacks what the source speaks of, it
+// is "!" and why: the target keeps what it has, and the reason can be shown.
+func variantFor(d fleet.Deployment, a fleet.Agent) string {
+	_, name, err := d.Source.For(a)
+	if err != nil {
+		return "!" + err.Error()
+	}
+	return name
+}
+
+// attach takes a target up again that was let go. It has no bundle until it is settled.
+func (s *Service) attach(ctx context.Context, tx store.Tx, d fleet.Deployment, t fleet.Target) error {
+	if err := tx.Targets().SetPlace(ctx, t); err != nil {
+		return err
+	}
+	again := fleet.Desired{Version: s.next(newest(t)), Namespace: d.Namespace, Policy: d.Policy, HoldPrune: s.behind(t)}
+	if err := tx.Targets().SetDesired(ctx, t.TenantID, t.ID, again); err != nil {
+		return err
+	}
+	return s.tell(ctx, tx, fleet.Event{
+		TenantID: t.TenantID, Type: fleet.EventNormal, Reason: "TargetAttached", Agent: t.AgentName, Deployment: t.DeploymentName,
+		Message: fmt.Sprintf("agent %q is in environment %q again", t.AgentName, d.Environment),
+	})
+}
+
+// unseat detaches a target that d's environment does not select, unless there is none or it has left
+// already.
+func (s *Service) unseat(ctx context.Context, tx store.Tx, d fleet.Deployment, w destination, t fleet.Target) (seating, error) {
+	if t.ID == "" || left(t) {
+		return seatSame, nil
+	}
+	if !w.open {
+		// Who revokes a grant deletes nothing, whatever the policy of the deployment says.
+		return seatMoved, s.detach(ctx, tx, t, fmt.Sprintf("environment %q is no longer granted to this tenant", d.Environment), false)
+	}
+	why := fmt.Sprintf("agent %q is not in environment %q", t.AgentName, d.Environment)
+	if !d.Policy.PruneOnDetach {
+		return seatMoved, s.detach(ctx, tx, t, why, false)
+	}
+	// While anything is suspended nothing is deleted, nor after a restore before Git was read anew.
+	held, err := heldBy(ctx, tx, d)
+	if err != nil {
+		return seatSame, err
+	}
+	return seatMoved, s.detach(ctx, tx, t, why, held == "" && !s.behind(t))
+}
+
+// detach lets go of a target: its objects stay as they are, and are listed, unless they are to be
+// pruned. One that its agent never heard of leaves nothing behind.
+func (s *Service) detach(ctx context.Context, tx store.Tx, t fleet.Target, why string, prune bool) error {
+	if t.Desired.Version == (fleet.Version{}) && t.Observed.Version == (fleet.Version{}) {
+		return tx.Targets().Remove(ctx, t.TenantID, t.ID)
+	}
+	last := fleet.Desired{Version: s.next(newest(t)), Commit: t.Desired.Commit, Namespace: t.Desired.Namespace, Policy: t.Desired.Policy}
+	what := "its objects stay and are no longer managed"
+	if prune {
+		last.Tombstone, last.Commit = true, ""
+		what = "its objects are deleted, as the deployment's policy says"
+	} else {
+		last.Detached = true
+		t.DetachedAt, t.DetachedWhy, t.GrantID = s.cfg.Now(), why, ""
+		if err := tx.Targets().SetPlace(ctx, t); err != nil {
+			return err
+		}
+	}
+	if err := tx.Targets().SetDesired(ctx, t.TenantID, t.ID, last); err != nil {
+		return err
+	}
+	return s.tell(ctx, tx, fleet.Event{
+		TenantID: t.TenantID, Type: fleet.EventNormal, Reason: "TargetDetached", Agent: t.AgentName, Deployment: t.DeploymentName,
+		Message: why + ": " + what,
+	})
+}

@@ -1,0 +1,11 @@
+package control
+
+import "context"
+
+// Trim does the chores of housekeeping at once.
+func (s *Service) Trim(ctx context.Context) { s.trim(ctx) }
+
+// Lead is lead.
+func (s *Service) Lead(ctx context.Context, name string, run func(ctx context.Context)) {
+	s.lead(ctx, name, run)
+}

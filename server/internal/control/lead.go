@@ -1,0 +1,128 @@
+package control
+
+import (
+	"context"
+	"hash/fnv"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/kedge-dev/kedge/internal/obs"
+	"github.com/kedge-dev/kedge/server/internal/store"
+)
+
+// crew is the set of replicas that share the work, as this one sees them.
+type crew struct {
+	self string
+
+	mu      sync.Mutex
+	live    []string
+	changed chan struct{} // closed and replaced when live changes
+}
+
+func newCrew(self string) *crew {
+	return &crew{self: self, live: []string{self}, changed: make(chan struct{})}
+}
+
+func (c *crew) set(live []string) {
+	slices.Sort(live)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if slices.Equal(live, c.live) {
+		return
+	}
+	c.live = live
+	close(c.changed)
+	c.changed = make(chan struct{})
+}
+
+// chosen reports whether this replica is the one for name, and a channel that is closed when that
+// may have changed. Every replica that sees the same members chooses the same (rendezvous hashing),
+// and one more or one less moves only its own share.
+func (c *crew) chosen(name string) (bool, <-chan struct{}) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var best string
+	var highest uint64
+	for _, id := range c.live {
+		if score := weigh(id, name); best == "" || score > highest {
+			best, highest = id, score
+		}
+	}
+	return best == c.self, c.changed
+}
+
+func weigh(id, name string) uint64 {
+	h := fnv.New64a()
+	_, _ = h.Write([]byte(id + "\x00" + name)) // never fails
+	// FNV's high bits barely depend on the last bytes; this mixes them (the end of murmur3).
+	x := h.Sum64()
+	x = (x ^ x>>33) * 0xff51afd7ed558ccd
+	x = (x ^ x>>33) * 0xc4ceb9fe1a85ec53
+	return x ^ x>>33
+}
+
+// lead calls run whenever this replica is the one for name and holds its lock, until ctx ends. The
+// context of run ends with ctx, when the lock is lost, and when another replica is to take over; run
+// returns then. One that returns earlier is called again after a moment.
+func (s *Service) lead(ctx context.Context, name string, run func(ctx context.Context)) {
+	for attempt := 0; ctx.Err() == nil; attempt++ {
+		mine, changed := s.crew.chosen(name)
+		if !mine {
+			attempt = 0
+			select {
+			case <-ctx.Done():
+			case <-changed:
+			}
+			continue
+		}
+		lock, ok, err := s.store.Lock(ctx, name)
+		if err != nil && ctx.Err() == nil {
+			s.cfg.Log.Warn("taking over work, trying again", "work", name, obs.KeyError, err)
+		}
+		if ok {
+			s.hold(ctx, name, lock, run)
+			attempt = 0
+		}
+		// Who had it before may still be at it, for as long as it takes to notice.
+		pause(ctx, lockRetry<<min(attempt, 3))
+	}
+}
+
+// hold runs for as long as the lock is this replica's and it is still chosen.
+func (s *Service) hold(ctx context.Context, name string, lock store.Lock, run func(ctx context.Context)) {
+	defer lock.Release()
+	ctx, cancel := context.WithCancel(ctx)
+	var watching sync.WaitGroup
+	defer watching.Wait()
+	defer cancel()
+	watching.Go(func() {
+		defer cancel()
+		for {
+			mine, changed := s.crew.chosen(name)
+			if !mine {
+				return
+			}
+			select {
+			case <-ctx.Done():
+				return
+			case <-lock.Lost():
+				return
+			case <-changed:
+			}
+		}
+	})
+	run(ctx)
+}
+
+// pause waits; it reports false when ctx ended before.
+func pause(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-timer.C:
+		return true
+	}
+}

@@ -1,0 +1,123 @@
+package control
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/kedge-dev/kedge/internal/fleet"
+	"github.com/kedge-dev/kedge/server/internal/auth"
+	"github.com/kedge-dev/kedge/server/internal/store"
+)
+
+// The actions that are tracked by operations.
+const (
+	actionDelete   = "deployment.delete"
+	actionSync     = "deployment.sync"
+	actionRollback = "deployment.rollback"
+)
+
+// openOperation begins to track something that p has asked for and that is not done at once. Whoever
+// opens one sees to it that it is finished, also when the resource vanishes.
+func (s *Service) openOperation(ctx context.Context, tx store.Tx, p auth.Principal, o fleet.Operation) (fleet.Operation, error) {
+	now := s.cfg.Now()
+	o.ID, o.State, o.By = fleet.NewOperationID(), cmp.Or(o.State, fleet.OperationWaiting), p.Name
+	o.CreatedAt, o.UpdatedAt = now, now
+	return o, tx.Operations().Create(ctx, o)
+}
+
+// finishOperation ends an operation: completed when problem is "", else failed because of it. One
+// that is done already, or forgotten, stays as it is.
+func (s *Service) finishOperation(ctx context.Context, tx store.Tx, tenant fleet.TenantID, id fleet.OperationID, problem string) error {
+	if id == "" {
+		return nil
+	}
+	state := fleet.OperationCompleted
+	if problem != "" {
+		state = fleet.OperationFailed
+	}
+	err := tx.Operations().SetState(ctx, tenant, id, state, problem, s.cfg.Now())
+	if errors.Is(err, store.ErrNotFound) {
+		return nil
+	}
+	return err
+}
+
+// finishOperationsOf ends every operation of a resource with an action that is not done.
+func (s *Service) finishOperationsOf(ctx context.Context, tx store.Tx, tenant fleet.TenantID, resource, action, problem string) error {
+	const enough = 50
+	operations, err := tx.Operations().OfResource(ctx, tenant, resource, enough)
+	if err != nil {
+		return err
+	}
+	for _, o := range operations {
+		if o.Action != action || o.State.Done() {
+			continue
+		}
+		if err := s.finishOperation(ctx, tx, tenant, o.ID, problem); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Operations lists operations, newest first.
+func (s *Service) Operations(ctx context.Context, p auth.Principal, tenant string, f store.OperationFilter) ([]fleet.Operation, error) {
+	var out []fleet.Operation
+	err := s.store.View(ctx, func(tx store.Tx) error {
+		t, err := readable(ctx, tx, p, tenant)
+		if err != nil {
+			return err
+		}
+		out, err = tx.Operations().List(ctx, t.ID, f)
+		return err
+	})
+	return out, err
+}
+
+// Operation returns one operation.
+func (s *Service) Operation(ctx context.Context, p auth.Principal, tenant string, id fleet.OperationID) (fleet.Operation, error) {
+	var out fleet.Operation
+	err := s.store.View(ctx, func(tx store.Tx) error {
+		t, err := readable(ctx, tx, p, tenant)
+		if err != nil {
+			return err
+		}
+		if out, err = tx.Operations().Get(ctx, t.ID, id); err != nil {
+			return fmt.Errorf("operation %q: %w", id, err)
+		}
+		return nil
+	})
+	return out, err
+}
+
+// shownOperations are those that a user should see on their resource: what is under way, and the
+// newest one when it failed.
+func shownOperations(ctx context.Context, tx store.Tx, tenant fleet.TenantID, resource string) ([]fleet.Operation, error) {
+	const enough = 10
+	operations, err := tx.Operations().OfResource(ctx, tenant, resource, enough)
+	if err != nil {
+		return nil, err
+	}
+	var out []fleet.Operation
+	failedShown := false
+	for i, o := range operations {
+		failed := o.State == fleet.OperationFailed && !failedShown
+		if !o.State.Done() || (failed && !succeededSince(operations[:i], o.Action)) {
+			out = append(out, o)
+		}
+		failedShown = failedShown || failed
+	}
+	return out, nil
+}
+
+// succeededSince reports whether the same was done with success after a failure.
+func succeededSince(newer []fleet.Operation, action string) bool {
+	for _, o := range newer {
+		if o.Action == action && o.State == fleet.OperationCompleted {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,206 @@
+package control
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/kedge-dev/kedge/internal/fleet"
+	"github.com/kedge-dev/kedge/internal/obs"
+	"github.com/kedge-dev/kedge/server/internal/store"
+)
+
+// Application is one target of an agent as the polling contract tells of it.
+type Application struct {
+	AgentTarget
+	Source      fleet.Source // as it is for this agent
+	Environment string
+}
+
+// Applications returns what an agent has to run, by the tenants and names of the deployments, and a
+// tag that is equal exactly when that is. What an agent has let go of is not among it.
+func (s *Service) Applications(ctx context.Context, agent fleet.Agent) ([]Application, string, error) {
+	var out []Application
+	err := s.store.View(ctx, func(tx store.Tx) error {
+		out = out[:0]
+		targets, err := s.agentTargets(ctx, tx, agent, nil)
+		if err != nil {
+			return err
+		}
+		deployments, err := deploymentsOn(ctx, tx, agent, targets)
+		if err != nil {
+			return err
+		}
+		for _, t := range targets {
+			d, ok := deployments[t.DeploymentID]
+			if !ok || t.Released() {
+				continue
+			}
+			source, _, err := d.Source.For(agent)
+			if err != nil { // it lacks a label: the target keeps what it has, and says so elsewhere
+				source = d.Source
+			}
+			out = append(out, Application{AgentTarget: t, Source: source, Environment: d.Environment})
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, "", fmt.Errorf("reading the applications of agent %q: %w", agent.Name, err)
+	}
+	tag, err := tagOf(out)
+	return out, tag, err
+}
+
+// deploymentsOn reads the deployments of an agent's targets by page, not one by one.
+func deploymentsOn(ctx context.Context, tx store.Tx, agent fleet.Agent, targets []AgentTarget) (map[fleet.DeploymentID]fleet.Deployment, error) {
+	out := map[fleet.DeploymentID]fleet.Deployment{}
+	seen := map[fleet.TenantID]bool{}
+	for _, t := range targets {
+		if seen[t.TenantID] {
+			continue
+		}
+		seen[t.TenantID] = true
+		for page := (store.Page{Limit: 500}); ; {
+			list, err := tx.Deployments().List(ctx, t.TenantID, store.DeploymentFilter{Page: page, Agent: agent.ID})
+			if err != nil {
+				return nil, err
+			}
+			for _, d := range list {
+				out[d.ID] = d
+			}
+			if len(list) < page.Limit {
+				break
+			}
+			last := list[len(list)-1]
+			page.After, page.AfterID = last.Name, string(last.ID)
+		}
+	}
+	return out, nil
+}
+
+// tagOf is over what a reader acts on: what is reported back is not part of it.
+func tagOf(applications []Application) (string, error) {
+	h := sha256.New()
+	enc := json.NewEncoder(h)
+	for _, a := range applications {
+		err := enc.Encode([]any{a.ID, a.Tenant, a.DeploymentName, a.Environment, a.Source, a.Desired})
+		if err != nil {
+			return "", err
+		}
+	}
+	return hex.EncodeToString(h.Sum(nil))[:32], nil
+}
+
+// WaitApplications is Applications for a caller that has those of a tag: it waits until there is
+// something else to tell, at most for a while, and then reports false.
+func (s *Service) WaitApplications(ctx context.Context, agent fleet.Agent, tag string, wait time.Duration) ([]Application, string, bool, error) {
+	bell := s.bells.hang(agent.ID)
+	defer s.bells.take(bell)
+	timeout := time.NewTimer(wait)
+	defer timeout.Stop()
+	for {
+		s.bells.watch(bell, nil) // an edit while we read counts, whatever it is of
+		applications, now, err := s.Applications(ctx, agent)
+		if err != nil || now != tag {
+			return applications, now, err == nil, err
+		}
+		s.bells.watch(bell, deploymentIDs(applications))
+		select {
+		case <-ctx.Done():
+			return nil, "", false, ctx.Err()
+		case <-timeout.C:
+			return applications, now, false, nil
+		case <-bell.rung:
+		}
+	}
+}
+
+// bells wake those who wait for the applications of an agent. The zero value is ready.
+type bells struct {
+	mu   sync.Mutex
+	hung map[*bell]struct{}
+}
+
+type bell struct {
+	agent       fleet.AgentID
+	deployments map[fleet.DeploymentID]bool // nil: any
+	rung        chan struct{}
+}
+
+func (b *bells) hang(agent fleet.AgentID) *bell {
+	made := &bell{agent: agent, rung: make(chan struct{}, 1)}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.hung == nil {
+		b.hung = map[*bell]struct{}{}
+	}
+	b.hung[made] = struct{}{}
+	return made
+}
+
+func (b *bells) take(one *bell) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	delete(b.hung, one)
+}
+
+func deploymentIDs(applications []Application) map[fleet.DeploymentID]bool {
+	out := make(map[fleet.DeploymentID]bool, len(applications))
+	for _, a := range applications {
+		out[a.DeploymentID] = true
+	}
+	return out
+}
+
+// watch makes the bell ring for edits of these deployments too, nil meaning any: not every edit
+// changes what is desired.
+func (b *bells) watch(one *bell, deployments map[fleet.DeploymentID]bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	one.deployments = deployments
+}
+
+// ring wakes everybody whom one of the changes concerns; none given concerns everybody.
+func (b *bells) ring(changes []store.Change) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for one := range b.hung {
+		if len(changes) == 0 || one.concerned(changes) {
+			select {
+			case one.rung <- struct{}{}:
+			default:
+			}
+		}
+	}
+}
+
+func (b *bell) concerned(changes []store.Change) bool {
+	for _, c := range changes {
+		switch {
+		case c.Kind == store.ChangeDesired && c.AgentID == b.agent:
+			return true
+		case c.Kind == store.ChangeDeployment && (b.deployments == nil || b.deployments[c.DeploymentID]):
+			return true
+		case c.Kind == store.ChangeAgent && c.ID == string(b.agent):
+			return true
+		}
+	}
+	return false
+}
+
+// ringBells rings as changes come, until ctx ends.
+func (s *Service) ringBells(ctx context.Context) error {
+	for {
+		err := s.FollowChanges(ctx, s.bells.ring)
+		if ctx.Err() != nil {
+			return nil
+		}
+		s.cfg.Log.Warn("following changes for agents that poll broke off, starting again", obs.KeyError, err)
+		s.bells.ring(nil)
+		pause(ctx, time.Second)
+	}
+}

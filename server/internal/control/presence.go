@@ -1,0 +1,128 @@
+package control
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/kedge-dev/kedge/internal/fleet"
+	"github.com/kedge-dev/kedge/server/internal/store"
+)
+
+// present holds the connections that this process has open, so that it can tell of them again. The
+// zero value is ready.
+type present struct {
+	// telling keeps the end of a session and a report that it is still there apart.
+	telling sync.RWMutex
+
+	mu   sync.Mutex
+	open map[fleet.SessionID]fleet.Connection
+}
+
+func (p *present) add(c fleet.Connection) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.open == nil {
+		p.open = map[fleet.SessionID]fleet.Connection{}
+	}
+	p.open[c.SessionID] = c
+}
+
+func (p *present) remove(id fleet.SessionID) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.open, id)
+}
+
+func (p *present) all() []fleet.Connection {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return slices.Collect(maps.Values(p.open))
+}
+
+// AgentConnected records that a replica of an agent has introduced itself to this server.
+func (s *Service) AgentConnected(ctx context.Context, c fleet.Connection) error {
+	c.Server = s.replica.ID
+	err := s.store.Update(ctx, func(tx store.Tx) error {
+		agent, err := tx.Agents().Get(ctx, c.TenantID, c.AgentID)
+		if err != nil {
+			return err
+		}
+		if err := tx.Connections().Put(ctx, c); err != nil {
+			return err
+		}
+		return s.tell(ctx, tx, fleet.Event{
+			TenantID: c.TenantID, Type: fleet.EventNormal, Reason: "AgentConnected", Agent: agent.Name,
+			Message: fmt.Sprintf("replica %s connected (version %s, Kubernetes %s)", c.Replica, c.Version, c.KubeVersion),
+		})
+	})
+	if err == nil {
+		s.present.add(c)
+	}
+	return err
+}
+
+// AgentDisconnected records the end of a session.
+func (s *Service) AgentDisconnected(ctx context.Context, c fleet.Connection, lastSeen time.Time) error {
+	s.present.telling.RLock()
+	defer s.present.telling.RUnlock()
+	s.present.remove(c.SessionID)
+	return s.store.Update(ctx, func(tx store.Tx) error {
+		agent, err := tx.Agents().Get(ctx, c.TenantID, c.AgentID)
+		if errors.Is(err, store.ErrNotFound) {
+			return nil // deleted meanwhile, with its connections
+		}
+		if err != nil {
+			return err
+		}
+		closed, err := tx.Connections().Close(ctx, c.TenantID, c.SessionID, lastSeen, s.cfg.Now())
+		if err != nil || !closed {
+			return err // a newer session of this replica is there already
+		}
+		return s.tell(ctx, tx, fleet.Event{
+			TenantID: c.TenantID, Type: fleet.EventWarning, Reason: "AgentDisconnected", Agent: agent.Name,
+			Message: fmt.Sprintf("replica %s disconnected", c.Replica),
+		})
+	})
+}
+
+// reappear opens the rows of this server's connections again, of those that no newer session has
+// replaced: another server closed them because this one was silent.
+func (s *Service) reappear(ctx context.Context) error {
+	s.present.telling.Lock()
+	defer s.present.telling.Unlock()
+	for chunk := range slices.Chunk(s.present.all(), 500) {
+		byAgent := map[fleet.AgentID]bool{}
+		for _, c := range chunk {
+			byAgent[c.AgentID] = true
+		}
+		err := s.store.Update(ctx, func(tx store.Tx) error {
+			rows, err := tx.Connections().OfAgentsAllTenants(ctx, slices.Collect(maps.Keys(byAgent)))
+			if err != nil {
+				return err
+			}
+			closed := map[fleet.SessionID]bool{}
+			for _, row := range rows {
+				closed[row.SessionID] = !row.Connected()
+			}
+			for _, c := range chunk {
+				if !closed[c.SessionID] {
+					continue
+				}
+				c.LastSeenAt = s.cfg.Now()
+				if err := tx.Connections().Put(ctx, c); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+		if err != nil {
+			return fmt.Errorf("recording again which agents are connected: %w", err)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,114 @@
+package control
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+
+	"github.com/kedge-dev/kedge/internal/fleet"
+	"github.com/kedge-dev/kedge/internal/manifest"
+	"github.com/kedge-dev/kedge/internal/wire"
+	"github.com/kedge-dev/kedge/server/internal/store"
+)
+
+// refusedPrefix marks a source error that says that a grant forbids an object. Such errors come and
+// go with the limits, not with what is in Git.
+const refusedPrefix = "refused by the grant: "
+
+// limits are those of the grant by which the targets exist; granted is false when none limits them.
+// A deployment has one environment, and so one grant.
+func (st *settler) limits(ctx context.Context, d fleet.Deployment, targets []fleet.Target) (limits fleet.Limits, granted bool, err error) {
+	for _, t := range targets {
+		if t.GrantID == "" || !attached(t) {
+			continue
+		}
+		grant, err := st.tx.Grants().Get(ctx, d.TenantID, t.GrantID)
+		if err != nil {
+			return fleet.Limits{}, false, fmt.Errorf("reading grant %s: %w", t.GrantID, err)
+		}
+		return grant.Limits, true, nil
+	}
+	return fleet.Limits{}, false, nil
+}
+
+// refusal says which object of a bundle is beyond limits, and why; "" when none is.
+func (s *Service) refusal(ctx context.Context, tx store.Tx, d fleet.Deployment, digest string, limits fleet.Limits) (string, error) {
+	if limits.None() {
+		return "", nil
+	}
+	key := fmt.Sprintf("%q %q %q %q", digest, d.Namespace, limits.Namespaces, limits.Kinds)
+	if why, ok := s.sources.refusals.get(key); ok {
+		return why, nil
+	}
+	bundle, err := tx.Bundles().Get(ctx, d.TenantID, digest)
+	if err != nil {
+		return "", fmt.Errorf("reading bundle %s: %w", digest, err)
+	}
+	set, err := manifest.Unpack(digest, bundle.Content, wire.MaxBundleContent)
+	if err != nil {
+		return "", err
+	}
+	why := beyond(set, d.Namespace, limits)
+	s.sources.refusals.put(key, why)
+	return why, nil
+}
+
+// beyond finds the first object that limits do not allow. A kind that only a cluster knows counts as
+// one with namespaces here; the agent, which can ask, refuses it when it has none.
+func beyond(set *manifest.Set, namespace string, limits fleet.Limits) string {
+	for _, o := range set.Objects() {
+		ref := o.Ref
+		scoped, _ := manifest.IsClusterScoped(ref)
+		if !scoped && ref.Namespace == "" {
+			ref.Namespace = namespace
+		}
+		if why := limits.Refusal(ref, !scoped); why != "" {
+			return fmt.Sprintf("%s%s: its %s", refusedPrefix, ref, why)
+		}
+	}
+	return ""
+}
+
+// noteRefusal shows or takes back a refusal. It leaves other source errors alone: they come first.
+func (st *settler) noteRefusal(ctx context.Context, d *fleet.Deployment, granted bool, refusal string) error {
+	ours := strings.HasPrefix(d.SourceError, refusedPrefix)
+	if d.SourceError == refusal || (d.SourceError != "" && !ours) || (refusal == "" && !granted && d.EnvironmentTenant != d.TenantID) {
+		return nil
+	}
+	if err := st.tx.Deployments().SetSourceError(ctx, d.TenantID, d.ID, refusal, st.s.cfg.Now()); err != nil {
+		return err
+	}
+	d.SourceError = refusal
+	if refusal == "" {
+		return nil
+	}
+	return st.s.tell(ctx, st.tx, fleet.Event{
+		TenantID: d.TenantID, Type: fleet.EventWarning, Reason: "BeyondGrant", Deployment: d.Name, Message: refusal,
+	})
+}
+
+// memo remembers what was found out about bundles, which never change. It forgets everything when
+// it is full: what it saves is only work.
+type memo struct {
+	mu    sync.Mutex
+	found map[string]string
+}
+
+const maxMemo = 4096
+
+func (m *memo) get(key string) (string, bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	value, ok := m.found[key]
+	return value, ok
+}
+
+func (m *memo) put(key, value string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.found == nil || len(m.found) >= maxMemo {
+		m.found = map[string]string{}
+	}
+	m.found[key] = value
+}

@@ -1,0 +1,192 @@
+package control
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/kedge-dev/kedge/internal/fleet"
+	"github.com/kedge-dev/kedge/server/internal/auth"
+	"github.com/kedge-dev/kedge/server/internal/store"
+)
+
+// Repositories lists the repositories of a tenant in the order of their URLs.
+func (s *Service) Repositories(ctx context.Context, p auth.Principal, tenant string, page store.Page) ([]RepositoryView, error) {
+	var out []RepositoryView
+	err := s.store.View(ctx, func(tx store.Tx) error {
+		t, err := readable(ctx, tx, p, tenant)
+		if err != nil {
+			return err
+		}
+		repos, err := tx.Repositories().List(ctx, t.ID, page)
+		if err != nil {
+			return err
+		}
+		out = make([]RepositoryView, len(repos))
+		for i, repo := range repos {
+			if out[i], err = viewRepository(ctx, tx, repo); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	return out, err
+}
+
+// Repository returns one repository.
+func (s *Service) Repository(ctx context.Context, p auth.Principal, tenant string, id fleet.RepositoryID) (RepositoryView, error) {
+	var out RepositoryView
+	err := s.store.View(ctx, func(tx store.Tx) error {
+		t, err := readable(ctx, tx, p, tenant)
+		if err != nil {
+			return err
+		}
+		repo, err := tx.Repositories().Get(ctx, t.ID, id)
+		if err != nil {
+			return fmt.Errorf("repository %q: %w", id, err)
+		}
+		out, err = viewRepository(ctx, tx, repo)
+		return err
+	})
+	return out, err
+}
+
+func viewRepository(ctx context.Context, tx store.Tx, repo fleet.Repository) (RepositoryView, error) {
+	v := RepositoryView{Repository: repo}
+	deployments, err := tx.Deployments().OfRepository(ctx, repo.TenantID, repo.ID)
+	if err != nil {
+		return v, err
+	}
+	v.Deployments = len(deployments)
+	if repo.CredentialID == "" {
+		return v, nil
+	}
+	c, err := tx.Credentials().Get(ctx, repo.TenantID, repo.CredentialID)
+	v.Credential = c.Name
+	return v, err
+}
+
+// CreateRepository makes a repository known before anything is deployed from it, and says how it is
+// read.
+func (s *Service) CreateRepository(ctx context.Context, p auth.Principal, tenant string, req CreateRepository) (RepositoryView, error) {
+	url, err := s.git.CheckURL(req.URL)
+	if err != nil {
+		return RepositoryView{}, fleet.Invalid("url", "%v", err)
+	}
+	repo := fleet.Repository{ID: fleet.NewRepositoryID(), URL: url, Spec: 1, CreatedAt: s.cfg.Now()}
+	err = s.store.Update(ctx, func(tx store.Tx) error {
+		t, err := administrable(ctx, tx, p, tenant)
+		if err != nil {
+			return err
+		}
+		if err := s.withinQuota(ctx, tx, t, quotaRepositories, 1); err != nil {
+			return err
+		}
+		repo.TenantID = t.ID
+		if repo.CredentialID, err = credentialFor(ctx, tx, repo, req.Credential); err != nil {
+			return err
+		}
+		if err := tx.Repositories().Create(ctx, repo); err != nil {
+			return fmt.Errorf("repository %q: %w", url, err)
+		}
+		return s.auditRepository(ctx, tx, p, repo, "repository.create", req.Credential)
+	})
+	if err != nil {
+		return RepositoryView{}, err
+	}
+	return s.Repository(ctx, p, tenant, repo.ID)
+}
+
+// credentialFor finds a credential by its name, and refuses one that the URL has no use for.
+func credentialFor(ctx context.Context, tx store.Tx, repo fleet.Repository, name string) (fleet.CredentialID, error) {
+	if name == "" {
+		return "", nil
+	}
+	c, err := tx.Credentials().ByName(ctx, repo.TenantID, name)
+	if errors.Is(err, store.ErrNotFound) {
+		return "", fleet.Invalid("credential", "there is no credential %q", name)
+	}
+	if err != nil {
+		return "", err
+	}
+	overHTTP := strings.HasPrefix(repo.URL, "https://") || strings.HasPrefix(repo.URL, "http://")
+	if overHTTP != (c.Kind == fleet.CredentialHTTPS) {
+		return "", fleet.Invalid("credential", "credential %q is of kind %q, which %s cannot be read with", name, c.Kind, repo.URL)
+	}
+	return c.ID, nil
+}
+
+// UpdateRepository changes how a repository is read; it is read anew at once.
+func (s *Service) UpdateRepository(ctx context.Context, p auth.Principal, tenant string, id fleet.RepositoryID, req UpdateRepository, match int64) (RepositoryView, error) {
+	err := s.changeRepository(ctx, p, tenant, id, match, func(tx store.Tx, repo fleet.Repository) error {
+		if req.Credential == nil {
+			return nil
+		}
+		credential, err := credentialFor(ctx, tx, repo, *req.Credential)
+		if err != nil || credential == repo.CredentialID {
+			return err
+		}
+		if err := tx.Repositories().SetCredential(ctx, repo.TenantID, repo.ID, credential); err != nil {
+			return err
+		}
+		return s.auditRepository(ctx, tx, p, repo, "repository.update", "credential "+*req.Credential)
+	})
+	if err != nil {
+		return RepositoryView{}, err
+	}
+	return s.Repository(ctx, p, tenant, id)
+}
+
+// DeleteRepository removes a repository that nothing is deployed from.
+func (s *Service) DeleteRepository(ctx context.Context, p auth.Principal, tenant string, id fleet.RepositoryID, match int64) error {
+	return s.changeRepository(ctx, p, tenant, id, match, func(tx store.Tx, repo fleet.Repository) error {
+		if err := tx.Repositories().Delete(ctx, repo.TenantID, repo.ID); errors.Is(err, store.ErrExists) {
+			return conflict("deployments come from repository %s: delete them first; those on their way out count until their agents have deleted them", repo.URL)
+		} else if err != nil {
+			return err
+		}
+		return s.auditRepository(ctx, tx, p, repo, "repository.delete", "")
+	})
+}
+
+// RefreshRepository has a repository looked at now.
+func (s *Service) RefreshRepository(ctx context.Context, p auth.Principal, tenant string, id fleet.RepositoryID) error {
+	return s.store.Update(ctx, func(tx store.Tx) error {
+		t, err := deployable(ctx, tx, p, tenant)
+		if err != nil {
+			return err
+		}
+		repo, err := tx.Repositories().Get(ctx, t.ID, id)
+		if err != nil {
+			return fmt.Errorf("repository %q: %w", id, err)
+		}
+		if err := tx.Changes().RecordPush(ctx, t.ID, repo.ID, ""); err != nil {
+			return err
+		}
+		return s.auditRepository(ctx, tx, p, repo, "repository.refresh", "")
+	})
+}
+
+func (s *Service) changeRepository(ctx context.Context, p auth.Principal, tenant string, id fleet.RepositoryID, match int64, change func(store.Tx, fleet.Repository) error) error {
+	return s.store.Update(ctx, func(tx store.Tx) error {
+		t, err := administrable(ctx, tx, p, tenant)
+		if err != nil {
+			return err
+		}
+		repo, err := tx.Repositories().Get(ctx, t.ID, id)
+		if err != nil {
+			return fmt.Errorf("repository %q: %w", id, err)
+		}
+		if err := stale(match, repo.Spec); err != nil {
+			return err
+		}
+		return change(tx, repo)
+	})
+}
+
+func (s *Service) auditRepository(ctx context.Context, tx store.Tx, p auth.Principal, repo fleet.Repository, action, detail string) error {
+	return s.audit(ctx, tx, p, fleet.AuditEvent{
+		TenantID: repo.TenantID, Action: action, Kind: "repository", Name: repo.URL, ID: string(repo.ID), Detail: detail,
+	})
+}

@@ -1,0 +1,89 @@
+package control
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/kedge-dev/kedge/internal/fleet"
+	"github.com/kedge-dev/kedge/server/internal/auth"
+	"github.com/kedge-dev/kedge/server/internal/store"
+)
+
+// Revisions lists what a rollback can go back to, newest first.
+func (s *Service) Revisions(ctx context.Context, p auth.Principal, tenant, name string) ([]fleet.Revision, error) {
+	var out []fleet.Revision
+	err := s.store.View(ctx, func(tx store.Tx) error {
+		t, err := readable(ctx, tx, p, tenant)
+		if err != nil {
+			return err
+		}
+		d, err := tx.Deployments().ByName(ctx, t.ID, name)
+		if err != nil {
+			return fmt.Errorf("deployment %q: %w", name, err)
+		}
+		out, err = tx.Revisions().List(ctx, t.ID, d.ID)
+		return err
+	})
+	return out, err
+}
+
+// Rollback goes back to a kept revision by a run of its own. It needs no Git. An automated deployment
+// stays there until it is released.
+func (s *Service) Rollback(ctx context.Context, p auth.Principal, tenant, name string, req Rollback) (fleet.SyncRun, error) {
+	if (req.Revision == 0) == (req.Commit == "") {
+		return fleet.SyncRun{}, fleet.Invalid("revision", "give either the number of a revision or a commit")
+	}
+	if req.Commit != "" && len(req.Commit) < 7 {
+		return fleet.SyncRun{}, fleet.Invalid("commit", "give at least 7 characters of the commit")
+	}
+	return s.createRun(ctx, p, tenant, name, func(tx store.Tx, d fleet.Deployment) (fleet.SyncRun, error) {
+		kept, err := tx.Revisions().List(ctx, d.TenantID, d.ID)
+		if err != nil {
+			return fleet.SyncRun{}, err
+		}
+		for _, r := range kept {
+			if r.Seq == req.Revision || (req.Commit != "" && strings.HasPrefix(r.Commit, req.Commit)) {
+				return fleet.SyncRun{Kind: fleet.RunRollback, Kept: r.Seq, Revision: r.Commit}, nil
+			}
+		}
+		if req.Commit != "" {
+			return fleet.SyncRun{}, fleet.Invalid("commit", "no kept revision of deployment %q is of commit %q", d.Name, req.Commit)
+		}
+		return fleet.SyncRun{}, fleet.Invalid("revision", "revision %d of deployment %q is not kept", req.Revision, d.Name)
+	})
+}
+
+// ReleaseDeployment ends the pin of an automated deployment: it follows its source again. One that is
+// not pinned stays as it is.
+func (s *Service) ReleaseDeployment(ctx context.Context, p auth.Principal, tenant, name string) (DeploymentView, error) {
+	err := s.store.Update(ctx, func(tx store.Tx) error {
+		t, d, err := s.deployableDeployment(ctx, tx, p, tenant, name)
+		if err != nil {
+			return err
+		}
+		if d.Policy.Manual {
+			return conflict("deployment %q is manual: start a sync run, or make it automated", name)
+		}
+		if !d.Pin.Active() {
+			return nil
+		}
+		was := d.Pin
+		d.Pin = fleet.Pin{}
+		return s.edited(ctx, tx, p, t, d, "deployment.release", fmt.Sprintf("was pinned to revision %d", was.Revision))
+	})
+	if err != nil {
+		return DeploymentView{}, err
+	}
+	return s.Deployment(ctx, p, tenant, name)
+}
+
+// keep records that d was rendered whole, so that it can be gone back to.
+func (s *Service) keep(ctx context.Context, tx store.Tx, d fleet.Deployment, commit string, bundles map[string]string) (fleet.Revision, error) {
+	r := fleet.Revision{Commit: commit, RenderedAt: s.cfg.Now(), Bundles: bundles}
+	var err error
+	if r.Seq, err = tx.Revisions().Append(ctx, d.TenantID, d.ID, r, s.keepRevisions()); err != nil {
+		return fleet.Revision{}, fmt.Errorf("keeping a revision: %w", err)
+	}
+	return r, nil
+}

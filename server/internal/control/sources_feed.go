@@ -1,0 +1,204 @@
+package control
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/kedge-dev/kedge/internal/fleet"
+	"github.com/kedge-dev/kedge/server/internal/store"
+)
+
+// told wakes the workers that a batch of changes concerns. Those that another replica leads are
+// woken too, and do nothing.
+func (s *sources) told(ctx context.Context, batch []store.Change) error {
+	concerned := slices.DeleteFunc(slices.Clone(batch), func(c store.Change) bool {
+		switch c.Kind {
+		case store.ChangeDeployment, store.ChangeRun, store.ChangePush, store.ChangeCredential, store.ChangeRepository:
+			return false
+		default:
+			return true
+		}
+	})
+	if len(concerned) == 0 {
+		return nil
+	}
+	due := wakes{why: map[fleet.RepositoryID]wakeup{}, repos: map[fleet.RepositoryID]fleet.Repository{}, seen: map[string]bool{}}
+	err := s.svc.store.View(ctx, func(tx store.Tx) error {
+		for _, c := range concerned {
+			if err := s.concern(ctx, tx, c, &due); err != nil && !errors.Is(err, store.ErrNotFound) {
+				return err // what is not found was deleted meanwhile
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	for _, id := range slices.Sorted(maps.Keys(due.why)) {
+		s.wake(due.repos[id], due.why[id])
+	}
+	return nil
+}
+
+// wakes collects what a batch means for repositories.
+type wakes struct {
+	why   map[fleet.RepositoryID]wakeup
+	repos map[fleet.RepositoryID]fleet.Repository
+	seen  map[string]bool // rows that were looked at already
+}
+
+func (d *wakes) add(repo fleet.Repository, why wakeup) {
+	d.repos[repo.ID] = repo
+	d.why[repo.ID] = d.why[repo.ID].merge(why)
+}
+
+// first reports whether a row was not looked at before, for this kind of change.
+func (d *wakes) first(c store.Change, id string) bool {
+	key := string(c.Kind) + " " + id
+	was := d.seen[key]
+	d.seen[key] = true
+	return !was
+}
+
+func (s *sources) concern(ctx context.Context, tx store.Tx, c store.Change, due *wakes) error {
+	switch c.Kind {
+	case store.ChangePush:
+		repo, err := tx.Repositories().Get(ctx, c.TenantID, fleet.RepositoryID(c.ID))
+		if err != nil {
+			return err
+		}
+		if s.has(repo.ID) { // else no deployment uses it
+			due.add(repo, pushOf(c.Ref, c.At))
+		}
+		return nil
+	case store.ChangeCredential:
+		if !due.first(c, c.ID) {
+			return nil
+		}
+		repos, err := tx.Repositories().OfCredential(ctx, c.TenantID, fleet.CredentialID(c.ID))
+		for _, repo := range repos {
+			if s.has(repo.ID) {
+				due.add(repo, wakeup{check: true})
+			}
+		}
+		return err
+	case store.ChangeRepository:
+		if !due.first(c, c.ID) {
+			return nil
+		}
+		repo, err := tx.Repositories().Get(ctx, c.TenantID, fleet.RepositoryID(c.ID))
+		if err != nil {
+			return err
+		}
+		if spec, ok := s.specOf(repo.ID); ok && spec != repo.Spec {
+			due.add(repo, wakeup{check: true})
+		}
+		return nil
+	default:
+		if !due.first(c, string(c.DeploymentID)) {
+			return nil
+		}
+		return s.concernDeployment(ctx, tx, c, due)
+	}
+}
+
+// concernDeployment wakes the worker of a deployment that was edited since it was last looked at, or
+// that has a run to start.
+func (s *sources) concernDeployment(ctx context.Context, tx store.Tx, c store.Change, due *wakes) error {
+	d, err := tx.Deployments().Get(ctx, c.TenantID, c.DeploymentID)
+	if err != nil || !d.DeletedAt.IsZero() {
+		return err
+	}
+	why := wakeup{}
+	if c.Kind == store.ChangeRun {
+		open, err := tx.Runs().Open(ctx, d.TenantID, d.ID)
+		if err != nil || len(open) == 0 || !startable(open[0]) {
+			return err
+		}
+		why.runs = map[fleet.DeploymentID]bool{d.ID: true}
+	} else {
+		if s.knows(d) {
+			return nil
+		}
+		why.check = true
+	}
+	repo, err := tx.Repositories().Get(ctx, c.TenantID, d.RepositoryID)
+	if err != nil {
+		return err
+	}
+	due.add(repo, why)
+	return nil
+}
+
+func (s *sources) has(id fleet.RepositoryID) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.workers[id] != nil
+}
+
+func (s *sources) specOf(id fleet.RepositoryID) (int64, bool) {
+	s.mu.Lock()
+	w := s.workers[id]
+	s.mu.Unlock()
+	if w == nil {
+		return 0, false
+	}
+	return w.spec(), true
+}
+
+// knows reports whether the worker of a deployment has looked at it as it is now.
+func (s *sources) knows(d fleet.Deployment) bool {
+	s.mu.Lock()
+	w := s.workers[d.RepositoryID]
+	s.mu.Unlock()
+	return w != nil && w.knows(d)
+}
+
+// wakeup says why a worker is woken. Several merge into one.
+type wakeup struct {
+	check   bool                        // look at the remote and at every deployment
+	rewound bool                        // look for targets that are ahead of us
+	pushed  bool                        // refs may have moved: fetch without asking first
+	refs    map[string]bool             // which; "" is any
+	at      time.Time                   // of the oldest push
+	runs    map[fleet.DeploymentID]bool // deployments that may have a run to start
+	allRuns bool                        // look for runs of every deployment
+}
+
+// pushOf is why a worker is woken by a push. One that names no ref is about everything, and is also
+// how it is heard of that an agent is ahead of the server.
+func pushOf(ref string, at time.Time) wakeup {
+	return wakeup{pushed: true, refs: map[string]bool{ref: true}, at: at, check: ref == "", rewound: ref == ""}
+}
+
+func (w wakeup) merge(o wakeup) wakeup {
+	w.check, w.rewound, w.pushed, w.allRuns = w.check || o.check, w.rewound || o.rewound, w.pushed || o.pushed, w.allRuns || o.allRuns
+	w.refs, w.runs = union(w.refs, o.refs), union(w.runs, o.runs)
+	if w.at.IsZero() || (!o.at.IsZero() && o.at.Before(w.at)) {
+		w.at = o.at
+	}
+	return w
+}
+
+func union[K comparable](a, b map[K]bool) map[K]bool {
+	if len(b) == 0 {
+		return a
+	}
+	out := maps.Clone(a)
+	if out == nil {
+		out = map[K]bool{}
+	}
+	maps.Copy(out, b)
+	return out
+}
+
+// concerns reports whether a push of these refs may have moved revision.
+func (w wakeup) concerns(revision string) bool {
+	if !w.pushed {
+		return false
+	}
+	return revision == "" || w.refs[""] || w.refs[revision] || w.refs["refs/heads/"+revision] || w.refs["refs/tags/"+revision]
+}

@@ -1,0 +1,104 @@
+package control
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/kedge-dev/kedge/internal/fleet"
+	"github.com/kedge-dev/kedge/server/internal/gitsource"
+	"github.com/kedge-dev/kedge/server/internal/store"
+)
+
+// resolve makes the newest commits of the revisions in use available, with one fetch for all: after
+// a push only of those that it may have moved. A fetch that finds nothing new costs no more than
+// asking first, and the remote lists only the refs in question.
+func (w *worker) resolve(ctx context.Context, todo work, revisions []string) (map[string]gitsource.Ref, error) {
+	release, err := w.svc.sources.fetches.take(ctx, w.tenant)
+	if err != nil {
+		return nil, err
+	}
+	defer release()
+	refs, err := w.svc.git.FetchAs(ctx, todo.access, revisions)
+	if errors.Is(err, gitsource.ErrEmpty) && len(todo.runs) == 0 && !slices.ContainsFunc(todo.deployments, wasRendered) {
+		return nil, nil // nothing there yet: wait quietly
+	}
+	return refs, err
+}
+
+func wasRendered(d fleet.Deployment) bool { return d.Rendered.Commit != "" }
+
+// revisions are those that have to be resolved, each once.
+func (t work) revisions() []string {
+	var out []string
+	distinct := map[string]bool{}
+	add := func(revision string) {
+		if !distinct[revision] {
+			distinct[revision] = true
+			out = append(out, revision)
+		}
+	}
+	byID := map[fleet.DeploymentID]fleet.Deployment{}
+	for _, d := range t.deployments {
+		byID[d.ID] = d
+		if t.due.check || t.due.concerns(d.Source.Revision) {
+			add(d.Source.Revision)
+		}
+	}
+	for _, run := range t.runs {
+		add(revisionOf(byID[run.DeploymentID], run))
+	}
+	return out
+}
+
+// syncs reports whether a run waits to bring a deployment to the newest of its own revision: then that has
+// to be looked at as after a push.
+func (t work) syncs(d fleet.Deployment) bool {
+	return slices.ContainsFunc(t.runs, func(run fleet.SyncRun) bool {
+		return run.DeploymentID == d.ID && revisionOf(d, run) == d.Source.Revision
+	})
+}
+
+// revisionOf is what a run syncs to, in the words of Git.
+func revisionOf(d fleet.Deployment, run fleet.SyncRun) string {
+	if run.Revision == "" {
+		return d.Source.Revision
+	}
+	return run.Revision
+}
+
+// note records on the repository whether it could be read, when that changed.
+func (w *worker) note(ctx context.Context, problem error) error {
+	message := ""
+	if problem != nil {
+		message = problem.Error()
+	}
+	if w.problem != nil && *w.problem == message {
+		return nil
+	}
+	w.mu.Lock()
+	repo := w.repo
+	w.mu.Unlock()
+	if repo.Error == message && !repo.CheckedAt.IsZero() {
+		w.problem = &message // as whoever looked before this one left it
+		return nil
+	}
+	err := w.svc.store.Update(ctx, func(tx store.Tx) error {
+		if err := tx.Repositories().SetChecked(ctx, w.tenant, w.id, w.svc.cfg.Now(), message); err != nil {
+			return err
+		}
+		if message == "" && repo.Error == "" {
+			return nil // the first look
+		}
+		event := fleet.Event{TenantID: w.tenant, Type: fleet.EventNormal, Reason: "RepositoryReadable", Message: repo.URL + " can be read again"}
+		if message != "" {
+			event.Type, event.Reason, event.Message = fleet.EventWarning, "RepositoryUnreadable", fmt.Sprintf("%s: %s", repo.URL, message)
+		}
+		return w.svc.tell(ctx, tx, event)
+	})
+	if err == nil {
+		w.problem = &message
+	}
+	return err
+}

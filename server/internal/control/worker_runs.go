@@ -1,0 +1,191 @@
+package control
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/kedge-dev/kedge/internal/fleet"
+	"github.com/kedge-dev/kedge/server/internal/gitsource"
+	"github.com/kedge-dev/kedge/server/internal/store"
+)
+
+// pendingRuns reads the runs of this repository that wait for Git: those that are first in line.
+func (w *worker) pendingRuns(ctx context.Context, tx store.Tx, todo work) ([]fleet.SyncRun, error) {
+	ask := todo.due.runs
+	if todo.due.allRuns {
+		open, err := tx.Runs().OpenAllTenants(ctx)
+		if err != nil {
+			return nil, err
+		}
+		for _, run := range open {
+			ask = union(ask, map[fleet.DeploymentID]bool{run.DeploymentID: true})
+		}
+	}
+	var out []fleet.SyncRun
+	for _, d := range todo.deployments {
+		if !ask[d.ID] {
+			continue
+		}
+		open, err := tx.Runs().Open(ctx, d.TenantID, d.ID)
+		if err != nil {
+			return nil, err
+		}
+		if len(open) > 0 && startable(open[0]) {
+			out = append(out, open[0])
+		}
+	}
+	return out, nil
+}
+
+func startable(run fleet.SyncRun) bool {
+	return run.Phase == fleet.RunPending && run.Kind == fleet.RunSync
+}
+
+// delayRuns says on the runs that wait why Git cannot be read. They start when it can.
+func (w *worker) delayRuns(ctx context.Context, todo work, problem error) error {
+	if len(todo.runs) == 0 {
+		return nil
+	}
+	return w.svc.store.Update(ctx, func(tx store.Tx) error {
+		st := w.svc.newSettler(tx)
+		for _, run := range todo.runs {
+			run, err := tx.Runs().Get(ctx, run.TenantID, run.ID)
+			if errors.Is(err, store.ErrNotFound) || (err == nil && run.Phase != fleet.RunPending) {
+				continue
+			}
+			if err != nil {
+				return err
+			}
+			if err := st.hold(ctx, run, problem.Error()); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// startRuns starts the runs that waited for Git, each in a transaction of its own.
+func (w *worker) startRuns(ctx context.Context, todo work, refs map[string]gitsource.Ref) error {
+	trees := newForest(w.svc.git, todo.access)
+	var failed error
+	for _, run := range todo.runs {
+		if err := w.startRun(ctx, run, refs, trees); err != nil {
+			failed = errors.Join(failed, fmt.Errorf("sync run %d of deployment %q: %w", run.Seq, run.Deployment, err))
+		}
+	}
+	return failed
+}
+
+func (w *worker) startRun(ctx context.Context, run fleet.SyncRun, refs map[string]gitsource.Ref, trees *forest) error {
+	// Read anew: the newest commit was recorded since.
+	var d fleet.Deployment
+	err := w.svc.store.View(ctx, func(tx store.Tx) (err error) {
+		d, err = tx.Deployments().Get(ctx, run.TenantID, run.DeploymentID)
+		return err
+	})
+	if errors.Is(err, store.ErrNotFound) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	ref, ok := refs[revisionOf(d, run)]
+	if !ok {
+		// Edited since it was read.
+		w.wake(wakeup{runs: map[fleet.DeploymentID]bool{d.ID: true}})
+		return nil
+	}
+	o, err := w.judge(ctx, d, ref, trees, true)
+	if err != nil {
+		return err
+	}
+	var again bool
+	err = w.svc.store.Update(ctx, func(tx store.Tx) (err error) {
+		again, err = w.commitRun(ctx, tx, run, o)
+		return err
+	})
+	if err == nil && again {
+		w.wake(wakeup{runs: map[fleet.DeploymentID]bool{d.ID: true}})
+	}
+	return err
+}
+
+// commitRun starts a run at what was found out about its commit. again says that something was
+// edited meanwhile, so that it has to be found out anew.
+func (w *worker) commitRun(ctx context.Context, tx store.Tx, was fleet.SyncRun, o outcome) (again bool, err error) {
+	d, same, err := w.current(ctx, tx, o.deployment)
+	if err != nil || !d.DeletedAt.IsZero() || d.ID == "" {
+		return false, err
+	}
+	open, err := tx.Runs().Open(ctx, d.TenantID, d.ID)
+	if err != nil || len(open) == 0 || open[0].ID != was.ID || !startable(open[0]) {
+		return false, err // terminated or started meanwhile
+	}
+	run := open[0]
+	if !same || run.Revision != was.Revision {
+		return true, nil
+	}
+	st := w.svc.newSettler(tx)
+	st.resolved = true
+	held, err := st.holds.of(ctx, d)
+	if err != nil {
+		return false, err
+	}
+	if held != "" {
+		return false, st.hold(ctx, run, held)
+	}
+	if d.Pin.Active() && !d.Policy.Manual && !pins(d, run) {
+		o.problem = fmt.Sprintf("it was pinned to revision %d meanwhile: release it, or name the revision to sync to", d.Pin.Revision)
+		return false, w.endRun(ctx, tx, st, d, run, o)
+	}
+	bundles, problems := o.bundles()
+	if len(bundles) == 0 {
+		return false, w.endRun(ctx, tx, st, d, run, o)
+	}
+	for _, p := range o.parts {
+		if err := w.putBundle(ctx, tx, d.TenantID, p.packed); err != nil {
+			return false, err
+		}
+	}
+	revision, err := w.svc.keep(ctx, tx, d, o.commit, bundles)
+	if err != nil {
+		return false, err
+	}
+	done, err := st.start(ctx, &d, run, revision, problems)
+	if err != nil {
+		return false, err
+	}
+	w.lookedAt(d)
+	if done {
+		return false, w.svc.nextRun(ctx, tx, d.TenantID, d.ID)
+	}
+	return false, nil
+}
+
+// endRun ends a run that has nothing to send, and starts the next: its commit cannot be used, or no
+// agent is there to render a variant for.
+func (w *worker) endRun(ctx context.Context, tx store.Tx, st *settler, d fleet.Deployment, run fleet.SyncRun, o outcome) error {
+	run.Commit, run.StartedAt = o.commit, w.svc.cfg.Now()
+	phase, message := fleet.RunFailed, o.summary()
+	if message == "" {
+		phase, message = fleet.RunSucceeded, "no agent is selected"
+	}
+	if err := st.finish(ctx, run, phase, message); err != nil {
+		return err
+	}
+	return w.svc.nextRun(ctx, tx, d.TenantID, d.ID)
+}
+
+// bundles are the digests of the variants that could be rendered, and why the others could not.
+func (o outcome) bundles() (digests, problems map[string]string) {
+	digests, problems = map[string]string{}, map[string]string{}
+	for _, p := range o.parts {
+		if p.verdict.problem != "" {
+			problems[p.variant] = p.verdict.problem
+		} else {
+			digests[p.variant] = p.digest
+		}
+	}
+	return digests, problems
+}
