@@ -11,9 +11,17 @@ type List[T any] struct {
 
 // Whoami says how the server knows the caller.
 type Whoami struct {
-	Name          string `json:"name" doc:"Name of the token."`
-	Role          string `json:"role"`
-	ServerVersion string `json:"serverVersion"`
+	Name          string       `json:"name" doc:"Name of the token, or of the person who logged in."`
+	Role          string       `json:"role" doc:"fleet-admin, or the highest role in any tenant; empty when there is none."`
+	Session       bool         `json:"session" doc:"A person who logged in, not a token of its own."`
+	Tenants       []Membership `json:"tenants" nullable:"false" doc:"What the caller is where; empty for a fleet admin, who may do everything."`
+	ServerVersion string       `json:"serverVersion"`
+}
+
+// Membership is a role in a tenant.
+type Membership struct {
+	Tenant string `json:"tenant" doc:"Name of the tenant."`
+	Role   string `json:"role"`
 }
 
 // Agent is an identity that connects from a cluster, and how it is doing.
@@ -25,6 +33,7 @@ type Agent struct {
 	Namespaces  []string          `json:"namespaces,omitempty" nullable:"false" doc:"Where it may work, when its scope is namespaced."`
 	Connected   bool              `json:"connected"`
 	LastSeenAt  time.Time         `json:"lastSeenAt,omitzero" doc:"Absent when it never connected."`
+	Spec        int64             `json:"spec" doc:"Rises with every edit; the number in the ETag."`
 	CreatedAt   time.Time         `json:"createdAt,omitzero"`
 	Targets     int               `json:"targets" doc:"How many deployments it carries."`
 	Warnings    []string          `json:"warnings,omitempty" nullable:"false"`
@@ -49,6 +58,7 @@ type EnrollAgent struct {
 	Labels        map[string]string `json:"labels,omitempty"`
 	Namespaces    []string          `json:"namespaces,omitempty" nullable:"false" doc:"Limits the agent to these; none means the whole cluster."`
 	Image         string            `json:"image,omitempty" doc:"Image of the agent; the server knows a default."`
+	Token         string            `json:"token,omitempty" minLength:"1" maxLength:"512" doc:"A token of your own choice, to be put into the agent's Secret; weak ones are refused. The server makes one when absent."`
 	ServerAddress string            `json:"serverAddress,omitempty" doc:"How the agent reaches the server, such as grpcs://host:port; the server knows a default."`
 }
 
@@ -60,13 +70,50 @@ type Enrollment struct {
 	Manifest string `json:"manifest" doc:"YAML for kubectl apply -f -; holds the token."`
 }
 
+// UpdateAgent changes an agent; what is absent stays as it is.
+type UpdateAgent struct {
+	Labels     map[string]string `json:"labels,omitzero" doc:"All labels from now on; {} removes them."`
+	Namespaces []string          `json:"namespaces,omitzero" nullable:"false" doc:"All namespaces from now on; [] lets the agent work in the whole cluster."`
+}
+
+// AgentToken is a token of an agent, without the token itself.
+type AgentToken struct {
+	ID         string    `json:"id"`
+	Valid      bool      `json:"valid"`
+	CreatedAt  time.Time `json:"createdAt,omitzero"`
+	CreatedBy  string    `json:"createdBy,omitempty"`
+	LastUsedAt time.Time `json:"lastUsedAt,omitzero" doc:"To within minutes; absent when it never was used."`
+	RevokedAt  time.Time `json:"revokedAt,omitzero"`
+}
+
+// CreateAgentToken asks for another token of an agent.
+type CreateAgentToken struct {
+	Token string `json:"token,omitempty" minLength:"1" maxLength:"512" doc:"A token of your own choice; weak ones are refused. The server makes one when absent."`
+}
+
+// NewAgentToken is an AgentToken with the token, which is shown this once.
+type NewAgentToken struct {
+	AgentToken
+	Token string `json:"token"`
+}
+
 // Environment is a named place to deploy to.
 type Environment struct {
 	ID          string            `json:"id"`
 	Name        string            `json:"name"`
-	Agents      []string          `json:"agents,omitempty" nullable:"false"`
+	Agents      []string          `json:"agents,omitempty" nullable:"false" doc:"Named as belonging to it."`
 	MatchLabels map[string]string `json:"matchLabels,omitempty"`
+	Selected    []string          `json:"selected,omitempty" nullable:"false" doc:"The agents that belong to it now, by name or by labels."`
+	Deployments int               `json:"deployments" doc:"How many deployments use it."`
+	Suspension  *Suspension       `json:"suspension,omitempty" doc:"Set while it is suspended."`
+	Spec        int64             `json:"spec" doc:"Rises with every edit; the number in the ETag."`
 	CreatedAt   time.Time         `json:"createdAt,omitzero"`
+}
+
+// UpdateEnvironment changes an environment; what is absent stays as it is.
+type UpdateEnvironment struct {
+	Agents      []string          `json:"agents,omitzero" nullable:"false" doc:"All names from now on; [] names none."`
+	MatchLabels map[string]string `json:"matchLabels,omitzero" doc:"All labels from now on; {} asks for none."`
 }
 
 // CreateEnvironment asks for a new environment. With neither agents nor labels it selects every

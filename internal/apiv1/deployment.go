@@ -8,6 +8,17 @@ type Source struct {
 	Path     string   `json:"path,omitempty" doc:"Folder in the repository; its root when absent."`
 	Revision string   `json:"revision,omitempty" doc:"Branch, tag or commit; the default branch when absent."`
 	Globs    []string `json:"globs,omitempty" nullable:"false" doc:"Which files below the path; every manifest when absent."`
+	// Variables replace ${name} in the objects.
+	Variables map[string]string `json:"variables,omitempty" doc:"Replace ${name} in the objects; they and the path may use {agent.name} and {agent.labels.KEY}."`
+}
+
+// UpdateSource changes a Source; what is absent stays as it is.
+type UpdateSource struct {
+	RepoURL   *string           `json:"repoURL,omitempty"`
+	Path      *string           `json:"path,omitempty" doc:"Empty for the root of the repository."`
+	Revision  *string           `json:"revision,omitempty" doc:"Empty for the default branch."`
+	Globs     []string          `json:"globs,omitzero" nullable:"false" doc:"All of them from now on; [] means every manifest."`
+	Variables map[string]string `json:"variables,omitzero" doc:"All of them from now on; {} removes them."`
 }
 
 // Policy says how a deployment is applied.
@@ -15,6 +26,18 @@ type Policy struct {
 	Prune      bool `json:"prune" doc:"Delete objects that have left the source."`
 	Adopt      bool `json:"adopt" doc:"Take over existing objects that nobody owns."`
 	AllowEmpty bool `json:"allowEmpty" doc:"Accept a source that holds no object."`
+	// Manual waits for a sync run.
+	Manual        bool `json:"manual" doc:"Wait for a sync run instead of following the source."`
+	PruneOnDetach bool `json:"pruneOnDetach" doc:"Delete the objects of a target that leaves the environment; otherwise they stay."`
+}
+
+// UpdatePolicy changes a Policy; what is absent stays as it is.
+type UpdatePolicy struct {
+	Prune         *bool `json:"prune,omitempty"`
+	Adopt         *bool `json:"adopt,omitempty"`
+	AllowEmpty    *bool `json:"allowEmpty,omitempty"`
+	Manual        *bool `json:"manual,omitempty"`
+	PruneOnDetach *bool `json:"pruneOnDetach,omitempty"`
 }
 
 // NewPolicy is a Policy as it is asked for: what is absent gets its default.
@@ -22,35 +45,64 @@ type NewPolicy struct {
 	Prune      *bool `json:"prune,omitempty" doc:"Delete objects that have left the source; true when absent."`
 	Adopt      bool  `json:"adopt,omitempty" doc:"Take over existing objects that nobody owns."`
 	AllowEmpty bool  `json:"allowEmpty,omitempty" doc:"Accept a source that holds no object."`
+	// Manual waits for a sync run.
+	Manual        bool `json:"manual,omitempty" doc:"Wait for a sync run instead of following the source."`
+	PruneOnDetach bool `json:"pruneOnDetach,omitempty" doc:"Delete the objects of a target that leaves the environment; otherwise they stay."`
 }
 
 // CreateDeployment asks for a new deployment.
 type CreateDeployment struct {
-	Name        string    `json:"name" doc:"An RFC 1123 label, unique in the tenant."`
-	Source      Source    `json:"source"`
-	Environment string    `json:"environment,omitempty" doc:"Where to deploy to; the environment 'default' when absent."`
-	Namespace   string    `json:"namespace,omitempty" doc:"For objects that name none; 'default' when absent."`
-	Policy      NewPolicy `json:"policy,omitzero"`
+	Name        string            `json:"name" doc:"An RFC 1123 label, unique in the tenant."`
+	Labels      map[string]string `json:"labels,omitempty"`
+	Source      Source            `json:"source"`
+	Environment string            `json:"environment,omitempty" doc:"Where to deploy to; the environment 'default' when absent. One that another tenant has granted is OWNER/NAME."`
+	Namespace   string            `json:"namespace,omitempty" doc:"For objects that name none; 'default' when absent."`
+	Policy      NewPolicy         `json:"policy,omitzero"`
+}
+
+// UpdateDeployment changes a deployment; what is absent stays as it is.
+type UpdateDeployment struct {
+	Labels      map[string]string `json:"labels,omitzero" doc:"All labels from now on; {} removes them."`
+	Source      UpdateSource      `json:"source,omitzero"`
+	Environment *string           `json:"environment,omitempty"`
+	Namespace   *string           `json:"namespace,omitempty"`
+	Policy      UpdatePolicy      `json:"policy,omitzero"`
 }
 
 // Deployment is a source, a destination and a policy, and how it is doing on its targets.
 type Deployment struct {
-	ID          string    `json:"id"`
-	Name        string    `json:"name"`
-	Source      Source    `json:"source"`
-	Environment string    `json:"environment"`
-	Namespace   string    `json:"namespace"`
-	Policy      Policy    `json:"policy"`
-	Commit      string    `json:"commit,omitempty" doc:"The newest commit that was rendered whole."`
-	Digest      string    `json:"digest,omitempty" doc:"Names the objects of that commit."`
-	RenderedAt  time.Time `json:"renderedAt,omitzero"`
-	SourceError string    `json:"sourceError,omitempty" doc:"Why the newest revision could not be used; what runs is undisturbed."`
-	CreatedAt   time.Time `json:"createdAt,omitzero"`
-	DeletedAt   time.Time `json:"deletedAt,omitzero" doc:"Set while its objects are being deleted."`
-	Sync        string    `json:"sync" doc:"Pending, Syncing, Synced, Failed, Deleted or Rewound: the worst of its targets."`
-	Health      string    `json:"health" doc:"In the words of kstatus, or Stale: the worst of its targets."`
-	Message     string    `json:"message,omitempty"`
-	Targets     []Target  `json:"targets" nullable:"false"`
+	ID   string `json:"id"`
+	Name string `json:"name"`
+	// Labels are the deployment's own, not those of its objects.
+	Labels      map[string]string `json:"labels,omitempty"`
+	Source      Source            `json:"source"`
+	Repository  string            `json:"repository,omitempty" doc:"ID of the repository."`
+	Environment string            `json:"environment"`
+	Namespace   string            `json:"namespace"`
+	Policy      Policy            `json:"policy"`
+	Commit      string            `json:"commit,omitempty" doc:"The newest commit that was rendered whole."`
+	Digest      string            `json:"digest,omitempty" doc:"Names the objects of that commit."`
+	RenderedAt  time.Time         `json:"renderedAt,omitzero"`
+	Suspension  *Suspension       `json:"suspension,omitempty" doc:"Set while it is suspended itself; its environment, tenant and the fleet can be too."`
+	Pin         *Pin              `json:"pin,omitempty" doc:"Set while it is held at a kept revision, after a rollback."`
+	Spec        int64             `json:"spec" doc:"Rises with every edit; the number in the ETag."`
+	SourceError string            `json:"sourceError,omitempty" doc:"Why the newest revision could not be used; what runs is undisturbed."`
+	CreatedAt   time.Time         `json:"createdAt,omitzero"`
+	DeletedAt   time.Time         `json:"deletedAt,omitzero" doc:"Set while its objects are being deleted."`
+	Sync        string            `json:"sync" doc:"Pending, Syncing, Synced, OutOfSync, Failed, Deleted, Detached or Rewound: the worst of its targets."`
+	Health      string            `json:"health" doc:"In the words of kstatus, or Stale: the worst of its targets."`
+	Message     string            `json:"message,omitempty"`
+	Targets     []Target          `json:"targets" nullable:"false"`
+	Held        string            `json:"held,omitempty" doc:"Why nothing new is sent: it is suspended, pinned, or waits for a sync run."`
+	Operations  []Operation       `json:"operations,omitempty" nullable:"false" doc:"What goes on, and the newest that failed; only when one deployment is read."`
+}
+
+// Pin holds a deployment at a kept revision until it is released.
+type Pin struct {
+	Revision int64     `json:"revision" doc:"Number of the kept revision."`
+	Commit   string    `json:"commit"`
+	At       time.Time `json:"at,omitzero"`
+	By       string    `json:"by,omitempty"`
 }
 
 // Target is one deployment on one agent.
@@ -65,7 +117,10 @@ type Target struct {
 	Generation         int64     `json:"generation" doc:"Of what is desired."`
 	ObservedGeneration int64     `json:"observedGeneration" doc:"Of what sync and health speak of."`
 	Commit             string    `json:"commit,omitempty" doc:"The commit that is desired."`
-	Objects            []Object  `json:"objects,omitempty" nullable:"false" doc:"Only when one deployment is read."`
+	Tombstone          bool      `json:"tombstone,omitempty" doc:"Its objects are being deleted, on purpose."`
+	DetachedAt         time.Time `json:"detachedAt,omitzero" doc:"When it left the environment; its objects stay."`
+	DetachedWhy        string    `json:"detachedWhy,omitempty"`
+	Objects            []Object  `json:"objects,omitempty" nullable:"false" doc:"Only when one target is read, or a deployment of few targets."`
 }
 
 // Object is what is known of one Kubernetes object of a target.
@@ -78,21 +133,6 @@ type Object struct {
 	Sync      string `json:"sync"`
 	Health    string `json:"health"`
 	Message   string `json:"message,omitempty"`
-}
-
-// Repository is a Git URL that a tenant deploys from.
-type Repository struct {
-	ID         string    `json:"id"`
-	URL        string    `json:"url"`
-	CheckedAt  time.Time `json:"checkedAt,omitzero" doc:"Since when error is what it is; absent before the first look."`
-	Error      string    `json:"error,omitempty" doc:"Why it cannot be read; absent when it can."`
-	WebhookURL string    `json:"webhookURL" doc:"Where its Git host sends push events; what it signs them with is asked for separately."`
-}
-
-// Webhook is what a Git host has to be told to announce pushes.
-type Webhook struct {
-	URL    string `json:"url"`
-	Secret string `json:"secret" doc:"Signs push events: X-Hub-Signature-256, or X-Kedge-Signature."`
 }
 
 // Event is something that happened.
@@ -110,7 +150,7 @@ type Event struct {
 // Change is one record of the stream: something has changed and may be read again.
 type Change struct {
 	Seq          int64     `json:"seq"`
-	Kind         string    `json:"kind" doc:"agent, connection, token, environment, repository, deployment, desired, status or event."`
+	Kind         string    `json:"kind" doc:"agent, connection, token, environment, repository, deployment, desired, status, event, tenant, settings, credential, run or operation."`
 	ID           string    `json:"id,omitempty"`
 	AgentID      string    `json:"agentId,omitempty"`
 	DeploymentID string    `json:"deploymentId,omitempty"`

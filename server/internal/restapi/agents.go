@@ -19,23 +19,24 @@ import (
 
 type agentControl interface {
 	EnrollAgent(ctx context.Context, p auth.Principal, tenant string, req control.EnrollAgent) (control.Enrollment, error)
-	Agents(ctx context.Context, p auth.Principal, tenant string, page store.Page) ([]control.AgentView, error)
+	Agents(ctx context.Context, p auth.Principal, tenant string, f store.AgentFilter) ([]control.AgentView, error)
 	Agent(ctx context.Context, p auth.Principal, tenant, name string) (control.AgentView, error)
-	DeleteAgent(ctx context.Context, p auth.Principal, tenant, name string) error
+	UpdateAgent(ctx context.Context, p auth.Principal, tenant, name string, req control.UpdateAgent, match int64) (control.AgentView, error)
+	DeleteAgent(ctx context.Context, p auth.Principal, tenant, name string, match int64) error
 }
 
-const agentsPath = tenant + "/agents"
+var agents = resource{"agent", tenant + "/agents"}
 
 type (
-	agentOutput struct{ Body apiv1.Agent }
-	enrollInput struct {
-		Tenant string `path:"tenant"`
-		Body   apiv1.EnrollAgent
+	listAgentsInput struct {
+		InTenant
+		Paging
+		Label     []string `query:"label,explode" doc:"KEY=VALUE; repeated: agents that have all of them."`
+		Text      string   `query:"q" maxLength:"253" doc:"Part of the name."`
+		Connected string   `query:"connected" enum:"true,false" doc:"Only those with a connected replica, or only those without."`
 	}
-	enrollOutput  struct{ Body apiv1.Enrollment }
 	manifestInput struct {
-		Tenant        string `path:"tenant"`
-		Name          string `path:"name" maxLength:"253"`
+		Named
 		Image         string `query:"image" doc:"Image of the agent; the server knows a default."`
 		ServerAddress string `query:"serverAddress" doc:"How the agent reaches the server; the server knows a default."`
 	}
@@ -46,50 +47,89 @@ type (
 )
 
 func (a *api) registerAgents() {
-	list := operation("list-agents", http.MethodGet, agentsPath, "List agents by name", http.StatusOK)
-	register(a, list, func(in *listInput) subject { return about("agent", agentsPath, in.Tenant, "") }, a.listAgents)
+	one := agents.path + "/{name}"
+	register(a, operation("list-agents", http.MethodGet, agents.path, "List agents by name", http.StatusOK), agents, a.listAgents)
+	register(a, operation("enroll-agent", http.MethodPost, agents.path,
+		"Enrol an agent: its token and manifest are shown this once", http.StatusCreated), agents, a.enrollAgent)
+	register(a, operation("get-agent", http.MethodGet, one, "Read an agent", http.StatusOK), agents, a.getAgent)
+	register(a, operation("update-agent", http.MethodPatch, one,
+		"Change labels or namespaces of an agent; deployments come and go with them", http.StatusOK, http.StatusPreconditionFailed), agents, a.updateAgent)
+	register(a, operation("delete-agent", http.MethodDelete, one,
+		"Forget an agent: its token is refused from then on, and everything that it has deployed stays in its cluster",
+		http.StatusNoContent, http.StatusPreconditionFailed), agents, a.deleteAgent)
 
-	enroll := operation("enroll-agent", http.MethodPost, agentsPath,
-		"Enrol an agent: its token and manifest are shown this once", http.StatusCreated, http.StatusConflict)
-	register(a, enroll, func(in *enrollInput) subject { return about("agent", agentsPath, in.Tenant, in.Body.Name) }, a.enrollAgent)
-
-	get := operation("get-agent", http.MethodGet, agentsPath+"/{name}", "Read an agent", http.StatusOK)
-	register(a, get, func(in *namedInput) subject { return about("agent", agentsPath, in.Tenant, in.Name) }, a.getAgent)
-
-	remove := operation("delete-agent", http.MethodDelete, agentsPath+"/{name}",
-		"Forget an agent: its token is refused from then on, and everything that it has deployed stays in its cluster", http.StatusNoContent)
-	register(a, remove, func(in *namedInput) subject { return about("agent", agentsPath, in.Tenant, in.Name) }, a.deleteAgent)
-
-	manifest := operation("get-agent-manifest", http.MethodGet, agentsPath+"/{name}/manifest",
+	manifest := operation("get-agent-manifest", http.MethodGet, one+"/manifest",
 		"The manifest of an agent without its token, to upgrade (kubectl apply) and to uninstall (kubectl delete)", http.StatusOK)
 	manifest.Responses = map[string]*huma.Response{"200": {
 		Description: "YAML for kubectl.",
 		Content:     map[string]*huma.MediaType{"application/yaml": {Schema: &huma.Schema{Type: huma.TypeString}}},
 	}}
-	register(a, manifest, func(in *manifestInput) subject { return about("agent", agentsPath, in.Tenant, in.Name) }, a.getManifest)
+	register(a, manifest, agents, a.getManifest)
 }
 
-func (a *api) listAgents(ctx context.Context, p auth.Principal, in *listInput) (*listOutput[apiv1.Agent], error) {
-	views, err := a.control.Agents(ctx, p, in.Tenant, in.page())
+func (a *api) listAgents(ctx context.Context, p auth.Principal, in *listAgentsInput) (*listOutput[apiv1.Agent], error) {
+	labels, err := labelled(in.Label)
+	if err != nil {
+		return nil, err
+	}
+	f := store.AgentFilter{Page: in.page(), Labels: labels, Text: in.Text}
+	if in.Connected != "" {
+		f.Connected = new(in.Connected == "true")
+	}
+	views, err := a.control.Agents(ctx, p, in.Tenant, f)
 	if err != nil {
 		return nil, err
 	}
 	return paged(views, in.Limit, agentJSON, func(v control.AgentView) string { return v.Name }), nil
 }
 
-func (a *api) getAgent(ctx context.Context, p auth.Principal, in *namedInput) (*agentOutput, error) {
-	view, err := a.control.Agent(ctx, p, in.Tenant, in.Name)
+func (a *api) getAgent(ctx context.Context, p auth.Principal, in *Named) (*tagged[apiv1.Agent], error) {
+	return agentAnswer(a.control.Agent(ctx, p, in.Tenant, in.Name))
+}
+
+func (a *api) updateAgent(ctx context.Context, p auth.Principal, in *editInput[apiv1.UpdateAgent]) (*tagged[apiv1.Agent], error) {
+	match, err := in.match()
 	if err != nil {
 		return nil, err
 	}
-	return &agentOutput{agentJSON(view)}, nil
+	return agentAnswer(a.control.UpdateAgent(ctx, p, in.Tenant, in.Name, control.UpdateAgent{
+		Labels: given(in.Body.Labels), Namespaces: givenList(in.Body.Namespaces),
+	}, match))
 }
 
-func (a *api) deleteAgent(ctx context.Context, p auth.Principal, in *namedInput) (*struct{}, error) {
-	return nil, a.control.DeleteAgent(ctx, p, in.Tenant, in.Name)
+func (a *api) deleteAgent(ctx context.Context, p auth.Principal, in *deleteInput) (*struct{}, error) {
+	match, err := in.match()
+	if err != nil {
+		return nil, err
+	}
+	return nil, a.control.DeleteAgent(ctx, p, in.Tenant, in.Name, match)
 }
 
-func (a *api) enrollAgent(ctx context.Context, p auth.Principal, in *enrollInput) (*enrollOutput, error) {
+func agentAnswer(v control.AgentView, err error) (*tagged[apiv1.Agent], error) {
+	if err != nil {
+		return nil, err
+	}
+	return &tagged[apiv1.Agent]{ETag: etag(v.Spec), Body: agentJSON(v)}, nil
+}
+
+// given is nil for what a request leaves out, which is not the same as an empty one.
+func given(m map[string]string) *map[string]string {
+	if m == nil {
+		return nil
+	}
+	return &m
+}
+
+// givenList is given for lists.
+func givenList(list []string) *[]string {
+	if list == nil {
+		return nil
+	}
+	return &list
+}
+
+func (a *api) enrollAgent(ctx context.Context, p auth.Principal, in *createInput[apiv1.EnrollAgent]) (*created[apiv1.Enrollment], error) {
+	naming(ctx, in.Body.Name)
 	opts := a.installOptions(in.Tenant, in.Body.ServerAddress, in.Body.Image)
 	opts.WithSecret = true
 	// Tried before anything is stored: a mistake must not leave an agent whose token nobody saw.
@@ -99,7 +139,7 @@ func (a *api) enrollAgent(ctx context.Context, p auth.Principal, in *enrollInput
 		return nil, err
 	}
 	done, err := a.control.EnrollAgent(ctx, p, in.Tenant, control.EnrollAgent{
-		Name: in.Body.Name, Labels: in.Body.Labels, Namespaces: in.Body.Namespaces,
+		Name: in.Body.Name, Labels: in.Body.Labels, Namespaces: in.Body.Namespaces, Token: in.Body.Token,
 	})
 	if err != nil {
 		return nil, err
@@ -109,9 +149,12 @@ func (a *api) enrollAgent(ctx context.Context, p auth.Principal, in *enrollInput
 	if err != nil {
 		return nil, fmt.Errorf("making the manifest of agent %q: %w", done.Agent.Name, err)
 	}
-	return &enrollOutput{apiv1.Enrollment{
-		Agent: agentJSON(control.AgentView{Agent: done.Agent}), Token: done.Token, Manifest: string(manifest),
-	}}, nil
+	info := infoFrom(ctx)
+	info.shownOnce = true
+	return &created[apiv1.Enrollment]{
+		Location: info.about.list + "/" + done.Agent.Name, ETag: etag(done.Agent.Spec),
+		Body: apiv1.Enrollment{Agent: agentJSON(control.AgentView{Agent: done.Agent}), Token: done.Token, Manifest: string(manifest)},
+	}, nil
 }
 
 func (a *api) getManifest(ctx context.Context, p auth.Principal, in *manifestInput) (*manifestOutput, error) {
@@ -140,7 +183,7 @@ func (a *api) installOptions(tenantName, address, image string) install.Options 
 func agentJSON(v control.AgentView) apiv1.Agent {
 	out := apiv1.Agent{
 		ID: string(v.ID), Name: v.Name, Labels: v.Labels, Scope: string(v.Scope), Namespaces: v.Namespaces,
-		Connected: v.Connected, LastSeenAt: utc(v.LastSeenAt), CreatedAt: utc(v.CreatedAt),
+		Connected: v.Connected, LastSeenAt: utc(v.LastSeenAt), Spec: v.Spec, CreatedAt: utc(v.CreatedAt),
 		Targets: v.Targets, Warnings: v.Warnings,
 	}
 	for _, c := range v.Connections {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/danielgtaylor/huma/v2/adapters/humago"
+	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/kedge-dev/kedge/server/internal/auth"
 )
@@ -39,100 +40,158 @@ type Config struct {
 	// Version of the server.
 	Version string
 	// KeepAlive is how often an idle stream writes a comment line, for proxies that cut silent
-	// connections; default 20 s.
+	// connections, and how often it looks whether its token is still good; default 20 s.
 	KeepAlive time.Duration
-	Log       *slog.Logger
+	// Login lets people in by an identity provider; nil when there is none.
+	Login Login
+	// PerCaller bounds the requests of each token; default 200 a second, 400 at once.
+	PerCaller Rate
+	// PerAddress bounds the requests that present no valid token, of each address; default 20 a
+	// second, 40 at once.
+	PerAddress Rate
+	// Metrics counts requests and refusals; may be nil.
+	Metrics prometheus.Registerer
+	// Now is the clock; default time.Now.
+	Now func() time.Time
+	Log *slog.Logger
+}
+
+// Login is how people log in with a browser.
+type Login interface {
+	// ServeHTTP serves /api/v1/auth/.
+	http.Handler
+	// SessionToken is the token of the session that a browser carries; "" when it carries none.
+	SessionToken(r *http.Request) string
 }
 
 // Control is what the door needs from the room that decides.
 type Control interface {
 	// Authenticate finds out who presents a token, or fails with auth.ErrUnauthenticated.
 	Authenticate(ctx context.Context, token string) (auth.Principal, error)
+	tenantControl
+	fleetControl
+	memberControl
+	apiTokenControl
 	agentControl
+	agentTokenControl
 	environmentControl
-	deploymentControl
+	grantControl
 	repositoryControl
+	credentialControl
+	deploymentControl
+	revisionControl
+	runControl
+	operationControl
+	auditControl
 	eventControl
 	streamControl
 	hookControl
+	clusterControl
+	replyControl
 }
 
 type api struct {
 	cfg     Config
 	control Control
 	huma    huma.API
+	gate    *gate
+	metrics *metrics
+	hooks   chan struct{} // places for webhooks whose body is being read
 }
+
+// hooksAtOnce bounds what strangers can make the server hold: each may be maxHookBody.
+const hooksAtOnce = 32
 
 // New makes the handler of /api/v1/.
 func New(cfg Config, control Control) http.Handler {
 	cfg.KeepAlive = cmp.Or(cfg.KeepAlive, 20*time.Second)
+	cfg.PerCaller = cmp.Or(cfg.PerCaller, Rate{PerSecond: 200, Burst: 400})
+	cfg.PerAddress = cmp.Or(cfg.PerAddress, Rate{PerSecond: 20, Burst: 40})
 	cfg.Log = cmp.Or(cfg.Log, slog.New(slog.DiscardHandler))
+	if cfg.Now == nil {
+		cfg.Now = time.Now
+	}
 	inner := http.NewServeMux()
-	a := &api{cfg: cfg, control: control, huma: humago.New(inner, humaConfig())}
-	a.registerWhoami()
-	a.registerAgents()
-	a.registerEnvironments()
-	a.registerDeployments()
-	a.registerRepositories()
-	a.registerEvents()
-	a.registerStream(inner)
+	a := &api{cfg: cfg, control: control, gate: newGate(cfg), metrics: newMetrics(cfg.Metrics), hooks: make(chan struct{}, hooksAtOnce)}
+	a.huma = humago.New(inner, humaConfig(newSpec()))
+	a.registerAll(inner)
 
 	outer := http.NewServeMux()
 	a.registerHooks(outer)
-	outer.Handle("GET "+base+"/openapi.json", serveSpec(a.huma.OpenAPI()))
-	outer.Handle("/", a.authenticated(routed(inner)))
-	return a.observed(outer)
+	a.registerLogin(outer)
+	outer.Handle(clusterPath+"/", a.asAgent(a.routed(a.clusterRoutes())))
+	outer.Handle("GET "+base+"/openapi.json", a.serveSpec())
+	outer.Handle("/", a.authenticated(a.replayed(a.routed(inner))))
+	return a.observed(tidy(outer))
 }
 
-func humaConfig() huma.Config {
-	cfg := huma.Config{
-		OpenAPI: &huma.OpenAPI{
-			OpenAPI: "3.1.0",
-			Info: &huma.Info{
-				Title: "Kedge", Version: "v1",
-				Description: "Pull-model GitOps for fleets of Kubernetes clusters. Errors are problem documents (RFC 9457).",
-			},
-			Components: &huma.Components{
-				Schemas: huma.NewMapRegistry("#/components/schemas/", huma.DefaultSchemaNamer),
-				SecuritySchemes: map[string]*huma.SecurityScheme{
-					"token": {Type: "http", Scheme: "bearer", Description: "An API token, as printed at the first start of the server."},
-				},
-			},
-			Security: []map[string][]string{{"token": {}}},
+func (a *api) registerAll(mux *http.ServeMux) {
+	a.registerWhoami()
+	a.registerTenants()
+	a.registerFleet()
+	a.registerMembers()
+	a.registerAPITokens()
+	a.registerAgents()
+	a.registerAgentTokens()
+	a.registerEnvironments()
+	a.registerGrants()
+	a.registerRepositories()
+	a.registerCredentials()
+	a.registerDeployments()
+	a.registerDeploymentActions()
+	a.registerTargets()
+	a.registerRuns()
+	a.registerOperations()
+	a.registerAudit()
+	a.registerEvents()
+	a.registerStream(mux)
+}
+
+// newSpec is the OpenAPI document before any operation is in it.
+func newSpec() *huma.OpenAPI {
+	return &huma.OpenAPI{
+		OpenAPI: "3.1.0",
+		Info: &huma.Info{
+			Title: "Kedge", Version: "v1",
+			Description: "Pull-model GitOps for fleets of Kubernetes clusters. Errors are problem documents (RFC 9457).",
 		},
+		Components: &huma.Components{
+			Schemas: huma.NewMapRegistry("#/components/schemas/", huma.DefaultSchemaNamer),
+			SecuritySchemes: map[string]*huma.SecurityScheme{
+				"token":      {Type: "http", Scheme: "bearer", Description: "An API token, as printed at the first start of the server, or that of a session."},
+				"agentToken": {Type: "http", Scheme: "bearer", Description: "The token of an agent."},
+			},
+		},
+		Security: []map[string][]string{{"token": {}}},
+	}
+}
+
+func humaConfig(spec *huma.OpenAPI) huma.Config {
+	return huma.Config{
+		OpenAPI: spec,
 		Formats: huma.DefaultFormats,
 		// A mistyped filter that is ignored would answer another question than was asked.
 		RejectUnknownQueryParameters: true,
-	}
-	return cfg
-}
-
-// operation describes one route; errors are the statuses that it answers with beside the common ones.
-func operation(id, method, path, summary string, status int, errors ...int) huma.Operation {
-	return huma.Operation{
-		OperationID: id, Method: method, Path: path, Summary: summary, DefaultStatus: status,
-		Errors:       append([]int{http.StatusUnauthorized, http.StatusForbidden, http.StatusNotFound}, errors...),
-		MaxBodyBytes: maxBody, BodyReadTimeout: bodyTimeout,
+		Transformers:                 []huma.Transformer{withoutValues},
 	}
 }
 
-// register adds a route. about says which object a request is for, so that an error can name it.
-func register[I, O any](a *api, op huma.Operation, about func(*I) subject, fn func(context.Context, auth.Principal, *I) (*O, error)) {
-	huma.Register(a.huma, op, func(ctx context.Context, in *I) (*O, error) {
-		info := infoFrom(ctx)
-		info.about = about(in)
-		out, err := fn(ctx, info.principal, in)
-		if err != nil {
-			return nil, mapError(ctx, err, info.about)
+// withoutValues takes what the caller sent out of problem documents: it may be a secret, and answers
+// end up in logs.
+func withoutValues(_ huma.Context, _ string, v any) (any, error) {
+	if p, ok := v.(*huma.ErrorModel); ok {
+		for _, e := range p.Errors {
+			e.Value = nil
 		}
-		return out, nil
-	})
+	}
+	return v, nil
 }
 
 // serveSpec writes the OpenAPI document, which is complete by now.
-func serveSpec(spec *huma.OpenAPI) http.Handler {
-	text, err := json.Marshal(spec)
+func (a *api) serveSpec() http.Handler {
+	text, err := json.Marshal(a.huma.OpenAPI())
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		infoFrom(r.Context()).route = base + "/openapi.json"
 		if err != nil {
 			writeProblem(w, mapError(r.Context(), err, subject{}))
 			return
@@ -141,32 +200,3 @@ func serveSpec(spec *huma.OpenAPI) http.Handler {
 		_, _ = w.Write(text)
 	})
 }
-
-// routed answers requests that no route takes with a problem document instead of plain text.
-func routed(mux *http.ServeMux) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		handler, pattern := mux.Handler(r)
-		if pattern != "" {
-			mux.ServeHTTP(w, r) // not handler: only the mux fills in path values
-			return
-		}
-		probe := &statusProbe{header: http.Header{}, status: http.StatusOK}
-		handler.ServeHTTP(probe, r)
-		for _, name := range []string{"Allow", "Location"} {
-			if v := probe.header.Get(name); v != "" {
-				w.Header().Set(name, v)
-			}
-		}
-		writeProblem(w, noRoute(r, probe.status))
-	})
-}
-
-// statusProbe learns the status that a handler answers with and drops the rest.
-type statusProbe struct {
-	header http.Header
-	status int
-}
-
-func (p *statusProbe) Header() http.Header         { return p.header }
-func (p *statusProbe) Write(b []byte) (int, error) { return len(b), nil }
-func (p *statusProbe) WriteHeader(status int)      { p.status = status }

@@ -9,46 +9,58 @@ import (
 	"github.com/kedge-dev/kedge/internal/fleet"
 	"github.com/kedge-dev/kedge/server/internal/auth"
 	"github.com/kedge-dev/kedge/server/internal/control"
-	"github.com/kedge-dev/kedge/server/internal/store"
 )
 
 type deploymentControl interface {
 	CreateDeployment(ctx context.Context, p auth.Principal, tenant string, req control.CreateDeployment) (control.DeploymentView, error)
-	Deployments(ctx context.Context, p auth.Principal, tenant string, page store.Page) ([]control.DeploymentView, error)
+	Deployments(ctx context.Context, p auth.Principal, tenant string, f control.ListDeployments) ([]control.DeploymentView, error)
 	Deployment(ctx context.Context, p auth.Principal, tenant, name string) (control.DeploymentView, error)
-	DeleteDeployment(ctx context.Context, p auth.Principal, tenant, name string) error
+	UpdateDeployment(ctx context.Context, p auth.Principal, tenant, name string, req control.UpdateDeployment, match int64) (control.DeploymentView, error)
+	DeleteDeployment(ctx context.Context, p auth.Principal, tenant, name string, match int64) (fleet.Operation, error)
+	SuspendDeployment(ctx context.Context, p auth.Principal, tenant, name, reason string) (control.DeploymentView, error)
+	ResumeDeployment(ctx context.Context, p auth.Principal, tenant, name string) (control.DeploymentView, error)
+	ReleaseDeployment(ctx context.Context, p auth.Principal, tenant, name string) (control.DeploymentView, error)
 }
 
-const deploymentsPath = tenant + "/deployments"
+var deployments = resource{"deployment", tenant + "/deployments"}
 
-type (
-	createDeploymentInput struct {
-		Tenant string `path:"tenant"`
-		Body   apiv1.CreateDeployment
-	}
-	deploymentOutput struct{ Body apiv1.Deployment }
-)
+const oneDeployment = tenant + "/deployments/{name}"
+
+type listDeploymentsInput struct {
+	InTenant
+	Paging
+	Environment string   `query:"environment" maxLength:"253" doc:"Name of the environment."`
+	Agent       string   `query:"agent" maxLength:"253" doc:"Name of an agent that has it as a target."`
+	Repository  string   `query:"repository" maxLength:"2048" doc:"URL of the repository."`
+	Sync        string   `query:"sync" enum:"Pending,Syncing,Synced,OutOfSync,Failed,Deleted,Rewound,Detached" doc:"State of at least one target; a source that cannot be used counts as Failed."`
+	Health      string   `query:"health" enum:"Current,InProgress,Failed,Terminating,NotFound,Unknown,Stale" doc:"Health of at least one target."`
+	Label       []string `query:"label,explode" doc:"KEY=VALUE; repeated: deployments that have all of them."`
+	Text        string   `query:"q" maxLength:"253" doc:"Part of the name, repository URL, path, commit or source error."`
+}
 
 func (a *api) registerDeployments() {
-	list := operation("list-deployments", http.MethodGet, deploymentsPath, "List deployments by name, without their objects", http.StatusOK)
-	register(a, list, func(in *listInput) subject { return about("deployment", deploymentsPath, in.Tenant, "") }, a.listDeployments)
-
-	create := operation("create-deployment", http.MethodPost, deploymentsPath, "Create a deployment", http.StatusCreated, http.StatusConflict)
-	register(a, create, func(in *createDeploymentInput) subject {
-		return about("deployment", deploymentsPath, in.Tenant, in.Body.Name)
-	}, a.createDeployment)
-
-	named := func(in *namedInput) subject { return about("deployment", deploymentsPath, in.Tenant, in.Name) }
-	get := operation("get-deployment", http.MethodGet, deploymentsPath+"/{name}", "Read a deployment with every object on every target", http.StatusOK)
-	register(a, get, named, a.getDeployment)
-
-	remove := operation("delete-deployment", http.MethodDelete, deploymentsPath+"/{name}",
-		"Delete a deployment: its objects are deleted in every cluster, and it is gone when they are", http.StatusAccepted)
-	register(a, remove, named, a.deleteDeployment)
+	register(a, operation("list-deployments", http.MethodGet, deployments.path,
+		"List deployments by name, without their objects", http.StatusOK), deployments, a.listDeployments)
+	register(a, operation("create-deployment", http.MethodPost, deployments.path,
+		"Create a deployment", http.StatusCreated), deployments, a.createDeployment)
+	register(a, operation("get-deployment", http.MethodGet, oneDeployment,
+		"Read a deployment with its targets and, while they are few, every object on them", http.StatusOK), deployments, a.getDeployment)
+	register(a, operation("update-deployment", http.MethodPatch, oneDeployment,
+		"Change a deployment; the same change twice changes nothing", http.StatusOK, http.StatusPreconditionFailed), deployments, a.updateDeployment)
+	register(a, operation("delete-deployment", http.MethodDelete, oneDeployment,
+		"Delete a deployment: its objects are deleted in every cluster, and it is gone when they are",
+		http.StatusAccepted, http.StatusPreconditionFailed), deployments, a.deleteDeployment)
 }
 
-func (a *api) listDeployments(ctx context.Context, p auth.Principal, in *listInput) (*listOutput[apiv1.Deployment], error) {
-	views, err := a.control.Deployments(ctx, p, in.Tenant, in.page())
+func (a *api) listDeployments(ctx context.Context, p auth.Principal, in *listDeploymentsInput) (*listOutput[apiv1.Deployment], error) {
+	labels, err := labelled(in.Label)
+	if err != nil {
+		return nil, err
+	}
+	views, err := a.control.Deployments(ctx, p, in.Tenant, control.ListDeployments{
+		Page: in.page(), Environment: in.Environment, Agent: in.Agent, Repository: in.Repository,
+		Sync: fleet.SyncState(in.Sync), Health: fleet.Health(in.Health), Labels: labels, Text: in.Text,
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -56,47 +68,70 @@ func (a *api) listDeployments(ctx context.Context, p auth.Principal, in *listInp
 	return paged(views, in.Limit, convert, nextDeployment), nil
 }
 
-func (a *api) createDeployment(ctx context.Context, p auth.Principal, in *createDeploymentInput) (*deploymentOutput, error) {
+func (a *api) createDeployment(ctx context.Context, p auth.Principal, in *createInput[apiv1.CreateDeployment]) (*created[apiv1.Deployment], error) {
 	b := in.Body
+	naming(ctx, b.Name)
 	view, err := a.control.CreateDeployment(ctx, p, in.Tenant, control.CreateDeployment{
-		Name:        b.Name,
-		Source:      fleet.Source{RepoURL: b.Source.RepoURL, Path: b.Source.Path, Revision: b.Source.Revision, Globs: b.Source.Globs},
-		Environment: b.Environment, Namespace: b.Namespace,
+		Name: b.Name, Labels: b.Labels, Source: fleet.Source(b.Source), Environment: b.Environment, Namespace: b.Namespace,
 		Prune: b.Policy.Prune, Adopt: b.Policy.Adopt, AllowEmpty: b.Policy.AllowEmpty,
+		Manual: b.Policy.Manual, PruneOnDetach: b.Policy.PruneOnDetach,
 	})
 	if err != nil {
 		return nil, err
 	}
-	return &deploymentOutput{deploymentJSON(view, true)}, nil
+	return &created[apiv1.Deployment]{
+		Location: infoFrom(ctx).about.list + "/" + view.Name, ETag: etag(view.Spec), Body: deploymentJSON(view, true),
+	}, nil
 }
 
-func (a *api) getDeployment(ctx context.Context, p auth.Principal, in *namedInput) (*deploymentOutput, error) {
-	view, err := a.control.Deployment(ctx, p, in.Tenant, in.Name)
+func (a *api) getDeployment(ctx context.Context, p auth.Principal, in *Named) (*tagged[apiv1.Deployment], error) {
+	return deploymentAnswer(a.control.Deployment(ctx, p, in.Tenant, in.Name))
+}
+
+func (a *api) deleteDeployment(ctx context.Context, p auth.Principal, in *deleteInput) (*accepted[apiv1.Operation], error) {
+	match, err := in.match()
 	if err != nil {
 		return nil, err
 	}
-	return &deploymentOutput{deploymentJSON(view, true)}, nil
+	done, err := a.control.DeleteDeployment(ctx, p, in.Tenant, in.Name, match)
+	if err != nil {
+		return nil, err
+	}
+	return operationAccepted(in.Tenant, done), nil
 }
 
-func (a *api) deleteDeployment(ctx context.Context, p auth.Principal, in *namedInput) (*struct{}, error) {
-	return nil, a.control.DeleteDeployment(ctx, p, in.Tenant, in.Name)
+func deploymentAnswer(v control.DeploymentView, err error) (*tagged[apiv1.Deployment], error) {
+	if err != nil {
+		return nil, err
+	}
+	return &tagged[apiv1.Deployment]{ETag: etag(v.Spec), Body: deploymentJSON(v, true)}, nil
 }
 
 func deploymentJSON(v control.DeploymentView, objects bool) apiv1.Deployment {
 	out := apiv1.Deployment{
-		ID: string(v.ID), Name: v.Name,
-		Source:      apiv1.Source{RepoURL: v.Source.RepoURL, Path: v.Source.Path, Revision: v.Source.Revision, Globs: v.Source.Globs},
-		Environment: v.Environment, Namespace: v.Namespace,
-		Policy: apiv1.Policy{Prune: v.Policy.Prune, Adopt: v.Policy.Adopt, AllowEmpty: v.Policy.AllowEmpty},
+		ID: string(v.ID), Name: v.Name, Labels: v.Labels,
+		Source: apiv1.Source(v.Source), Repository: string(v.RepositoryID),
+		Environment: v.Environment, Namespace: v.Namespace, Policy: apiv1.Policy(v.Policy),
+		Suspension: suspensionJSON(v.Suspension), Pin: pinJSON(v.Pin), Spec: v.Spec,
 		Commit: v.Rendered.Commit, Digest: v.Rendered.Digest, RenderedAt: utc(v.Rendered.At), SourceError: v.SourceError,
 		CreatedAt: utc(v.CreatedAt), DeletedAt: utc(v.DeletedAt),
 		Sync: string(v.Sync), Health: string(v.Health), Message: v.Message,
-		Targets: make([]apiv1.Target, 0, len(v.Targets)),
+		Held: v.Held, Targets: make([]apiv1.Target, 0, len(v.Targets)),
+	}
+	for _, o := range v.Operations {
+		out.Operations = append(out.Operations, operationJSON(o))
 	}
 	for _, t := range v.Targets {
 		out.Targets = append(out.Targets, targetJSON(t, objects))
 	}
 	return out
+}
+
+func pinJSON(p fleet.Pin) *apiv1.Pin {
+	if !p.Active() {
+		return nil
+	}
+	return &apiv1.Pin{Revision: p.Revision, Commit: p.Commit, At: utc(p.At), By: p.By}
 }
 
 func targetJSON(t control.TargetView, objects bool) apiv1.Target {
@@ -105,6 +140,7 @@ func targetJSON(t control.TargetView, objects bool) apiv1.Target {
 		Sync: string(t.View.Sync), Health: string(t.View.Health), Message: t.View.Message,
 		AsOf: utc(t.View.AsOf), StaleSince: utc(t.View.StaleSince),
 		Generation: t.Desired.Generation, ObservedGeneration: t.Observed.Generation, Commit: t.Desired.Commit,
+		Tombstone: t.Desired.Tombstone, DetachedAt: utc(t.DetachedAt), DetachedWhy: t.DetachedWhy,
 	}
 	if !objects {
 		return out

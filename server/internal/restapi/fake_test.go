@@ -18,102 +18,141 @@ import (
 	"github.com/kedge-dev/kedge/server/internal/store"
 )
 
-const token = "kedge-api-right"
+const (
+	token      = "kedge-api-right"
+	otherToken = "kedge-api-other"
+	agentToken = "kedge-agent-right/with a slash"
+)
 
 var (
 	born  = time.Date(2026, 11, 15, 12, 0, 0, 0, time.UTC)
 	later = born.Add(time.Minute)
 )
 
-// fake is a control made of closures; what a test does not set must not be called.
+// fake is a control of which a test sets what it wants to see; with a nil standin anything else must
+// not be called.
 type fake struct {
+	*standin
+	identify     func(token string) (auth.Principal, error)
 	enroll       func(tenant string, req control.EnrollAgent) (control.Enrollment, error)
-	agents       func(tenant string, page store.Page) ([]control.AgentView, error)
+	agents       func(tenant string, f store.AgentFilter) ([]control.AgentView, error)
 	agent        func(tenant, name string) (control.AgentView, error)
-	removeAgent  func(tenant, name string) error
-	createEnv    func(tenant string, req control.CreateEnvironment) (fleet.Environment, error)
-	environments func(tenant string, page store.Page) ([]fleet.Environment, error)
+	environments func(tenant string, page store.Page) ([]control.EnvironmentView, error)
 	create       func(tenant string, req control.CreateDeployment) (control.DeploymentView, error)
-	deployments  func(tenant string, page store.Page) ([]control.DeploymentView, error)
+	deployments  func(tenant string, f control.ListDeployments) ([]control.DeploymentView, error)
 	deployment   func(tenant, name string) (control.DeploymentView, error)
-	remove       func(tenant, name string) error
-	repositories func(tenant string) ([]fleet.Repository, error)
-	webhook      func(tenant string, id fleet.RepositoryID) (control.Webhook, error)
-	events       func(tenant string, f store.EventFilter) ([]fleet.Event, error)
+	update       func(req control.UpdateDeployment, match int64) (control.DeploymentView, error)
+	audit        func(tenant string, f store.AuditFilter) ([]fleet.AuditEvent, error)
 	follow       func(ctx context.Context, tenant string, after int64, fn func([]store.Change) error) error
 	secret       func(repo fleet.RepositoryID) (string, error)
 	push         func(repo fleet.RepositoryID, ref string) error
+	wait         func(ctx context.Context, tag string, wait time.Duration) ([]control.Application, string, bool, error)
+	report       func(batch []control.AgentReports) error
 }
 
-func (f fake) Authenticate(_ context.Context, given string) (auth.Principal, error) {
-	if given != token {
-		return auth.Principal{}, auth.ErrUnauthenticated
+func (f fake) Authenticate(ctx context.Context, given string) (auth.Principal, error) {
+	if f.identify == nil {
+		return f.standin.Authenticate(ctx, given)
 	}
-	return auth.Principal{Name: "admin", Role: fleet.RoleFleetAdmin}, nil
+	return f.identify(given)
 }
 
-func (f fake) EnrollAgent(_ context.Context, _ auth.Principal, tenant string, req control.EnrollAgent) (control.Enrollment, error) {
+func (f fake) EnrollAgent(ctx context.Context, p auth.Principal, tenant string, req control.EnrollAgent) (control.Enrollment, error) {
+	if f.enroll == nil {
+		return f.standin.EnrollAgent(ctx, p, tenant, req)
+	}
 	return f.enroll(tenant, req)
 }
 
-func (f fake) Agents(_ context.Context, _ auth.Principal, tenant string, page store.Page) ([]control.AgentView, error) {
-	return f.agents(tenant, page)
+func (f fake) Agents(ctx context.Context, p auth.Principal, tenant string, filter store.AgentFilter) ([]control.AgentView, error) {
+	if f.agents == nil {
+		return f.standin.Agents(ctx, p, tenant, filter)
+	}
+	return f.agents(tenant, filter)
 }
 
-func (f fake) Agent(_ context.Context, _ auth.Principal, tenant, name string) (control.AgentView, error) {
+func (f fake) Agent(ctx context.Context, p auth.Principal, tenant, name string) (control.AgentView, error) {
+	if f.agent == nil {
+		return f.standin.Agent(ctx, p, tenant, name)
+	}
 	return f.agent(tenant, name)
 }
 
-func (f fake) DeleteAgent(_ context.Context, _ auth.Principal, tenant, name string) error {
-	return f.removeAgent(tenant, name)
-}
-
-func (f fake) CreateEnvironment(_ context.Context, _ auth.Principal, tenant string, req control.CreateEnvironment) (fleet.Environment, error) {
-	return f.createEnv(tenant, req)
-}
-
-func (f fake) Environments(_ context.Context, _ auth.Principal, tenant string, page store.Page) ([]fleet.Environment, error) {
+func (f fake) Environments(ctx context.Context, p auth.Principal, tenant string, page store.Page) ([]control.EnvironmentView, error) {
+	if f.environments == nil {
+		return f.standin.Environments(ctx, p, tenant, page)
+	}
 	return f.environments(tenant, page)
 }
 
-func (f fake) CreateDeployment(_ context.Context, _ auth.Principal, tenant string, req control.CreateDeployment) (control.DeploymentView, error) {
+func (f fake) CreateDeployment(ctx context.Context, p auth.Principal, tenant string, req control.CreateDeployment) (control.DeploymentView, error) {
+	if f.create == nil {
+		return f.standin.CreateDeployment(ctx, p, tenant, req)
+	}
 	return f.create(tenant, req)
 }
 
-func (f fake) Deployments(_ context.Context, _ auth.Principal, tenant string, page store.Page) ([]control.DeploymentView, error) {
-	return f.deployments(tenant, page)
+func (f fake) Deployments(ctx context.Context, p auth.Principal, tenant string, filter control.ListDeployments) ([]control.DeploymentView, error) {
+	if f.deployments == nil {
+		return f.standin.Deployments(ctx, p, tenant, filter)
+	}
+	return f.deployments(tenant, filter)
 }
 
-func (f fake) Deployment(_ context.Context, _ auth.Principal, tenant, name string) (control.DeploymentView, error) {
+func (f fake) Deployment(ctx context.Context, p auth.Principal, tenant, name string) (control.DeploymentView, error) {
+	if f.deployment == nil {
+		return f.standin.Deployment(ctx, p, tenant, name)
+	}
 	return f.deployment(tenant, name)
 }
 
-func (f fake) DeleteDeployment(_ context.Context, _ auth.Principal, tenant, name string) error {
-	return f.remove(tenant, name)
+func (f fake) UpdateDeployment(ctx context.Context, p auth.Principal, tenant, name string, req control.UpdateDeployment, match int64) (control.DeploymentView, error) {
+	if f.update == nil {
+		return f.standin.UpdateDeployment(ctx, p, tenant, name, req, match)
+	}
+	return f.update(req, match)
 }
 
-func (f fake) Repositories(_ context.Context, _ auth.Principal, tenant string) ([]fleet.Repository, error) {
-	return f.repositories(tenant)
+func (f fake) Audit(ctx context.Context, p auth.Principal, tenant string, filter store.AuditFilter) ([]fleet.AuditEvent, error) {
+	if f.audit == nil {
+		return f.standin.Audit(ctx, p, tenant, filter)
+	}
+	return f.audit(tenant, filter)
 }
 
-func (f fake) Webhook(_ context.Context, _ auth.Principal, tenant string, id fleet.RepositoryID) (control.Webhook, error) {
-	return f.webhook(tenant, id)
-}
-
-func (f fake) Events(_ context.Context, _ auth.Principal, tenant string, filter store.EventFilter) ([]fleet.Event, error) {
-	return f.events(tenant, filter)
-}
-
-func (f fake) Follow(ctx context.Context, _ auth.Principal, tenant string, after int64, fn func([]store.Change) error) error {
+func (f fake) Follow(ctx context.Context, p auth.Principal, tenant string, after int64, fn func([]store.Change) error) error {
+	if f.follow == nil {
+		return f.standin.Follow(ctx, p, tenant, after, fn)
+	}
 	return f.follow(ctx, tenant, after, fn)
 }
 
-func (f fake) WebhookSecret(_ context.Context, repo fleet.RepositoryID) (string, error) {
+func (f fake) WebhookSecret(ctx context.Context, repo fleet.RepositoryID) (string, error) {
+	if f.secret == nil {
+		return f.standin.WebhookSecret(ctx, repo)
+	}
 	return f.secret(repo)
 }
 
-func (f fake) Push(_ context.Context, repo fleet.RepositoryID, ref string) error {
+func (f fake) Push(ctx context.Context, repo fleet.RepositoryID, ref string) error {
+	if f.push == nil {
+		return f.standin.Push(ctx, repo, ref)
+	}
 	return f.push(repo, ref)
+}
+
+func (f fake) WaitApplications(ctx context.Context, a fleet.Agent, tag string, wait time.Duration) ([]control.Application, string, bool, error) {
+	if f.wait == nil {
+		return f.standin.WaitApplications(ctx, a, tag, wait)
+	}
+	return f.wait(ctx, tag, wait)
+}
+
+func (f fake) Report(ctx context.Context, batch []control.AgentReports) error {
+	if f.report == nil {
+		return f.standin.Report(ctx, batch)
+	}
+	return f.report(batch)
 }
 
 func config() restapi.Config {
@@ -123,6 +162,7 @@ func config() restapi.Config {
 		CAPEM:        []byte("-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----\n"),
 		DefaultImage: "registry.example.com/kedge-agent:v1",
 		Version:      "v1.2.3",
+		PerAddress:   restapi.Rate{PerSecond: 1000, Burst: 1000},
 	}
 }
 

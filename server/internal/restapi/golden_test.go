@@ -18,7 +18,7 @@ func agentView() control.AgentView {
 	return control.AgentView{
 		Agent: fleet.Agent{
 			ID: "agt-1", Name: "prod", Labels: map[string]string{"region": "eu"}, Scope: fleet.ScopeNamespaced,
-			Namespaces: []string{"dude"}, CreatedAt: born,
+			Namespaces: []string{"dude"}, Spec: 5, CreatedAt: born,
 		},
 		Connected: true, LastSeenAt: later, Targets: 2, Warnings: []string{"replica pod-b runs version v1.0.0, the server runs v1.2.3"},
 		Connections: []fleet.Connection{
@@ -42,11 +42,14 @@ func deploymentView() control.DeploymentView {
 	}
 	return control.DeploymentView{
 		Deployment: fleet.Deployment{
-			ID: "dep-1", Name: "web", Source: fleet.Source{RepoURL: "https://git.example.com/web", Path: "deploy", Revision: "main"},
-			Environment: "default", Namespace: "web", Policy: fleet.Policy{Prune: true}, CreatedAt: born,
+			ID: "dep-1", Name: "web", Labels: map[string]string{"team": "shop"}, RepositoryID: "rep-1",
+			Source:      fleet.Source{RepoURL: "https://git.example.com/web", Path: "deploy", Revision: "main", Variables: map[string]string{"zone": "{agent.name}"}},
+			Environment: "default", Namespace: "web", Policy: fleet.Policy{Prune: true, Manual: true}, CreatedAt: born,
+			Suspension: held, Pin: fleet.Pin{Revision: 9, Commit: "c0ffee", At: later, By: "anna"}, Spec: 6,
 			Rendered: fleet.Rendered{Commit: "c0ffee", Digest: "sha256:abc", At: later}, SourceError: "deploy/a.yaml: not YAML",
 		},
-		Sync: fleet.SyncFailed, Health: fleet.HealthStale, Message: "deploy/a.yaml: not YAML",
+		Sync: fleet.SyncFailed, Health: fleet.HealthStale, Message: "deploy/a.yaml: not YAML", Held: "suspended by anna",
+		Operations: []fleet.Operation{anOperation()},
 		Targets: []control.TargetView{
 			target("tgt-1", "prod", 4, fleet.View{Sync: fleet.SyncFailed, Health: fleet.HealthInProgress, Message: "1 object failed", AsOf: later},
 				fleet.ObjectStatus{
@@ -61,30 +64,11 @@ func deploymentView() control.DeploymentView {
 func TestAnswersAreAsRecorded(t *testing.T) {
 	t.Parallel()
 	h := restapi.New(config(), fake{
-		agents: func(string, store.Page) ([]control.AgentView, error) {
+		standin: newStandin(),
+		agents: func(string, store.AgentFilter) ([]control.AgentView, error) {
 			return []control.AgentView{agentView(), {}}, nil
 		},
-		agent:        func(string, string) (control.AgentView, error) { return agentView(), nil },
-		environments: func(string, store.Page) ([]fleet.Environment, error) { return nil, nil },
-		createEnv: func(_ string, r control.CreateEnvironment) (fleet.Environment, error) {
-			return fleet.Environment{ID: "env-1", Name: r.Name, Agents: r.Agents, MatchLabels: r.MatchLabels, CreatedAt: born}, nil
-		},
-		deployments: func(string, store.Page) ([]control.DeploymentView, error) {
-			return []control.DeploymentView{deploymentView()}, nil
-		},
-		deployment: func(string, string) (control.DeploymentView, error) { return deploymentView(), nil },
-		repositories: func(string) ([]fleet.Repository, error) {
-			return []fleet.Repository{{ID: "rep-1", URL: "https://git.example.com/web", CheckedAt: later, Error: "no route"}}, nil
-		},
-		webhook: func(_ string, id fleet.RepositoryID) (control.Webhook, error) {
-			return control.Webhook{Repository: id, Secret: "s3cret"}, nil
-		},
-		events: func(string, store.EventFilter) ([]fleet.Event, error) {
-			return []fleet.Event{{
-				Seq: 7, At: later, Type: fleet.EventWarning, Reason: "ApplyFailed", Agent: "prod", Deployment: "web",
-				Object: "Deployment.apps naww/nginx", Message: "forbidden",
-			}}, nil
-		},
+		environments: func(string, store.Page) ([]control.EnvironmentView, error) { return nil, nil },
 	})
 	const base = "/api/v1/tenants/default/"
 	cases := map[string]struct {
@@ -92,13 +76,25 @@ func TestAnswersAreAsRecorded(t *testing.T) {
 		status             int
 	}{
 		"whoami":             {"GET", "/api/v1/whoami", "", 200},
+		"tenants":            {"GET", "/api/v1/tenants", "", 200},
+		"fleet":              {"GET", "/api/v1/fleet", "", 200},
+		"members":            {"GET", base + "members", "", 200},
+		"tokens":             {"GET", base + "tokens", "", 200},
+		"token-create":       {"POST", base + "tokens", `{"name":"ci","role":"deployer"}`, 201},
 		"agents":             {"GET", base + "agents", "", 200},
 		"agent":              {"GET", base + "agents/prod", "", 200},
+		"agent-tokens":       {"GET", base + "agents/prod/tokens", "", 200},
 		"environments":       {"GET", base + "environments", "", 200},
 		"environment-create": {"POST", base + "environments", `{"name":"eu","agents":["prod"],"matchLabels":{"region":"eu"}}`, 201},
+		"grants":             {"GET", base + "grants", "", 200},
 		"deployments":        {"GET", base + "deployments", "", 200},
 		"deployment":         {"GET", base + "deployments/web", "", 200},
+		"revisions":          {"GET", base + "deployments/web/revisions", "", 200},
+		"rollback":           {"POST", base + "deployments/web/rollback", `{"revision":9}`, 202},
+		"operation":          {"GET", base + "operations/opn-1", "", 200},
+		"audit":              {"GET", "/api/v1/audit", "", 200},
 		"repositories":       {"GET", base + "repositories", "", 200},
+		"credentials":        {"GET", base + "credentials", "", 200},
 		"webhook":            {"POST", base + "repositories/rep-1/webhook", "", 200},
 		"events":             {"GET", base + "events?deployment=web&limit=5", "", 200},
 	}
@@ -126,11 +122,12 @@ func TestDeploymentIsAskedForAsWritten(t *testing.T) {
 			control.CreateDeployment{Name: "web", Source: fleet.Source{RepoURL: "https://x/y"}},
 		},
 		"everything": {
-			`{"name":"web","source":{"repoURL":"https://x/y","path":"p","revision":"v1","globs":["*.yaml"]},"environment":"eu",` +
-				`"namespace":"web","policy":{"prune":false,"adopt":true,"allowEmpty":true}}`,
+			`{"name":"web","labels":{"a":"b"},"source":{"repoURL":"https://x/y","path":"p","revision":"v1","globs":["*.yaml"],"variables":{"k":"v"}},"environment":"eu",` +
+				`"namespace":"web","policy":{"prune":false,"adopt":true,"allowEmpty":true,"manual":true,"pruneOnDetach":true}}`,
 			control.CreateDeployment{
-				Name: "web", Source: fleet.Source{RepoURL: "https://x/y", Path: "p", Revision: "v1", Globs: []string{"*.yaml"}},
-				Environment: "eu", Namespace: "web", Prune: &no, Adopt: true, AllowEmpty: true,
+				Name: "web", Labels: map[string]string{"a": "b"},
+				Source:      fleet.Source{RepoURL: "https://x/y", Path: "p", Revision: "v1", Globs: []string{"*.yaml"}, Variables: map[string]string{"k": "v"}},
+				Environment: "eu", Namespace: "web", Prune: &no, Adopt: true, AllowEmpty: true, Manual: true, PruneOnDetach: true,
 			},
 		},
 	}
@@ -146,32 +143,6 @@ func TestDeploymentIsAskedForAsWritten(t *testing.T) {
 		if diff := cmp.Diff(c.want, got); diff != "" {
 			t.Errorf("%s: %s", name, diff)
 		}
-	}
-}
-
-func TestDeleteIsAccepted(t *testing.T) {
-	t.Parallel()
-	var deleted string
-	h := restapi.New(config(), fake{remove: func(tenant, name string) error { deleted = tenant + "/" + name; return nil }})
-	if got := do(t, h, "DELETE", deployments+"/web", ""); got.status != 202 || deleted != "default/web" {
-		t.Errorf("got %d %s, deleted %q", got.status, got.body, deleted)
-	}
-}
-
-func TestAgentIsDeleted(t *testing.T) {
-	t.Parallel()
-	h := restapi.New(config(), fake{removeAgent: func(tenant, name string) error {
-		if tenant+"/"+name != "default/prod" {
-			return store.ErrNotFound
-		}
-		return nil
-	}})
-	const agents = "/api/v1/tenants/default/agents/"
-	if got := do(t, h, "DELETE", agents+"prod", ""); got.status != 204 || got.body != "" {
-		t.Errorf("got %d %s", got.status, got.body)
-	}
-	if got := do(t, h, "DELETE", agents+"nobody", ""); got.status != 404 {
-		t.Errorf("an agent that is not there: got %d %s", got.status, got.body)
 	}
 }
 

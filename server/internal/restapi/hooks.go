@@ -54,14 +54,29 @@ func (a *api) registerHooks(mux *http.ServeMux) {
 		},
 		RequestBody: &huma.RequestBody{Content: map[string]*huma.MediaType{"application/json": {Schema: object}}},
 		Responses: map[string]*huma.Response{
-			"202": {Description: "Accepted."}, "401": {Description: "The signature is missing or wrong, or there is no such repository."},
-			"413": {Description: "The body is too large."}, "422": {Description: "The body is not what it should be."},
+			"202":     {Description: "Accepted."},
+			"default": problemResponse(a.huma.OpenAPI(), "The signature is missing or wrong, there is no such repository, or the body is not what it should be."),
 		},
 	})
 }
 
 func (a *api) serveHook(w http.ResponseWriter, r *http.Request) {
-	// Anybody may send here: who is slow goes. Not every writer has deadlines; those of net/http do.
+	infoFrom(r.Context()).route = hooksPath
+	if wait := a.gate.knock(r, ""); wait > 0 {
+		a.metrics.refused.WithLabelValues(refusedAddress).Inc()
+		tooMany(w, wait, "too many requests with a wrong signature or token came from your address: wait; the push will be found by polling")
+		return
+	}
+	// Anybody may send here, signed or not: only so many bodies are held at once.
+	select {
+	case a.hooks <- struct{}{}:
+		defer func() { <-a.hooks }()
+	default:
+		a.metrics.refused.WithLabelValues(refusedAddress).Inc()
+		tooMany(w, time.Second, "too many webhooks at once: send it again; the push will be found by polling")
+		return
+	}
+	// Who is slow goes. Not every writer has deadlines; those of net/http do.
 	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(hookTimeout))
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxHookBody))
 	if err != nil {
@@ -79,6 +94,7 @@ func (a *api) serveHook(w http.ResponseWriter, r *http.Request) {
 	}
 	// The signature is computed for an unknown repository too, so that time does not tell it apart.
 	if !signed(secret, r.Header, body) || unknown {
+		a.gate.refused(r, "")
 		infoFrom(r.Context()).err = errBadSignature
 		writeProblem(w, problem(http.StatusUnauthorized, errBadSignature.Error()))
 		return

@@ -1,40 +1,64 @@
 package restapi
 
 import (
+	"cmp"
+	"slices"
 	"strings"
 
 	"github.com/kedge-dev/kedge/internal/apiv1"
+	"github.com/kedge-dev/kedge/internal/fleet"
 	"github.com/kedge-dev/kedge/server/internal/store"
 )
 
-// listInput is what every paged listing takes.
-type listInput struct {
-	Tenant string `path:"tenant"`
-	After  string `query:"after" maxLength:"253" doc:"Read on after this: 'next' of the page before, or a name."`
-	Limit  int    `query:"limit" minimum:"1" maximum:"500" default:"100" doc:"At most this many items."`
+// InTenant is what every request about something in a tenant takes. It and the other parts of inputs
+// are exported because huma reads nothing that is embedded and is not.
+type InTenant struct {
+	Tenant string `path:"tenant" maxLength:"253"`
 }
 
-// namedInput is what every request about one named thing takes.
-type namedInput struct {
-	Tenant string `path:"tenant"`
+func (in *InTenant) at() (string, string) { return in.Tenant, "" }
+
+// Named is what every request about one named thing takes.
+type Named struct {
+	Tenant string `path:"tenant" maxLength:"253"`
 	Name   string `path:"name" maxLength:"253"`
+}
+
+func (in *Named) at() (string, string) { return in.Tenant, in.Name }
+
+// Paging is what every listing takes.
+type Paging struct {
+	After string `query:"after" maxLength:"600" doc:"Read on after this: 'next' of the page before."`
+	Limit int    `query:"limit" minimum:"1" maximum:"500" default:"100" doc:"At most this many items."`
+}
+
+// listInput is what every listing of a tenant takes.
+type listInput struct {
+	InTenant
+	Paging
+}
+
+// namedListInput is what every listing of something below a named thing takes.
+type namedListInput struct {
+	Named
+	Paging
 }
 
 type listOutput[T any] struct{ Body apiv1.List[T] }
 
 // page asks for one more than the caller wants: whether it comes says whether there is a next page.
-func (in *listInput) page() store.Page {
+func (in *Paging) page() store.Page {
 	name, id, _ := strings.Cut(in.After, "/")
 	return store.Page{After: name, AfterID: id, Limit: in.Limit + 1}
 }
 
 // paged converts one page. views holds what page asked for.
-func paged[V, T any](views []V, limit int, convert func(V) T, name func(V) string) *listOutput[T] {
+func paged[V, T any](views []V, limit int, convert func(V) T, key func(V) string) *listOutput[T] {
 	out := &listOutput[T]{}
 	out.Body.Items = make([]T, 0, min(len(views), limit))
 	if len(views) > limit {
 		views = views[:limit]
-		out.Body.Next = name(views[limit-1])
+		out.Body.Next = key(views[limit-1])
 	}
 	for _, v := range views {
 		out.Body.Items = append(out.Body.Items, convert(v))
@@ -42,7 +66,33 @@ func paged[V, T any](views []V, limit int, convert func(V) T, name func(V) strin
 	return out
 }
 
-// about names what requests to one collection are for.
-func about(kind, path, tenantName, name string) subject {
-	return subject{kind: kind, name: name, tenant: tenantName, list: strings.ReplaceAll(path, "{tenant}", tenantName)}
+// cut is one page of a listing that is always read whole, because it is short.
+func cut[V, T any](in Paging, all []V, convert func(V) T, key func(V) string) *listOutput[T] {
+	slices.SortStableFunc(all, func(x, y V) int { return cmp.Compare(key(x), key(y)) })
+	from := 0
+	if in.After != "" {
+		for from < len(all) && key(all[from]) <= in.After {
+			from++
+		}
+	}
+	return paged(all[from:], in.Limit, convert, key)
+}
+
+// labelled reads repeated label=KEY=VALUE filters.
+func labelled(given []string) (map[string]string, error) {
+	if len(given) == 0 {
+		return nil, nil
+	}
+	labels := make(map[string]string, len(given))
+	for _, text := range given {
+		key, value, ok := strings.Cut(text, "=")
+		if !ok || key == "" {
+			return nil, fleet.Invalid("label", "%q must be KEY=VALUE", text)
+		}
+		if other, twice := labels[key]; twice && other != value {
+			return nil, fleet.Invalid("label", "nothing has the label %q with two values", key)
+		}
+		labels[key] = value
+	}
+	return labels, nil
 }

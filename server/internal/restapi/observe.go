@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/kedge-dev/kedge/internal/fleet"
 	"github.com/kedge-dev/kedge/internal/obs"
 	"github.com/kedge-dev/kedge/server/internal/auth"
 )
@@ -29,8 +30,14 @@ type requestInfo struct {
 	id        string
 	method    string
 	principal auth.Principal
+	agent     fleet.Agent // who calls, at the door of agents
 	about     subject
-	err       error
+	route     string // pattern of the path; "" when none took it
+	shownOnce bool   // the answer holds a secret that is not to be kept
+	again     bool   // the same request again is harmless: its answer need not be kept
+	// recheck finds out whether the caller is still who it was; nil when nobody has to be.
+	recheck func(context.Context) error
+	err     error
 }
 
 type infoKey struct{}
@@ -47,15 +54,10 @@ func (i *requestInfo) caller() string {
 	if i.principal.Name == "" {
 		return "the caller"
 	}
-	return fmt.Sprintf("token %q", i.principal.Name)
-}
-
-// location is where the fields of the request are.
-func (i *requestInfo) location() string {
-	if i.method == http.MethodGet {
-		return "query"
+	if i.principal.Session {
+		return fmt.Sprintf("%q", i.principal.Name)
 	}
-	return "body"
+	return fmt.Sprintf("token %q", i.principal.Name)
 }
 
 // observed gives each request an id and a line in the log, and sets headers that hold for all answers.
@@ -73,7 +75,9 @@ func (a *api) observed(next http.Handler) http.Handler {
 			if v := recover(); v != nil {
 				a.crashed(ctx, rec, v)
 			}
-			a.log(ctx, r, info, rec.status, time.Since(start))
+			took := time.Since(start)
+			a.log(ctx, r, info, rec.status, took)
+			a.metrics.observe(r.Method, info.route, rec.status, took)
 		}()
 		next.ServeHTTP(rec, r.WithContext(ctx))
 	})
@@ -91,7 +95,7 @@ func (a *api) crashed(ctx context.Context, rec *statusRecorder, v any) {
 // hold secrets.
 func (a *api) log(ctx context.Context, r *http.Request, info *requestInfo, status int, took time.Duration) {
 	level, attrs := slog.LevelInfo, []slog.Attr{
-		slog.String(keyRequest, info.id), slog.String(keyMethod, r.Method), slog.String(keyPath, r.URL.Path),
+		slog.String(keyRequest, info.id), slog.String(keyMethod, r.Method), slog.String(keyPath, redacted(r.URL.Path)),
 		slog.Int(keyStatus, status), slog.Duration(obs.KeyDuration, took), slog.String(obs.KeyAddress, r.RemoteAddr),
 	}
 	attrs = append(attrs, info.about.attrs()...)
@@ -117,7 +121,7 @@ func (s subject) attrs() []slog.Attr {
 		attrs = append(attrs, slog.String(obs.KeyTenant, s.tenant))
 	}
 	key, known := map[string]string{
-		"agent": obs.KeyAgent, "deployment": obs.KeyDeployment, "environment": obs.KeyEnvironment, "repository": obs.KeyRepository,
+		"tenant": obs.KeyTenant, "agent": obs.KeyAgent, "deployment": obs.KeyDeployment, "environment": obs.KeyEnvironment, "repository": obs.KeyRepository,
 	}[s.kind]
 	if known && s.name != "" {
 		attrs = append(attrs, slog.String(key, s.name))

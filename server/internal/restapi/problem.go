@@ -6,11 +6,15 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"strconv"
+	"strings"
+	"time"
 
 	"github.com/danielgtaylor/huma/v2"
 
 	"github.com/kedge-dev/kedge/internal/fleet"
 	"github.com/kedge-dev/kedge/server/internal/auth"
+	"github.com/kedge-dev/kedge/server/internal/control"
 	"github.com/kedge-dev/kedge/server/internal/store"
 )
 
@@ -18,7 +22,7 @@ import (
 type subject struct {
 	kind   string // "agent"
 	name   string // "" for a listing
-	tenant string
+	tenant string // "" for what belongs to none
 	list   string // where to look for what there is
 }
 
@@ -26,8 +30,12 @@ func (s subject) String() string {
 	switch {
 	case s.kind == "":
 		return "it"
+	case s.name == "" && s.tenant == "":
+		return "the " + s.kind
 	case s.name == "":
 		return fmt.Sprintf("tenant %q", s.tenant)
+	case s.tenant == "":
+		return fmt.Sprintf("%s %q", s.kind, s.name)
 	default:
 		return fmt.Sprintf("%s %q in tenant %q", s.kind, s.name, s.tenant)
 	}
@@ -40,17 +48,26 @@ func mapError(ctx context.Context, err error, about subject) *huma.ErrorModel {
 	info := infoFrom(ctx)
 	info.err = err
 	var invalid *fleet.InvalidError
+	var conflict *control.ConflictError
+	var quota *control.QuotaError
 	switch {
 	case errors.As(err, &invalid):
 		p := problem(http.StatusUnprocessableEntity, invalid.Error()+"; nothing was changed")
-		p.Errors = []*huma.ErrorDetail{{Location: info.location() + "." + invalid.Field, Message: invalid.Problem}}
+		p.Errors = []*huma.ErrorDetail{{Location: info.location(invalid.Field), Message: invalid.Problem}}
 		return p
+	case errors.As(err, &conflict):
+		return problem(http.StatusConflict, conflict.Reason+"; nothing was changed")
+	case errors.As(err, &quota):
+		return problem(http.StatusForbidden, quota.Error()+"; nothing was changed")
+	case errors.Is(err, control.ErrStale):
+		return problem(http.StatusPreconditionFailed, fmt.Sprintf(
+			"%s was changed since you read it, and nothing was done: read it again, see whether your change still makes sense, and repeat it with the new ETag", about))
 	case errors.Is(err, store.ErrNotFound):
 		return problem(http.StatusNotFound, fmt.Sprintf("%s was not found: check %s", about, about.check()))
 	case errors.Is(err, store.ErrExists):
-		return problem(http.StatusConflict, fmt.Sprintf("%s already exists: choose another name", about))
+		return problem(http.StatusConflict, fmt.Sprintf("%s already exists: %s; nothing was changed", about, about.instead()))
 	case errors.Is(err, auth.ErrUnauthenticated):
-		return problem(http.StatusUnauthorized, auth.ErrUnauthenticated.Error()+`: send the header "Authorization: Bearer TOKEN" with a valid API token`)
+		return problem(http.StatusUnauthorized, auth.ErrUnauthenticated.Error()+`: send the header "Authorization: Bearer TOKEN" with a valid one`)
 	case errors.Is(err, auth.ErrForbidden):
 		return problem(http.StatusForbidden, fmt.Sprintf("%s may not do this to %s: ask an administrator for the role", info.caller(), about))
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
@@ -61,12 +78,37 @@ func mapError(ctx context.Context, err error, about subject) *huma.ErrorModel {
 	}
 }
 
+// location is where a field of the request is.
+func (i *requestInfo) location(field string) string {
+	for _, prefix := range []string{"header.", "query.", "path."} {
+		if strings.HasPrefix(field, prefix) {
+			return field
+		}
+	}
+	if i.method == http.MethodGet {
+		return "query." + field
+	}
+	return "body." + field
+}
+
 // check is what to look at when there is no such thing.
 func (s subject) check() string {
 	if s.name == "" {
 		return "its name"
 	}
+	if s.tenant == "" {
+		return "its name; GET " + s.list + " lists what there is"
+	}
 	return "the name and the tenant; GET " + s.list + " lists what there is"
+}
+
+// instead is what to do when a name is taken.
+func (s subject) instead() string {
+	if s.name == "" || s.list == "" || strings.Contains(s.name, "/") {
+		return "GET " + s.list + " lists what there is; choose another name, or delete that one first"
+	}
+	there := s.list + "/" + s.name
+	return fmt.Sprintf("GET %s shows it; choose another name, or DELETE %s first", there, there)
 }
 
 func problem(status int, detail string) *huma.ErrorModel {
@@ -74,10 +116,17 @@ func problem(status int, detail string) *huma.ErrorModel {
 }
 
 func noRoute(r *http.Request, status int) *huma.ErrorModel {
+	path := redacted(r.URL.Path)
 	if status == http.StatusMethodNotAllowed {
-		return problem(status, fmt.Sprintf("%s does not take %s: see %s/openapi.json", r.URL.Path, r.Method, base))
+		return problem(status, fmt.Sprintf("%s does not take %s: see %s/openapi.json", path, r.Method, base))
 	}
-	return problem(http.StatusNotFound, fmt.Sprintf("there is nothing at %s: see %s/openapi.json", r.URL.Path, base))
+	return problem(http.StatusNotFound, fmt.Sprintf("there is nothing at %s: see %s/openapi.json", path, base))
+}
+
+// tooMany answers a caller who is to come back later.
+func tooMany(w http.ResponseWriter, wait time.Duration, detail string) {
+	w.Header().Set("Retry-After", strconv.Itoa(max(1, int((wait+time.Second-1)/time.Second))))
+	writeProblem(w, problem(http.StatusTooManyRequests, detail))
 }
 
 // writeProblem answers with a problem document where huma is not in between.

@@ -12,72 +12,128 @@ import (
 )
 
 type repositoryControl interface {
-	Repositories(ctx context.Context, p auth.Principal, tenant string) ([]fleet.Repository, error)
+	Repositories(ctx context.Context, p auth.Principal, tenant string, page store.Page) ([]control.RepositoryView, error)
+	Repository(ctx context.Context, p auth.Principal, tenant string, id fleet.RepositoryID) (control.RepositoryView, error)
+	CreateRepository(ctx context.Context, p auth.Principal, tenant string, req control.CreateRepository) (control.RepositoryView, error)
+	UpdateRepository(ctx context.Context, p auth.Principal, tenant string, id fleet.RepositoryID, req control.UpdateRepository, match int64) (control.RepositoryView, error)
+	DeleteRepository(ctx context.Context, p auth.Principal, tenant string, id fleet.RepositoryID, match int64) error
+	// RefreshRepository looks at Git now.
+	RefreshRepository(ctx context.Context, p auth.Principal, tenant string, id fleet.RepositoryID) error
 	// Webhook tells what the Git host of a repository has to be told.
 	Webhook(ctx context.Context, p auth.Principal, tenant string, id fleet.RepositoryID) (control.Webhook, error)
 }
 
-type eventControl interface {
-	Events(ctx context.Context, p auth.Principal, tenant string, f store.EventFilter) ([]fleet.Event, error)
-}
-
-const (
-	repositoriesPath = tenant + "/repositories"
-	webhookPath      = repositoriesPath + "/{repository}/webhook"
-	eventsPath       = tenant + "/events"
-)
+var repositories = resource{"repository", tenant + "/repositories"}
 
 type (
-	tenantInput struct {
-		Tenant string `path:"tenant"`
+	// OneRepository is what every request about one repository takes.
+	OneRepository struct {
+		InTenant
+		Repository string `path:"repository" maxLength:"64" doc:"ID of the repository."`
 	}
-	repositoryInput struct {
-		Tenant     string `path:"tenant"`
-		Repository string `path:"repository" doc:"ID of the repository."`
+	updateRepositoryInput struct {
+		OneRepository
+		Matching
+		Body apiv1.UpdateRepository
 	}
-	webhookOutput struct {
-		Body apiv1.Webhook
-	}
-	eventsInput struct {
-		Tenant     string `path:"tenant"`
-		Deployment string `query:"deployment" maxLength:"253" doc:"Only events of this deployment."`
-		Agent      string `query:"agent" maxLength:"253" doc:"Only events of this agent."`
-		After      int64  `query:"after" minimum:"0" doc:"Only events with a higher sequence number."`
-		Limit      int    `query:"limit" minimum:"1" maximum:"500" default:"100" doc:"At most this many of the newest."`
+	deleteRepositoryInput struct {
+		OneRepository
+		Matching
 	}
 )
 
+func (in *OneRepository) at() (string, string) { return in.Tenant, in.Repository }
+func (in *OneRepository) id() fleet.RepositoryID {
+	return fleet.RepositoryID(in.Repository)
+}
+
 func (a *api) registerRepositories() {
-	list := operation("list-repositories", http.MethodGet, repositoriesPath,
-		"List repositories", http.StatusOK)
-	register(a, list, func(in *tenantInput) subject { return about("repository", repositoriesPath, in.Tenant, "") }, a.listRepositories)
+	one := repositories.path + "/{repository}"
+	register(a, operation("list-repositories", http.MethodGet, repositories.path, "List repositories by URL", http.StatusOK), repositories, a.listRepositories)
+	register(a, operation("create-repository", http.MethodPost, repositories.path,
+		"Create a repository, for instance to give it a credential before anything is deployed from it", http.StatusCreated), repositories, a.createRepository)
+	register(a, operation("get-repository", http.MethodGet, one, "Read a repository", http.StatusOK), repositories, a.getRepository)
+	register(a, operation("update-repository", http.MethodPatch, one,
+		"Change what a repository is read with", http.StatusOK, http.StatusPreconditionFailed), repositories, a.updateRepository)
+	register(a, operation("delete-repository", http.MethodDelete, one,
+		"Delete a repository that no deployment uses", http.StatusNoContent, http.StatusPreconditionFailed), repositories, a.deleteRepository)
+	register(a, operation("refresh-repository", http.MethodPost, one+"/refresh", "Look at the repository now", http.StatusNoContent), repositories, a.refreshRepository)
 	// Not a read: it hands out a secret, which no read does.
-	webhook := operation("reveal-webhook", http.MethodPost, webhookPath,
-		"Tell what the Git host of a repository has to be told to announce pushes", http.StatusOK)
-	register(a, webhook, func(in *repositoryInput) subject {
-		return about("repository", webhookPath, in.Tenant, in.Repository)
-	}, a.revealWebhook)
+	register(a, operation("reveal-webhook", http.MethodPost, one+"/webhook",
+		"Tell what the Git host of a repository has to be told to announce pushes", http.StatusOK), repositories, a.revealWebhook)
 }
 
-func (a *api) revealWebhook(ctx context.Context, p auth.Principal, in *repositoryInput) (*webhookOutput, error) {
-	hook, err := a.control.Webhook(ctx, p, in.Tenant, fleet.RepositoryID(in.Repository))
+func (a *api) listRepositories(ctx context.Context, p auth.Principal, in *listRepositoriesInput) (*listOutput[apiv1.Repository], error) {
+	// A URL has slashes in it, so it is a key whole.
+	views, err := a.control.Repositories(ctx, p, in.Tenant, store.Page{After: in.After, Limit: in.Limit + 1})
 	if err != nil {
 		return nil, err
 	}
-	return &webhookOutput{Body: apiv1.Webhook{URL: a.hookURL(hook.Repository), Secret: hook.Secret}}, nil
+	return paged(views, in.Limit, a.repositoryJSON, func(v control.RepositoryView) string { return v.URL }), nil
 }
 
-func (a *api) listRepositories(ctx context.Context, p auth.Principal, in *tenantInput) (*listOutput[apiv1.Repository], error) {
-	views, err := a.control.Repositories(ctx, p, in.Tenant)
+// listRepositoriesInput is listInput with room for a URL.
+type listRepositoriesInput struct {
+	InTenant
+	After string `query:"after" maxLength:"4096" doc:"Read on after this: 'next' of the page before."`
+	Limit int    `query:"limit" minimum:"1" maximum:"500" default:"100" doc:"At most this many items."`
+}
+
+func (a *api) createRepository(ctx context.Context, p auth.Principal, in *createInput[apiv1.CreateRepository]) (*created[apiv1.Repository], error) {
+	naming(ctx, in.Body.URL)
+	made, err := a.control.CreateRepository(ctx, p, in.Tenant, control.CreateRepository(in.Body))
 	if err != nil {
 		return nil, err
 	}
-	return paged(views, len(views), a.repositoryJSON, nil), nil
+	return &created[apiv1.Repository]{
+		Location: infoFrom(ctx).about.list + "/" + string(made.ID), ETag: etag(made.Spec), Body: a.repositoryJSON(made),
+	}, nil
 }
 
-func (a *api) repositoryJSON(r fleet.Repository) apiv1.Repository {
+func (a *api) getRepository(ctx context.Context, p auth.Principal, in *OneRepository) (*tagged[apiv1.Repository], error) {
+	return a.repositoryAnswer(a.control.Repository(ctx, p, in.Tenant, in.id()))
+}
+
+func (a *api) updateRepository(ctx context.Context, p auth.Principal, in *updateRepositoryInput) (*tagged[apiv1.Repository], error) {
+	match, err := in.match()
+	if err != nil {
+		return nil, err
+	}
+	return a.repositoryAnswer(a.control.UpdateRepository(ctx, p, in.Tenant, in.id(), control.UpdateRepository(in.Body), match))
+}
+
+func (a *api) deleteRepository(ctx context.Context, p auth.Principal, in *deleteRepositoryInput) (*struct{}, error) {
+	match, err := in.match()
+	if err != nil {
+		return nil, err
+	}
+	return nil, a.control.DeleteRepository(ctx, p, in.Tenant, in.id(), match)
+}
+
+func (a *api) refreshRepository(ctx context.Context, p auth.Principal, in *OneRepository) (*struct{}, error) {
+	return nil, a.control.RefreshRepository(ctx, p, in.Tenant, in.id())
+}
+
+func (a *api) revealWebhook(ctx context.Context, p auth.Principal, in *OneRepository) (*plain[apiv1.Webhook], error) {
+	infoFrom(ctx).again = true
+	hook, err := a.control.Webhook(ctx, p, in.Tenant, in.id())
+	if err != nil {
+		return nil, err
+	}
+	return &plain[apiv1.Webhook]{apiv1.Webhook{URL: a.hookURL(hook.Repository), Secret: hook.Secret}}, nil
+}
+
+func (a *api) repositoryAnswer(v control.RepositoryView, err error) (*tagged[apiv1.Repository], error) {
+	if err != nil {
+		return nil, err
+	}
+	return &tagged[apiv1.Repository]{ETag: etag(v.Spec), Body: a.repositoryJSON(v)}, nil
+}
+
+func (a *api) repositoryJSON(v control.RepositoryView) apiv1.Repository {
 	return apiv1.Repository{
-		ID: string(r.ID), URL: r.URL, CheckedAt: utc(r.CheckedAt), Error: r.Error, WebhookURL: a.hookURL(r.ID),
+		ID: string(v.ID), URL: v.URL, Credential: v.Credential, Deployments: v.Deployments,
+		CheckedAt: utc(v.CheckedAt), Error: v.Error, WebhookURL: a.hookURL(v.ID), Spec: v.Spec, CreatedAt: utc(v.CreatedAt),
 	}
 }
 
@@ -87,26 +143,4 @@ func (a *api) hookURL(id fleet.RepositoryID) string {
 		external = a.cfg.ExternalURL()
 	}
 	return external + base + "/hooks/" + string(id)
-}
-
-func (a *api) registerEvents() {
-	list := operation("list-events", http.MethodGet, eventsPath, "List the newest events, oldest first", http.StatusOK)
-	register(a, list, func(in *eventsInput) subject { return about("event", eventsPath, in.Tenant, "") }, a.listEvents)
-}
-
-func (a *api) listEvents(ctx context.Context, p auth.Principal, in *eventsInput) (*listOutput[apiv1.Event], error) {
-	events, err := a.control.Events(ctx, p, in.Tenant, store.EventFilter{
-		Agent: in.Agent, Deployment: in.Deployment, AfterSeq: in.After, Limit: in.Limit,
-	})
-	if err != nil {
-		return nil, err
-	}
-	return paged(events, len(events), eventJSON, nil), nil
-}
-
-func eventJSON(e fleet.Event) apiv1.Event {
-	return apiv1.Event{
-		Seq: e.Seq, At: utc(e.At), Type: string(e.Type), Reason: e.Reason, Agent: e.Agent,
-		Deployment: e.Deployment, Object: e.Object, Message: e.Message,
-	}
 }

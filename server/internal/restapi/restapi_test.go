@@ -67,7 +67,11 @@ func TestErrorsBecomeProblems(t *testing.T) {
 			[]string{"source.path: must not leave the repository", "query.source.path: must not leave", "nothing was changed"}},
 		{"missing names the object and the tenant", fmt.Errorf("deployment: %w", store.ErrNotFound), 404,
 			[]string{`deployment "web" in tenant "default" was not found`, "GET " + deployments + " lists"}},
-		{"taken", fmt.Errorf("creating: %w", store.ErrExists), 409, []string{`deployment "web" in tenant "default" already exists`}},
+		{"taken says what there is, how to see it and how to be rid of it", fmt.Errorf("creating: %w", store.ErrExists), 409,
+			[]string{`deployment "web" in tenant "default" already exists`, "GET " + deployments + "/web shows it", "DELETE " + deployments + "/web", "nothing was changed"}},
+		{"a state that refuses says why", &control.ConflictError{Reason: "the run has started"}, 409, []string{"the run has started"}},
+		{"a quota names its limit", &control.QuotaError{Tenant: "default", What: "agents", Limit: 3}, 403, []string{"agents"}},
+		{"changed meanwhile says what to do", fmt.Errorf("deployment: %w", control.ErrStale), 412, []string{`deployment "web"`, "read it again", "new ETag"}},
 		{"not allowed names the caller", auth.ErrForbidden, 403, []string{`token "admin" may not`, `deployment "web"`}},
 		{"the caller left", context.Canceled, 503, []string{"try again"}},
 		{"internals stay inside", errors.New("sqlite: disk I/O error in /var/lib/kedge"), 500, []string{"request id"}},
@@ -112,6 +116,20 @@ func TestBadRequestsReachNobody(t *testing.T) {
 		{"too large", "POST", deployments, `{"name":"` + strings.Repeat("a", 1<<20) + `"}`, 413, "too large"},
 		{"a limit beyond the maximum", "GET", deployments + "?limit=501", "", 422, "query.limit"},
 		{"a limit of nothing", "GET", deployments + "?limit=0", "", 422, "query.limit"},
+		{"a label that is none", "GET", deployments + "?label=a", "", 422, "query.label"},
+		{"a label with two values", "GET", deployments + "?label=a=b&label=a=c", "", 422, "query.label"},
+		{"a state that is none", "GET", deployments + "?sync=Sync", "", 422, "query.sync"},
+		{"a time that is none", "GET", "/api/v1/audit?since=yesterday", "", 422, "query.since"},
+		{"a page of the audit log that is none", "GET", "/api/v1/audit?after=x", "", 422, "query.after"},
+		{"a page of runs that is none", "GET", deployments + "/web/runs?after=x", "", 422, "query.after"},
+		{"an ETag without quotes", "DELETE", deployments + "/web", "", 422, "header.If-Match"},
+		{"a role that is none", "POST", "/api/v1/tokens", `{"name":"a","role":"boss"}`, 422, "body.role"},
+		{"a lifetime that is none", "POST", "/api/v1/tokens", `{"name":"a","role":"viewer","expiresIn":"soon"}`, 422, "body.expiresIn"},
+		{"a member of a kind that is none", "PUT", "/api/v1/tenants/default/members/robot/x", `{"role":"viewer"}`, 422, "path.kind"},
+		{"a quota below nothing", "POST", "/api/v1/tenants", `{"name":"a","quota":{"agents":-1}}`, 422, "body.quota.agents"},
+		{"a kind of change that is none", "GET", "/api/v1/tenants/default/stream?kinds=agent,foo", "", 422, "query.kinds"},
+		{"a mistyped filter of the stream", "GET", "/api/v1/tenants/default/stream?kind=agent", "", 422, "query.kind"},
+		{"an id of an event that is none", "GET", "/api/v1/tenants/default/stream", "", 422, "header.Last-Event-ID"},
 		{"a mistyped filter", "GET", "/api/v1/tenants/default/events?deploymnt=a", "", 422, "deploymnt"},
 		{"a cursor that is no number", "GET", "/api/v1/tenants/default/stream?after=x", "", 422, "after"},
 		{"a route that does not exist", "GET", "/api/v1/tenants/default/apps", "", 404, "/api/v1/openapi.json"},
@@ -122,7 +140,7 @@ func TestBadRequestsReachNobody(t *testing.T) {
 	for _, c := range cases {
 		t.Run(c.reason, func(t *testing.T) {
 			t.Parallel()
-			got := do(t, h, c.method, c.path, c.body)
+			got := do(t, h, c.method, c.path, c.body, "If-Match", "5", "Last-Event-ID", lastEvent(c.says))
 			if detail := got.detail(t); got.status != c.status || !strings.Contains(detail, c.says) {
 				t.Errorf("got %d %q, want %d that says %q", got.status, detail, c.status, c.says)
 			}
@@ -130,16 +148,24 @@ func TestBadRequestsReachNobody(t *testing.T) {
 	}
 }
 
+// lastEvent is a bad one where the case is about it.
+func lastEvent(says string) string {
+	if strings.Contains(says, "Last-Event-ID") {
+		return "x"
+	}
+	return ""
+}
+
 func TestPagesGoOnWhereTheLastOneEnded(t *testing.T) {
 	t.Parallel()
 	var asked []store.Page
 	names := []string{"a", "b", "c"}
-	h := restapi.New(config(), fake{environments: func(_ string, page store.Page) ([]fleet.Environment, error) {
+	h := restapi.New(config(), fake{environments: func(_ string, page store.Page) ([]control.EnvironmentView, error) {
 		asked = append(asked, page)
-		var out []fleet.Environment
+		var out []control.EnvironmentView
 		for _, n := range names {
 			if n > page.After && len(out) < page.Limit {
-				out = append(out, fleet.Environment{Name: n})
+				out = append(out, control.EnvironmentView{Environment: fleet.Environment{Name: n}})
 			}
 		}
 		return out, nil

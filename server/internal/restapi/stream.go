@@ -1,13 +1,16 @@
 package restapi
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
 	"reflect"
+	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -47,6 +50,8 @@ func (a *api) registerStream(mux *http.ServeMux) {
 			{Name: "tenant", In: "path", Required: true, Schema: &huma.Schema{Type: huma.TypeString}},
 			{Name: "after", In: "query", Description: "Begin after this seq; without it, and without Last-Event-ID, begin now.",
 				Schema: &huma.Schema{Type: huma.TypeInteger, Format: "int64", Minimum: &zero}},
+			{Name: "kinds", In: "query", Description: "Only changes of these kinds, separated by commas; all when absent.",
+				Schema: &huma.Schema{Type: huma.TypeString}},
 			{Name: "Last-Event-ID", In: "header", Description: "Sent by clients that reconnect; goes before 'after'.",
 				Schema: &huma.Schema{Type: huma.TypeString}},
 		},
@@ -54,15 +59,24 @@ func (a *api) registerStream(mux *http.ServeMux) {
 			"200": {Description: "A stream without end.", Content: map[string]*huma.MediaType{
 				"text/event-stream": {Schema: a.huma.OpenAPI().Components.Schemas.Schema(reflect.TypeFor[apiv1.Change](), true, "Change")},
 			}},
+			"default": problemResponse(a.huma.OpenAPI(), "What went wrong, and what to do."),
 		},
 	})
 }
 
+// problemResponse describes an error where huma does not.
+func problemResponse(spec *huma.OpenAPI, text string) *huma.Response {
+	return &huma.Response{Description: text, Content: map[string]*huma.MediaType{
+		"application/problem+json": {Schema: spec.Components.Schemas.Schema(reflect.TypeFor[huma.ErrorModel](), true, "ErrorModel")},
+	}}
+}
+
 func (a *api) serveStream(w http.ResponseWriter, r *http.Request) {
 	name, info := r.PathValue("tenant"), infoFrom(r.Context())
-	info.about = about("stream", streamPath, name, "")
+	info.about = about(resource{"stream", streamPath}, name, "")
 	after, err := cursor(r)
-	if err != nil {
+	kinds, wrong := wanted(r)
+	if err = cmp.Or(err, wrong); err != nil {
 		writeProblem(w, mapError(r.Context(), err, info.about))
 		return
 	}
@@ -71,8 +85,8 @@ func (a *api) serveStream(w http.ResponseWriter, r *http.Request) {
 	var pulse sync.WaitGroup
 	defer pulse.Wait() // nothing may write once the handler has returned
 	defer cancel()
-	s := &eventStream{w: w, rc: http.NewResponseController(w)}
-	s.onBegin = func() { pulse.Go(func() { s.keepAlive(ctx, cancel, a.cfg.KeepAlive) }) }
+	s := &eventStream{w: w, rc: http.NewResponseController(w), kinds: kinds}
+	s.onBegin = func() { pulse.Go(func() { s.keepAlive(ctx, cancel, a.cfg.KeepAlive, info.recheck) }) }
 	err = a.follow(ctx, name, after, s)
 	if err != nil && !s.begun {
 		writeProblem(w, mapError(r.Context(), err, info.about))
@@ -102,7 +116,7 @@ func (a *api) follow(ctx context.Context, name string, after int64, s *eventStre
 // cursor is where the caller wants to begin.
 func cursor(r *http.Request) (int64, error) {
 	// A client that reconnects repeats its URL, so what it has seen since goes first.
-	text, field := r.Header.Get("Last-Event-ID"), "Last-Event-ID"
+	text, field := r.Header.Get("Last-Event-ID"), "header.Last-Event-ID"
 	if text == "" {
 		text, field = r.URL.Query().Get("after"), "after"
 	}
@@ -116,11 +130,41 @@ func cursor(r *http.Request) (int64, error) {
 	return after, nil
 }
 
+// streamKinds are what a tenant's stream can tell of.
+var streamKinds = []store.ChangeKind{
+	store.ChangeAgent, store.ChangeConnection, store.ChangeToken, store.ChangeEnvironment, store.ChangeRepository,
+	store.ChangeDeployment, store.ChangeDesired, store.ChangeStatus, store.ChangeEvent, store.ChangeTenant,
+	store.ChangeSettings, store.ChangeCredential, store.ChangeRun, store.ChangeOperation,
+}
+
+// wanted is which kinds of change the caller wants; nil means all.
+func wanted(r *http.Request) (map[store.ChangeKind]bool, error) {
+	query := r.URL.Query()
+	for name := range query {
+		if name != "after" && name != "kinds" {
+			return nil, fleet.Invalid(name, "is no parameter of the stream: it takes after and kinds")
+		}
+	}
+	if !query.Has("kinds") {
+		return nil, nil
+	}
+	kinds := map[store.ChangeKind]bool{}
+	for text := range strings.SplitSeq(query.Get("kinds"), ",") {
+		kind := store.ChangeKind(strings.TrimSpace(text))
+		if !slices.Contains(streamKinds, kind) {
+			return nil, fleet.Invalid("kinds", "%q is none of %v", kind, streamKinds)
+		}
+		kinds[kind] = true
+	}
+	return kinds, nil
+}
+
 // eventStream writes Server-Sent Events. Writing is safe for concurrent use.
 type eventStream struct {
 	mu      sync.Mutex
 	w       http.ResponseWriter
 	rc      *http.ResponseController
+	kinds   map[store.ChangeKind]bool // nil: all
 	begun   bool
 	onBegin func()
 }
@@ -149,6 +193,9 @@ func (s *eventStream) changes(batch []store.Change) error {
 	}
 	var text []byte
 	for _, c := range batch {
+		if s.kinds != nil && !s.kinds[c.Kind] {
+			continue
+		}
 		data, err := json.Marshal(apiv1.Change{
 			Seq: c.Seq, Kind: string(c.Kind), ID: c.ID, AgentID: string(c.AgentID), DeploymentID: string(c.DeploymentID), At: utc(c.At),
 		})
@@ -156,6 +203,11 @@ func (s *eventStream) changes(batch []store.Change) error {
 			return fmt.Errorf("encoding change %d: %w", c.Seq, err)
 		}
 		text = fmt.Appendf(text, "id: %d\nevent: change\ndata: %s\n\n", c.Seq, data)
+	}
+	if len(text) == 0 {
+		// An event without data moves the cursor of a reader and is not told to it: it need not come
+		// back to a place that is no longer kept.
+		text = fmt.Appendf(text, "id: %d\n\n", batch[len(batch)-1].Seq)
 	}
 	return s.write(string(text))
 }
@@ -167,7 +219,8 @@ func (s *eventStream) reset() error {
 	return s.write("event: reset\ndata: {}\n\n")
 }
 
-func (s *eventStream) keepAlive(ctx context.Context, gone func(), every time.Duration) {
+// keepAlive writes while nothing happens, and ends the stream of a caller who may no longer read it.
+func (s *eventStream) keepAlive(ctx context.Context, gone func(), every time.Duration, allowed func(context.Context) error) {
 	ticker := time.NewTicker(every)
 	defer ticker.Stop()
 	for {
@@ -175,7 +228,7 @@ func (s *eventStream) keepAlive(ctx context.Context, gone func(), every time.Dur
 		case <-ctx.Done():
 			return
 		case <-ticker.C:
-			if s.write(": still here\n\n") != nil {
+			if errors.Is(allowed(ctx), auth.ErrUnauthenticated) || s.write(": still here\n\n") != nil {
 				gone()
 				return
 			}

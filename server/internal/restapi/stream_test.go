@@ -12,6 +12,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/kedge-dev/kedge/server/internal/auth"
 	"github.com/kedge-dev/kedge/server/internal/control"
 	"github.com/kedge-dev/kedge/server/internal/restapi"
 	"github.com/kedge-dev/kedge/server/internal/store"
@@ -131,4 +132,65 @@ func TestIdleStreamWritesAComment(t *testing.T) {
 			t.Errorf("%d comments in 50 s, want 2: %q", got, w.Body.String())
 		}
 	})
+}
+
+// covers: T7
+func TestStreamTellsOnlyOfTheKindsAskedFor(t *testing.T) {
+	t.Parallel()
+	srv := httptest.NewServer(restapi.New(config(), fake{
+		follow: func(_ context.Context, _ string, _ int64, fn func([]store.Change) error) error {
+			if err := fn([]store.Change{{Seq: 1, Kind: store.ChangeStatus}, {Seq: 2, Kind: store.ChangeRun}, {Seq: 3, Kind: store.ChangeAgent}}); err != nil {
+				return err
+			}
+			return fn([]store.Change{{Seq: 4, Kind: store.ChangeStatus}, {Seq: 5, Kind: store.ChangeStatus}})
+		},
+	}))
+	defer srv.Close()
+	got := lines(t, srv.URL+streamURL+"?kinds=run,agent", 100)
+	want := []string{
+		": ready",
+		"id: 2", "event: change", `data: {"seq":2,"kind":"run"}`,
+		"id: 3", "event: change", `data: {"seq":3,"kind":"agent"}`,
+		"id: 5", // moves the cursor past what is not told
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestStreamEndsWithItsToken(t *testing.T) {
+	t.Parallel()
+	for reason, after := range map[string]func() (auth.Principal, error){
+		"revoked":      func() (auth.Principal, error) { return auth.Principal{}, auth.ErrUnauthenticated },
+		"another role": func() (auth.Principal, error) { return auth.Principal{Name: "admin"}, nil },
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			begun := false
+			h := restapi.New(config(), fake{
+				identify: func(string) (auth.Principal, error) {
+					if begun {
+						return after()
+					}
+					return auth.Principal{Name: "admin", FleetAdmin: true}, nil
+				},
+				follow: func(ctx context.Context, _ string, _ int64, fn func([]store.Change) error) error {
+					begun = true
+					if err := fn(nil); err != nil {
+						return err
+					}
+					<-ctx.Done()
+					return nil
+				},
+			})
+			ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+			defer cancel()
+			r := httptest.NewRequestWithContext(ctx, http.MethodGet, streamURL, nil)
+			r.Header.Set("Authorization", "Bearer "+token)
+			start := time.Now()
+			h.ServeHTTP(httptest.NewRecorder(), r)
+			if took := time.Since(start); took != 20*time.Second {
+				t.Errorf("%s: it ended after %s", reason, took)
+			}
+		})
+	}
 }

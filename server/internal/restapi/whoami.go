@@ -3,44 +3,55 @@ package restapi
 import (
 	"context"
 	"net/http"
+	"slices"
 	"strings"
 
 	"github.com/kedge-dev/kedge/internal/apiv1"
+	"github.com/kedge-dev/kedge/internal/fleet"
 	"github.com/kedge-dev/kedge/server/internal/auth"
+	"github.com/kedge-dev/kedge/server/internal/store"
 )
-
-// authenticated lets in whoever presents a valid token.
-func (a *api) authenticated(next http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		principal, err := a.authenticate(r)
-		if err != nil {
-			p := mapError(r.Context(), err, subject{})
-			if p.Status == http.StatusUnauthorized {
-				w.Header().Set("WWW-Authenticate", `Bearer realm="kedge"`)
-			}
-			writeProblem(w, p)
-			return
-		}
-		infoFrom(r.Context()).principal = principal
-		next.ServeHTTP(w, r)
-	})
-}
-
-func (a *api) authenticate(r *http.Request) (auth.Principal, error) {
-	scheme, token, ok := strings.Cut(r.Header.Get("Authorization"), " ")
-	token = strings.TrimSpace(token)
-	if !ok || !strings.EqualFold(scheme, "Bearer") || token == "" {
-		return auth.Principal{}, auth.ErrUnauthenticated
-	}
-	return a.control.Authenticate(r.Context(), token)
-}
-
-type whoamiOutput struct{ Body apiv1.Whoami }
 
 func (a *api) registerWhoami() {
 	op := operation("whoami", http.MethodGet, base+"/whoami", "Who the caller is", http.StatusOK)
-	register(a, op, func(*struct{}) subject { return subject{} },
-		func(_ context.Context, p auth.Principal, _ *struct{}) (*whoamiOutput, error) {
-			return &whoamiOutput{apiv1.Whoami{Name: p.Name, Role: string(p.Role), ServerVersion: a.cfg.Version}}, nil
-		})
+	register(a, op, resource{}, a.whoami)
+}
+
+func (a *api) whoami(ctx context.Context, p auth.Principal, _ *struct{}) (*plain[apiv1.Whoami], error) {
+	out := apiv1.Whoami{Name: p.Name, Session: p.Session, Tenants: []apiv1.Membership{}, ServerVersion: a.cfg.Version}
+	if p.FleetAdmin {
+		out.Role = string(fleet.RoleFleetAdmin)
+		return &plain[apiv1.Whoami]{out}, nil
+	}
+	var best fleet.Role
+	for _, role := range p.Roles {
+		best = auth.Better(best, role)
+	}
+	out.Role = string(best)
+	var err error
+	out.Tenants, err = a.memberships(ctx, p)
+	return &plain[apiv1.Whoami]{out}, err
+}
+
+// memberships names the tenants that a caller has a role in.
+func (a *api) memberships(ctx context.Context, p auth.Principal) ([]apiv1.Membership, error) {
+	found := []apiv1.Membership{}
+	page := store.Page{Limit: 500}
+	for len(p.Roles) > 0 {
+		tenants, err := a.control.Tenants(ctx, p, page)
+		if err != nil {
+			return nil, err
+		}
+		for _, t := range tenants {
+			if role, ok := p.Roles[t.ID]; ok {
+				found = append(found, apiv1.Membership{Tenant: t.Name, Role: string(role)})
+			}
+		}
+		if len(tenants) < page.Limit {
+			break
+		}
+		page.After = tenants[len(tenants)-1].Name
+	}
+	slices.SortFunc(found, func(x, y apiv1.Membership) int { return strings.Compare(x.Tenant, y.Tenant) })
+	return found, nil
 }

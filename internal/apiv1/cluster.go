@@ -1,0 +1,60 @@
+package apiv1
+
+import "time"
+
+// Applications is everything that one cluster shall hold: the polling contract, for agents that speak
+// nothing but HTTP.
+type Applications struct {
+	Agent string        `json:"agent"`
+	Items []Application `json:"items" nullable:"false"`
+}
+
+// Application is one deployment on the cluster that asks.
+type Application struct {
+	ID          string `json:"id" doc:"Of the target: what a status report names."`
+	Tenant      string `json:"tenant" doc:"Of the deployment; another one's when the environment was granted."`
+	Name        string `json:"name" doc:"Of the deployment."`
+	Environment string `json:"environment"`
+	Source      Source `json:"source" doc:"As it is for this agent."`
+	Namespace   string `json:"namespace" doc:"For objects that name none."`
+	Policy      Policy `json:"policy"`
+	Limits      Limits `json:"limits" doc:"What the application may touch; empty means everything."`
+	Epoch       int64  `json:"epoch"`
+	Generation  int64  `json:"generation"`
+	Commit      string `json:"commit,omitempty"`
+	Digest      string `json:"digest,omitempty"`
+	HoldPrune   bool   `json:"holdPrune,omitempty" doc:"Delete nothing that has left the source."`
+	Tombstone   bool   `json:"tombstone,omitempty" doc:"The deployment was deleted on purpose: delete its objects. Absence never means that."`
+	Detached    bool   `json:"detached,omitempty" doc:"Let go: leave the objects as they are and manage them no more."`
+}
+
+// ApplicationStatuses is what an agent reports back.
+type ApplicationStatuses struct {
+	Items []ApplicationStatus `json:"items" nullable:"false" maxItems:"1000"`
+}
+
+// ApplicationStatus is the state of one application on the cluster.
+type ApplicationStatus struct {
+	ID         string    `json:"id" doc:"As in Application."`
+	Epoch      int64     `json:"epoch" doc:"Of what the report is about."`
+	Generation int64     `json:"generation" doc:"Of what the report is about."`
+	Digest     string    `json:"digest,omitempty"`
+	Sync       string    `json:"sync" enum:"Pending,Syncing,Synced,Failed,Deleted,Detached"`
+	Health     string    `json:"health" enum:"Current,InProgress,Failed,Terminating,NotFound,Unknown"`
+	Message    string    `json:"message,omitempty" maxLength:"4096"`
+	AsOf       time.Time `json:"asOf,omitzero" doc:"When it was seen; now when absent or in the future."`
+	// Objects are all of them.
+	Objects []ApplicationObject `json:"objects,omitzero" nullable:"false" maxItems:"20000" doc:"All objects; absent leaves what is known of them."`
+}
+
+// ApplicationObject is the state of one object of an application.
+type ApplicationObject struct {
+	Group     string `json:"group,omitempty" maxLength:"253"`
+	Version   string `json:"version,omitempty" maxLength:"63"`
+	Kind      string `json:"kind" minLength:"1" maxLength:"63"`
+	Namespace string `json:"namespace,omitempty" maxLength:"253"`
+	Name      string `json:"name" minLength:"1" maxLength:"253"`
+	Sync      string `json:"sync" enum:"Pending,Syncing,Synced,Failed,Deleted"`
+	Health    string `json:"health" enum:"Current,InProgress,Failed,Terminating,NotFound,Unknown"`
+	Message   string `json:"message,omitempty" maxLength:"4096"`
+}

@@ -1,0 +1,199 @@
+package login
+
+import (
+	"crypto/subtle"
+	"errors"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/coreos/go-oidc/v3/oidc"
+	"golang.org/x/oauth2"
+
+	"github.com/kedge-dev/kedge/internal/apiv1"
+	"github.com/kedge-dev/kedge/internal/fleet"
+	"github.com/kedge-dev/kedge/server/internal/auth"
+	"github.com/kedge-dev/kedge/server/internal/control"
+)
+
+const (
+	prefix = "/api/v1/auth/"
+	// attemptTTL is how long somebody may take to log in at the provider.
+	attemptTTL = 10 * time.Minute
+)
+
+// attempt is what a login is about, between its start and the way back from the provider.
+type attempt struct {
+	State     string
+	Nonce     string
+	Verifier  string
+	Return    string // where the browser goes afterwards
+	Port      int    // of a CLI that waits on loopback; 0 when a browser logs in
+	Challenge string // of that CLI
+	Expires   time.Time
+}
+
+func (l *Login) routes() {
+	l.mux = http.NewServeMux()
+	l.mux.HandleFunc("GET "+prefix+"config", l.serveConfig)
+	l.mux.HandleFunc("GET "+prefix+"login", l.serveLogin)
+	l.mux.HandleFunc("GET "+prefix+"callback", l.serveCallback)
+	l.mux.HandleFunc("POST "+prefix+"logout", l.serveLogout)
+	l.mux.HandleFunc("POST "+prefix+"exchange", l.serveExchange)
+	l.mux.HandleFunc(prefix, func(w http.ResponseWriter, r *http.Request) {
+		l.refuse(w, r, http.StatusNotFound, "there is nothing here, or not by this method: see /api/v1/openapi.json", nil)
+	})
+}
+
+// ServeHTTP serves /api/v1/auth/.
+func (l *Login) ServeHTTP(w http.ResponseWriter, r *http.Request) { l.mux.ServeHTTP(w, r) }
+
+func (l *Login) serveConfig(w http.ResponseWriter, _ *http.Request) {
+	writeJSON(w, http.StatusOK, apiv1.LoginConfig{OIDC: true, Issuer: l.cfg.Issuer, LoginURL: l.cfg.ExternalURL() + prefix + "login"})
+}
+
+func (l *Login) serveLogin(w http.ResponseWriter, r *http.Request) {
+	a, err := l.begin(r.URL.Query())
+	if err != nil {
+		l.refuse(w, r, http.StatusBadRequest, err.Error(), nil)
+		return
+	}
+	p, err := l.discover(r.Context())
+	if err != nil {
+		l.refuse(w, r, http.StatusServiceUnavailable, "the identity provider cannot be reached: try again later, or use an API token", err)
+		return
+	}
+	sealed, err := l.attempts.seal(a)
+	if err != nil {
+		l.refuse(w, r, http.StatusInternalServerError, "the login could not be started", err)
+		return
+	}
+	l.setCookie(w, attemptCookie(a.State), sealed, prefix, attemptTTL)
+	http.Redirect(w, r, l.oauth(p).AuthCodeURL(a.State, oidc.Nonce(a.Nonce), oauth2.S256ChallengeOption(a.Verifier)), http.StatusFound)
+}
+
+// begin reads what a login is about.
+func (l *Login) begin(query url.Values) (attempt, error) {
+	a := attempt{State: random(), Nonce: random(), Verifier: oauth2.GenerateVerifier(), Return: "/", Expires: l.cfg.Now().Add(attemptTTL)}
+	if to := query.Get("return"); to != "" {
+		if !local(to) {
+			return a, errors.New("return must be a path of this server, such as /deployments")
+		}
+		a.Return = to
+	}
+	if !query.Has("cli") && !query.Has("challenge") {
+		return a, nil
+	}
+	var err error
+	a.Port, a.Challenge, err = waiting(query)
+	return a, err
+}
+
+// local reports whether a browser that follows to stays on this server. Browsers take a backslash for
+// a slash, and drop tabs and line ends.
+func local(to string) bool {
+	u, err := url.Parse(to)
+	clean := !strings.ContainsFunc(to, func(r rune) bool { return r < 0x20 || r == 0x7f || r == '\\' })
+	return err == nil && clean && u.Scheme == "" && u.Host == "" && u.User == nil &&
+		strings.HasPrefix(to, "/") && !strings.HasPrefix(to, "//")
+}
+
+func (l *Login) serveCallback(w http.ResponseWriter, r *http.Request) {
+	query := r.URL.Query()
+	a, err := l.attemptOf(w, r, query.Get("state"))
+	if err != nil {
+		l.refuse(w, r, http.StatusBadRequest, "this login was not started in this browser, took too long, or is over already: start again", err)
+		return
+	}
+	if refusal := query.Get("error"); refusal != "" {
+		l.refuse(w, r, http.StatusForbidden, "the identity provider refused: "+plainText(refusal+": "+query.Get("error_description")), nil)
+		return
+	}
+	who, err := l.vouch(r.Context(), a, query.Get("code"))
+	if err != nil {
+		l.refuse(w, r, http.StatusForbidden, "the identity provider does not vouch for you; the reason is in the log of the server", err)
+		return
+	}
+	if a.Port != 0 {
+		l.handOver(w, r, a, who)
+		return
+	}
+	secret, session, ok := l.start(w, r, who)
+	if !ok {
+		return
+	}
+	l.setCookie(w, l.sessionCookie(), secret, "/", session.ExpiresAt.Sub(l.cfg.Now()))
+	http.Redirect(w, r, a.Return, http.StatusFound)
+}
+
+// attemptOf finds the login that a browser comes back from, and ends it: it can be used once.
+func (l *Login) attemptOf(w http.ResponseWriter, r *http.Request, state string) (attempt, error) {
+	var a attempt
+	if state == "" || len(state) > 64 {
+		return a, errors.New("there is no state")
+	}
+	cookie, err := r.Cookie(attemptCookie(state))
+	if err != nil {
+		return a, errors.New("there is no cookie for the state")
+	}
+	l.setCookie(w, attemptCookie(state), "", prefix, -time.Second)
+	if err := l.attempts.open(cookie.Value, &a); err != nil {
+		return a, err
+	}
+	if subtle.ConstantTimeCompare([]byte(state), []byte(a.State)) != 1 {
+		return a, errors.New("the state is another login's")
+	}
+	if !l.cfg.Now().Before(a.Expires) {
+		return a, errors.New("it expired")
+	}
+	return a, nil
+}
+
+// start begins a session; when it cannot, the request is answered and ok is false.
+func (l *Login) start(w http.ResponseWriter, r *http.Request, who control.Login) (secret string, session fleet.APIToken, ok bool) {
+	secret, session, err := l.control.StartSession(r.Context(), who)
+	var invalid *fleet.InvalidError
+	switch {
+	case errors.As(err, &invalid):
+		l.refuse(w, r, http.StatusForbidden, invalid.Error(), err)
+	case err != nil:
+		l.refuse(w, r, http.StatusInternalServerError, "the session could not be started", err)
+	}
+	return secret, session, err == nil
+}
+
+func (l *Login) serveLogout(w http.ResponseWriter, r *http.Request) {
+	token := bearer(r)
+	if token == "" {
+		token = l.SessionToken(r)
+		if err := l.cross.Check(r); err != nil {
+			l.refuse(w, r, http.StatusForbidden, "a page of another site made this request in your name: it was refused", err)
+			return
+		}
+	}
+	err := l.end(r, token)
+	var conflict *control.ConflictError
+	switch {
+	case errors.As(err, &conflict):
+		l.refuse(w, r, http.StatusConflict, conflict.Reason, nil)
+		return
+	case err != nil && !errors.Is(err, auth.ErrUnauthenticated): // who is not logged in is logged out
+		l.refuse(w, r, http.StatusInternalServerError, "the session could not be ended: try again", err)
+		return
+	}
+	l.setCookie(w, l.sessionCookie(), "", "/", -time.Second)
+	w.WriteHeader(http.StatusNoContent)
+}
+
+func (l *Login) end(r *http.Request, token string) error {
+	if token == "" {
+		return nil
+	}
+	p, err := l.control.Authenticate(r.Context(), token)
+	if err != nil {
+		return err
+	}
+	p.Door, p.Address = "rest", r.RemoteAddr
+	return l.control.EndSession(r.Context(), p)
+}

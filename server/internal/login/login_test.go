@@ -1,0 +1,351 @@
+package login_test
+
+import (
+	"encoding/json"
+	"net/http"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/oauth2-proxy/mockoidc"
+
+	"github.com/kedge-dev/kedge/server/internal/login"
+)
+
+const loginPath = "/api/v1/auth/login"
+
+func TestPersonLogsInAndOut(t *testing.T) {
+	t.Parallel()
+	w, browser := newWorld(t), newBrowser(t)
+	w.person("jane", "devs", "others")
+	got := w.visit(t, browser, "GET", loginPath+"?return="+url.QueryEscape("/deployments?sync=Failed"), "")
+	if got.status != 200 || got.body != "the console at /deployments?sync=Failed" {
+		t.Fatalf("got %d %s", got.status, got.body)
+	}
+	if w.asked.Get("code_challenge_method") != "S256" || w.asked.Get("nonce") == "" || len(w.asked.Get("state")) < 20 {
+		t.Errorf("the provider was asked for %v", w.asked)
+	}
+	if name, role, status := w.whoami(t, browser); name != "jane" || role != "deployer" || status != 200 {
+		t.Errorf("the server knows %q, %q (%d)", name, role, status)
+	}
+	token := w.session(t, browser).Value
+	if name, _, status := w.whoami(t, http.DefaultClient, "Authorization", "Bearer "+token); status != 200 || name != "jane" {
+		t.Errorf("the token of the session as a bearer: %d", status)
+	}
+
+	if got := w.visit(t, browser, "POST", "/api/v1/auth/logout", "", "Sec-Fetch-Site", "cross-site"); got.status != 403 {
+		t.Errorf("a logout by another site: got %d %s", got.status, got.body)
+	}
+	if got := w.visit(t, browser, "POST", "/api/v1/auth/logout", "", "Sec-Fetch-Site", "same-origin"); got.status != 204 {
+		t.Errorf("logout: got %d %s", got.status, got.body)
+	}
+	if w.session(t, browser) != nil {
+		t.Error("the cookie is still there")
+	}
+	if _, _, status := w.whoami(t, http.DefaultClient, "Authorization", "Bearer "+token); status != 401 {
+		t.Errorf("the token after the logout: got %d", status)
+	}
+	if got := w.visit(t, browser, "POST", "/api/v1/auth/logout", ""); got.status != 204 {
+		t.Errorf("a second logout: got %d %s", got.status, got.body)
+	}
+	for _, secret := range []string{token, w.asked.Get("nonce"), w.provider.ClientSecret} {
+		if strings.Contains(w.logged(), secret) {
+			t.Errorf("%q is in the log", secret)
+		}
+	}
+}
+
+func TestGroupsMakeRoles(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	cases := []struct {
+		reason, name string
+		groups       []string
+		role         string
+		tenants      int // what the attempt to create a tenant answers
+	}{
+		{"a group that a tenant has as a member", "jane", []string{"devs"}, "deployer", 403},
+		{"a group of fleet admins", "anna", []string{"devs", "platform"}, "fleet-admin", 201},
+		{"groups that nobody knows", "bert", []string{"sales"}, "", 403},
+		{"no groups at all", "carl", nil, "", 403},
+	}
+	for _, c := range cases {
+		browser := newBrowser(t)
+		w.person(c.name, c.groups...)
+		w.visit(t, browser, "GET", loginPath, "")
+		if name, role, _ := w.whoami(t, browser); name != c.name || role != c.role {
+			t.Errorf("%s: the server knows %q, %q", c.reason, name, role)
+		}
+		body := `{"name":"tenant-of-` + c.name + `"}`
+		if got := w.visit(t, browser, "POST", "/api/v1/tenants", body, "Content-Type", "application/json"); got.status != c.tenants {
+			t.Errorf("%s: got %d %s", c.reason, got.status, got.body)
+		}
+	}
+}
+
+func TestCookieAloneIsNotEnoughForAnotherSite(t *testing.T) {
+	t.Parallel()
+	w, browser := newWorld(t), newBrowser(t)
+	w.person("anna", "platform")
+	w.visit(t, browser, "GET", loginPath, "")
+	token := w.session(t, browser).Value
+	freeze := func(client *http.Client, header ...string) int {
+		return w.visit(t, client, "POST", "/api/v1/fleet/freeze", "", header...).status
+	}
+	for reason, header := range map[string][]string{
+		"another site": {"Sec-Fetch-Site", "cross-site"}, "a neighbour": {"Sec-Fetch-Site", "same-site"}, "another origin": {"Origin", "https://evil.example.com"},
+	} {
+		if got := freeze(browser, header...); got != 403 {
+			t.Errorf("%s: got %d", reason, got)
+		}
+		if got := freeze(http.DefaultClient, append(header, "Authorization", "Bearer "+token)...); got != 200 {
+			t.Errorf("%s with a token in the header, which no browser sends by itself: got %d", reason, got)
+		}
+	}
+	if got := freeze(browser, "Sec-Fetch-Site", "same-origin"); got != 200 {
+		t.Errorf("the console: got %d", got)
+	}
+	if got := w.visit(t, browser, "GET", "/api/v1/fleet", "", "Sec-Fetch-Site", "cross-site").status; got != 200 {
+		t.Errorf("a read: got %d", got)
+	}
+}
+
+// back walks a login until the provider sends the browser back, and returns where to.
+func (w *world) back(t *testing.T, browser *http.Client, query string) string {
+	t.Helper()
+	there := *browser
+	there.CheckRedirect = func(r *http.Request, _ []*http.Request) error {
+		if r.URL.Path == "/api/v1/auth/callback" {
+			return http.ErrUseLastResponse
+		}
+		return nil
+	}
+	got := w.visit(t, &there, "GET", loginPath+query, "")
+	if got.status != 302 {
+		t.Fatalf("got %d %s", got.status, got.body)
+	}
+	return got.next
+}
+
+func TestLoginThatIsNotThisOneIsRefused(t *testing.T) {
+	t.Parallel()
+	cases := []struct {
+		reason string
+		status int
+		do     func(t *testing.T, w *world, browser *http.Client) page
+	}{
+		{"another state", 400, func(t *testing.T, w *world, browser *http.Client) page {
+			return w.visit(t, browser, "GET", strings.Replace(w.back(t, browser, ""), "state=", "state=X", 1), "")
+		}},
+		{"no state", 400, func(t *testing.T, w *world, browser *http.Client) page {
+			return w.visit(t, browser, "GET", "/api/v1/auth/callback?code=x", "")
+		}},
+		{"another browser", 400, func(t *testing.T, w *world, browser *http.Client) page {
+			return w.visit(t, newBrowser(t), "GET", w.back(t, browser, ""), "")
+		}},
+		{"the state of one login with the cookie of another", 400, func(t *testing.T, w *world, browser *http.Client) page {
+			first := w.back(t, browser, "")
+			w.back(t, browser, "")
+			swap(t, w, browser)
+			return w.visit(t, browser, "GET", first, "")
+		}},
+		{"a cookie that was changed", 400, func(t *testing.T, w *world, browser *http.Client) page {
+			to := w.back(t, browser, "")
+			tamper(t, w, browser)
+			return w.visit(t, browser, "GET", to, "")
+		}},
+		{"too late", 400, func(t *testing.T, w *world, browser *http.Client) page {
+			to := w.back(t, browser, "")
+			w.ahead.Store(int64(10*time.Minute + time.Second))
+			return w.visit(t, browser, "GET", to, "")
+		}},
+		{"a second time", 400, func(t *testing.T, w *world, browser *http.Client) page {
+			to := w.back(t, browser, "")
+			w.visit(t, browser, "GET", to, "")
+			return w.visit(t, browser, "GET", to, "")
+		}},
+		{"another nonce", 403, func(t *testing.T, w *world, browser *http.Client) page {
+			w.nonce = "nonce-of-another-login"
+			return w.visit(t, browser, "GET", w.back(t, browser, ""), "")
+		}},
+		{"an ID token that has expired", 403, func(t *testing.T, w *world, browser *http.Client) page {
+			w.provider.FastForward(-time.Hour)
+			return w.visit(t, browser, "GET", w.back(t, browser, ""), "")
+		}},
+		{"a code that the provider did not give", 403, func(t *testing.T, w *world, browser *http.Client) page {
+			return w.visit(t, browser, "GET", strings.Replace(w.back(t, browser, ""), "code=", "code=X", 1), "")
+		}},
+		{"a code of another login, whose verifier is another", 403, func(t *testing.T, w *world, browser *http.Client) page {
+			stolen := w.back(t, newBrowser(t), "")
+			mine, err := url.Parse(w.back(t, browser, ""))
+			if err != nil {
+				t.Fatal(err)
+			}
+			other, err := url.Parse(stolen)
+			if err != nil {
+				t.Fatal(err)
+			}
+			query := mine.Query()
+			query.Set("code", other.Query().Get("code"))
+			mine.RawQuery = query.Encode()
+			return w.visit(t, browser, "GET", mine.String(), "")
+		}},
+		{"the provider says no", 403, func(t *testing.T, w *world, browser *http.Client) page {
+			to := w.back(t, browser, "")
+			return w.visit(t, browser, "GET", to+"&error=access_denied&error_description="+url.QueryEscape("not\x1b[1mtoday"), "")
+		}},
+	}
+	for _, c := range cases {
+		t.Run(c.reason, func(t *testing.T) {
+			t.Parallel()
+			w, browser := newWorld(t), newBrowser(t)
+			got := c.do(t, w, browser)
+			if got.status != c.status || got.header.Get("Content-Type") != "application/problem+json" || strings.Contains(got.body, "\x1b") {
+				t.Errorf("got %d %s, want %d", got.status, got.body, c.status)
+			}
+			if nonce := w.asked.Get("nonce"); strings.Contains(w.logged(), "Invalid code") || (nonce != "" && strings.Contains(w.logged(), nonce)) {
+				t.Errorf("the log says too much: %s", w.logged())
+			}
+			if c.reason != "a second time" && w.session(t, browser) != nil {
+				t.Error("there is a session")
+			}
+		})
+	}
+}
+
+// loginCookies are those of logins under way, by name.
+func loginCookies(t *testing.T, w *world, browser *http.Client) (at *url.URL, found []*http.Cookie) {
+	t.Helper()
+	at, err := url.Parse(w.server.URL + "/api/v1/auth/callback")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range browser.Jar.Cookies(at) {
+		if strings.HasPrefix(c.Name, "kedge-login-") {
+			c.Path = "/api/v1/auth/"
+			found = append(found, c)
+		}
+	}
+	return at, found
+}
+
+// swap gives the cookies of two logins each other's values.
+func swap(t *testing.T, w *world, browser *http.Client) {
+	t.Helper()
+	at, found := loginCookies(t, w, browser)
+	if len(found) != 2 {
+		t.Fatalf("%d logins are under way", len(found))
+	}
+	found[0].Value, found[1].Value = found[1].Value, found[0].Value
+	browser.Jar.SetCookies(at, found)
+}
+
+// tamper changes one character of each cookie.
+func tamper(t *testing.T, w *world, browser *http.Client) {
+	t.Helper()
+	at, found := loginCookies(t, w, browser)
+	for _, c := range found {
+		text := []byte(c.Value)
+		text[len(text)/2] = map[bool]byte{true: 'A', false: 'B'}[text[len(text)/2] != 'A']
+		c.Value = string(text)
+	}
+	browser.Jar.SetCookies(at, found)
+}
+
+func TestTwoTabsDoNotDisturbEachOther(t *testing.T) {
+	t.Parallel()
+	w, browser := newWorld(t), newBrowser(t)
+	first, second := w.back(t, browser, "?return=/one"), w.back(t, browser, "?return=/two")
+	for to, want := range map[string]string{first: "the console at /one", second: "the console at /two"} {
+		if got := w.visit(t, browser, "GET", to, ""); got.body != want {
+			t.Errorf("got %d %s, want %s", got.status, got.body, want)
+		}
+	}
+}
+
+func TestBrowserIsSentNowhereElse(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	for _, to := range []string{
+		"https://evil.example.com/", "//evil.example.com", `/\evil.example.com`, `\\evil.example.com`, "/\t/evil.example.com", "evil", "javascript:alert(1)", "/\n/x",
+	} {
+		if got := w.visit(t, newBrowser(t), "GET", loginPath+"?return="+url.QueryEscape(to), ""); got.status != 400 {
+			t.Errorf("%q: got %d at %s", to, got.status, got.url)
+		}
+	}
+}
+
+func TestClaimsThatCount(t *testing.T) {
+	t.Parallel()
+	user := func(change func(*mockoidc.MockUser)) *mockoidc.MockUser {
+		u := &mockoidc.MockUser{Subject: "1", Email: "jane@example.com", EmailVerified: true, PreferredUsername: "jane", Groups: []string{"devs"}}
+		change(u)
+		return u
+	}
+	cases := []struct {
+		reason string
+		config func(*login.Config)
+		user   *mockoidc.MockUser
+		name   string // "" when nobody may come in
+	}{
+		{"the email address, when asked for", func(c *login.Config) { c.UserClaim = "email" }, user(func(*mockoidc.MockUser) {}), "jane@example.com"},
+		{"an address that is not verified", func(c *login.Config) { c.UserClaim = "email" }, user(func(u *mockoidc.MockUser) { u.EmailVerified = false }), ""},
+		{"no name at all", func(*login.Config) {}, user(func(u *mockoidc.MockUser) { u.PreferredUsername = "" }), ""},
+		{"a claim that is not there", func(c *login.Config) { c.UserClaim = "nickname" }, user(func(*mockoidc.MockUser) {}), ""},
+		{"groups by another name", func(c *login.Config) { c.GroupsClaim = "preferred_username"; c.AdminGroups = []string{"jane"} }, user(func(*mockoidc.MockUser) {}), "jane"},
+	}
+	for _, c := range cases {
+		t.Run(c.reason, func(t *testing.T) {
+			t.Parallel()
+			w, browser := newWorld(t, c.config), newBrowser(t)
+			w.provider.QueueUser(c.user)
+			got := w.visit(t, browser, "GET", loginPath, "")
+			name, _, _ := w.whoami(t, browser)
+			if name != c.name || (c.name == "" && got.status != 403) {
+				t.Errorf("got %d %s, the server knows %q", got.status, got.body, name)
+			}
+		})
+	}
+}
+
+func TestSessionEndsByItself(t *testing.T) {
+	t.Parallel()
+	w, browser := newWorld(t, func(c *login.Config) { c.SessionTTL = time.Hour }), newBrowser(t)
+	w.person("jane", "devs")
+	w.visit(t, browser, "GET", loginPath, "")
+	if _, _, status := w.whoami(t, browser); status != 200 {
+		t.Fatalf("got %d", status)
+	}
+	w.ahead.Store(int64(time.Hour + time.Second))
+	if _, _, status := w.whoami(t, browser); status != 401 {
+		t.Errorf("an hour later: got %d", status)
+	}
+}
+
+func TestConfigSaysHowToLogIn(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	var got struct {
+		OIDC             bool
+		Issuer, LoginURL string
+	}
+	if err := json.Unmarshal([]byte(w.visit(t, newBrowser(t), "GET", "/api/v1/auth/config", "").body), &got); err != nil {
+		t.Fatal(err)
+	}
+	if !got.OIDC || got.Issuer != w.provider.Issuer() || got.LoginURL != w.server.URL+loginPath {
+		t.Errorf("got %+v", got)
+	}
+}
+
+func TestProviderThatIsAwayFailsLoginsOnly(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, func(c *login.Config) { c.Issuer = "http://127.0.0.1:1" })
+	got := w.visit(t, newBrowser(t), "GET", loginPath, "")
+	if got.status != 503 || !strings.Contains(got.body, "cannot be reached") {
+		t.Errorf("got %d %s", got.status, got.body)
+	}
+	if _, _, status := w.whoami(t, http.DefaultClient); status != 401 {
+		t.Errorf("the API: got %d", status)
+	}
+}

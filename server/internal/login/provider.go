@@ -1,0 +1,118 @@
+package login
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/coreos/go-oidc/v3/oidc"
+	"golang.org/x/oauth2"
+
+	"github.com/kedge-dev/kedge/server/internal/control"
+)
+
+// provider is what the issuer has told of itself, asked for once.
+type provider struct {
+	mu    sync.Mutex
+	found *oidc.Provider
+}
+
+// discover asks the issuer for its endpoints, unless they are known.
+func (l *Login) discover(ctx context.Context) (*oidc.Provider, error) {
+	l.provider.mu.Lock()
+	defer l.provider.mu.Unlock()
+	if l.provider.found != nil {
+		return l.provider.found, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	found, err := oidc.NewProvider(oidc.ClientContext(ctx, l.cfg.Client), l.cfg.Issuer)
+	if err != nil {
+		return nil, fmt.Errorf("asking %s for its endpoints: %w", l.cfg.Issuer, err)
+	}
+	l.provider.found = found
+	return found, nil
+}
+
+func (l *Login) oauth(p *oidc.Provider) *oauth2.Config {
+	return &oauth2.Config{
+		ClientID: l.cfg.ClientID, ClientSecret: l.cfg.ClientSecret, Endpoint: p.Endpoint(), Scopes: l.cfg.Scopes,
+		RedirectURL: l.cfg.ExternalURL() + prefix + "callback",
+	}
+}
+
+// vouch trades the code of the provider for an ID token and reads from it who logs in.
+func (l *Login) vouch(ctx context.Context, a attempt, code string) (control.Login, error) {
+	p, err := l.discover(ctx)
+	if err != nil {
+		return control.Login{}, err
+	}
+	ctx = oidc.ClientContext(ctx, l.cfg.Client)
+	tokens, err := l.oauth(p).Exchange(ctx, code, oauth2.VerifierOption(a.Verifier))
+	if err != nil {
+		return control.Login{}, fmt.Errorf("trading the code for tokens: %w", withoutAnswer(err))
+	}
+	raw, ok := tokens.Extra("id_token").(string)
+	if !ok {
+		return control.Login{}, errors.New("the provider sent no ID token: is the scope openid among those asked for?")
+	}
+	id, err := p.Verifier(&oidc.Config{ClientID: l.cfg.ClientID, Now: l.cfg.Now}).Verify(ctx, raw)
+	if err != nil {
+		return control.Login{}, fmt.Errorf("verifying the ID token: %w", err)
+	}
+	if a.Nonce == "" || id.Nonce != a.Nonce {
+		return control.Login{}, errors.New("verifying the ID token: it was made for another login")
+	}
+	var claims map[string]any
+	if err := id.Claims(&claims); err != nil {
+		return control.Login{}, fmt.Errorf("reading the ID token: %w", err)
+	}
+	return l.person(claims)
+}
+
+// withoutAnswer drops what a provider wrote around its refusal: it may repeat the code.
+func withoutAnswer(err error) error {
+	var refusal *oauth2.RetrieveError
+	if errors.As(err, &refusal) && refusal.Response != nil {
+		return fmt.Errorf("the provider answered %q, %q", refusal.Response.Status, refusal.ErrorCode)
+	}
+	return err
+}
+
+// person reads the claims that count. There is no second choice for a claim that is missing: one
+// person's name must never stand where another's is expected.
+func (l *Login) person(claims map[string]any) (control.Login, error) {
+	name, _ := claims[l.cfg.UserClaim].(string)
+	if name == "" {
+		return control.Login{}, fmt.Errorf("the ID token has no claim %q: ask for another scope, or set another claim", l.cfg.UserClaim)
+	}
+	if verified, _ := claims["email_verified"].(bool); l.cfg.UserClaim == "email" && !verified {
+		return control.Login{}, errors.New("the provider has not verified the email address")
+	}
+	groups := list(claims[l.cfg.GroupsClaim])
+	return control.Login{
+		Subject: name, Name: name, Groups: groups, TTL: l.cfg.SessionTTL,
+		FleetAdmin: slices.ContainsFunc(groups, func(g string) bool { return slices.Contains(l.cfg.AdminGroups, g) }),
+	}, nil
+}
+
+// list reads a claim that is a list of texts, or one text alone.
+func list(claim any) []string {
+	switch v := claim.(type) {
+	case string:
+		return []string{v}
+	case []any:
+		var out []string
+		for _, one := range v {
+			if text, ok := one.(string); ok && text != "" {
+				out = append(out, text)
+			}
+		}
+		return out
+	default:
+		return nil
+	}
+}

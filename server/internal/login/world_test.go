@@ -1,0 +1,231 @@
+package login_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/cookiejar"
+	"net/http/httptest"
+	"net/url"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/oauth2-proxy/mockoidc"
+
+	"github.com/kedge-dev/kedge/internal/fleet"
+	"github.com/kedge-dev/kedge/server/internal/auth"
+	"github.com/kedge-dev/kedge/server/internal/control"
+	"github.com/kedge-dev/kedge/server/internal/gitsource"
+	"github.com/kedge-dev/kedge/server/internal/login"
+	"github.com/kedge-dev/kedge/server/internal/restapi"
+	"github.com/kedge-dev/kedge/server/internal/store/sqlite"
+)
+
+var (
+	admin = auth.Principal{Name: "admin", FleetAdmin: true}
+	key   = []byte(strings.Repeat("k", 32))
+)
+
+// world is a server with its database, and an identity provider that others wrote.
+type world struct {
+	provider *mockoidc.MockOIDC
+	control  *control.Service
+	server   *httptest.Server
+	cfg      login.Config
+	ahead    atomic.Int64 // of the server's clock
+	asked    url.Values   // what the provider was last asked for
+	nonce    string       // when not "", what the provider takes for the nonce
+
+	mu  sync.Mutex
+	log bytes.Buffer
+}
+
+func (w *world) Write(p []byte) (int, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.log.Write(p)
+}
+
+func (w *world) now() time.Time { return time.Now().Add(time.Duration(w.ahead.Load())) }
+
+func newWorld(t *testing.T, change ...func(*login.Config)) *world {
+	t.Helper()
+	w := &world{}
+	w.startProvider(t)
+	w.startControl(t)
+	mux := http.NewServeMux()
+	w.server = httptest.NewServer(mux)
+	t.Cleanup(w.server.Close)
+	w.cfg = login.Config{
+		Issuer: w.provider.Issuer(), ClientID: w.provider.ClientID, ClientSecret: w.provider.ClientSecret,
+		Scopes: []string{"openid", "profile", "email", "groups"}, AdminGroups: []string{"platform"},
+		ExternalURL: func() string { return w.server.URL }, Key: key, Now: w.now, Log: slog.New(slog.NewJSONHandler(w, nil)),
+	}
+	for _, fn := range change {
+		fn(&w.cfg)
+	}
+	l, err := login.New(w.cfg, w.control)
+	if err != nil {
+		t.Fatal(err)
+	}
+	mux.Handle("/api/", restapi.New(restapi.Config{
+		Login: l, Log: w.cfg.Log, PerAddress: restapi.Rate{PerSecond: 1000, Burst: 1000},
+	}, w.control))
+	mux.HandleFunc("/", func(rw http.ResponseWriter, r *http.Request) {
+		_, _ = io.WriteString(rw, "the console at "+r.URL.RequestURI())
+	})
+	return w
+}
+
+func (w *world) startProvider(t *testing.T) {
+	t.Helper()
+	var err error
+	if w.provider, err = mockoidc.NewServer(nil); err != nil {
+		t.Fatal(err)
+	}
+	watch := func(next http.Handler) http.Handler {
+		return http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+			if r.URL.Path == mockoidc.AuthorizationEndpoint {
+				w.asked = r.URL.Query()
+				if w.nonce != "" {
+					query := r.URL.Query()
+					query.Set("nonce", w.nonce)
+					r.URL.RawQuery = query.Encode()
+				}
+			}
+			next.ServeHTTP(rw, r)
+		})
+	}
+	if err := w.provider.AddMiddleware(watch); err != nil {
+		t.Fatal(err)
+	}
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := w.provider.Start(listener, nil); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = w.provider.Shutdown() })
+}
+
+func (w *world) startControl(t *testing.T) {
+	t.Helper()
+	dir := t.TempDir()
+	st, err := sqlite.Open(t.Context(), sqlite.Config{Path: filepath.Join(dir, "kedge.db")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = st.Close() })
+	git, err := gitsource.New(gitsource.Config{Dir: filepath.Join(dir, "git")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = git.Close() })
+	if w.control, err = control.New(control.Config{Key: key, Now: w.now}, st, git); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := w.control.Bootstrap(t.Context(), false); err != nil {
+		t.Fatal(err)
+	}
+	err = w.control.PutMember(t.Context(), admin, fleet.DefaultTenant, fleet.Member{Kind: fleet.MemberGroup, Subject: "devs", Role: fleet.RoleDeployer})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// person is somebody whom the provider lets in next.
+func (w *world) person(name string, groups ...string) {
+	w.provider.QueueUser(&mockoidc.MockUser{
+		Subject: "id-of-" + name, Email: name + "@example.com", EmailVerified: true, PreferredUsername: name, Groups: groups,
+	})
+}
+
+// browser has cookies and follows redirects, but not to a CLI.
+func newBrowser(t *testing.T) *http.Client {
+	t.Helper()
+	jar, err := cookiejar.New(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &http.Client{Jar: jar, CheckRedirect: func(r *http.Request, _ []*http.Request) error {
+		if r.URL.Query().Has("code") && r.URL.Path == "/" {
+			return http.ErrUseLastResponse
+		}
+		return nil
+	}}
+}
+
+// page is what a browser shows.
+type page struct {
+	status int
+	url    *url.URL // where it ended
+	next   string   // where it was sent and did not go
+	header http.Header
+	body   string
+}
+
+func (w *world) visit(t *testing.T, browser *http.Client, method, path, body string, header ...string) page {
+	t.Helper()
+	target := path
+	if strings.HasPrefix(path, "/") {
+		target = w.server.URL + path
+	}
+	r, err := http.NewRequestWithContext(t.Context(), method, target, strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := 0; i < len(header); i += 2 {
+		r.Header.Set(header[i], header[i+1])
+	}
+	resp, err := browser.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return page{resp.StatusCode, resp.Request.URL, resp.Header.Get("Location"), resp.Header, string(text)}
+}
+
+// whoami is how the server knows a browser, or a token.
+func (w *world) whoami(t *testing.T, browser *http.Client, header ...string) (name, role string, status int) {
+	t.Helper()
+	got := w.visit(t, browser, "GET", "/api/v1/whoami", "", header...)
+	var who struct{ Name, Role string }
+	if err := json.Unmarshal([]byte(got.body), &who); err != nil {
+		t.Fatalf("%v in %s", err, got.body)
+	}
+	return who.Name, who.Role, got.status
+}
+
+// session is the cookie that a browser carries; nil when there is none.
+func (w *world) session(t *testing.T, browser *http.Client) *http.Cookie {
+	t.Helper()
+	at, err := url.Parse(w.server.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range browser.Jar.Cookies(at) {
+		if c.Name == "kedge-session" {
+			return c
+		}
+	}
+	return nil
+}
+
+// logged is everything that was logged so far.
+func (w *world) logged() string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.log.String()
+}

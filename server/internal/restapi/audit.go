@@ -1,0 +1,108 @@
+package restapi
+
+import (
+	"context"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/kedge-dev/kedge/internal/apiv1"
+	"github.com/kedge-dev/kedge/internal/fleet"
+	"github.com/kedge-dev/kedge/server/internal/auth"
+	"github.com/kedge-dev/kedge/server/internal/store"
+)
+
+type auditControl interface {
+	// Audit lists the audit log of a tenant, or with "" that of the fleet, newest first.
+	Audit(ctx context.Context, p auth.Principal, tenant string, f store.AuditFilter) ([]fleet.AuditEvent, error)
+}
+
+type eventControl interface {
+	Events(ctx context.Context, p auth.Principal, tenant string, f store.EventFilter) ([]fleet.Event, error)
+}
+
+var (
+	audit      = resource{"audit log", tenant + "/audit"}
+	fleetAudit = resource{"audit log", base + "/audit"}
+	events     = resource{"event", tenant + "/events"}
+)
+
+type (
+	// AuditQuery narrows the audit log.
+	AuditQuery struct {
+		Paging
+		Actor  string    `query:"actor" maxLength:"253" doc:"Name of the token or person, or system."`
+		Action string    `query:"action" maxLength:"253" doc:"Such as deployment.create."`
+		Kind   string    `query:"kind" maxLength:"63" doc:"Kind of the resource."`
+		Name   string    `query:"name" maxLength:"2048" doc:"Name of the resource."`
+		Since  time.Time `query:"since" doc:"Not before this time (RFC 3339)."`
+		Until  time.Time `query:"until" doc:"Before this time (RFC 3339)."`
+	}
+	auditInput struct {
+		InTenant
+		AuditQuery
+	}
+	eventsInput struct {
+		InTenant
+		Deployment string `query:"deployment" maxLength:"253" doc:"Only events of this deployment."`
+		Agent      string `query:"agent" maxLength:"253" doc:"Only events of this agent."`
+		After      int64  `query:"after" minimum:"0" doc:"Only events with a higher sequence number."`
+		Limit      int    `query:"limit" minimum:"1" maximum:"500" default:"100" doc:"At most this many of the newest."`
+	}
+)
+
+func (a *api) registerAudit() {
+	register(a, operation("list-audit", http.MethodGet, audit.path, "Read the audit log of a tenant, newest first", http.StatusOK), audit,
+		func(ctx context.Context, p auth.Principal, in *auditInput) (*listOutput[apiv1.AuditEvent], error) {
+			return a.listAudit(ctx, p, in.Tenant, in.AuditQuery)
+		})
+	register(a, operation("list-fleet-audit", http.MethodGet, fleetAudit.path, "Read the audit log of the whole fleet, newest first", http.StatusOK), fleetAudit,
+		func(ctx context.Context, p auth.Principal, in *AuditQuery) (*listOutput[apiv1.AuditEvent], error) {
+			return a.listAudit(ctx, p, "", *in)
+		})
+}
+
+func (a *api) listAudit(ctx context.Context, p auth.Principal, tenantName string, in AuditQuery) (*listOutput[apiv1.AuditEvent], error) {
+	f := store.AuditFilter{
+		Actor: in.Actor, Action: in.Action, Kind: in.Kind, Name: in.Name, Since: in.Since, Until: in.Until, Limit: in.Limit + 1,
+	}
+	if in.After != "" {
+		var err error
+		if f.BeforeSeq, err = strconv.ParseInt(in.After, 10, 64); err != nil || f.BeforeSeq <= 0 {
+			return nil, notACursor()
+		}
+	}
+	found, err := a.control.Audit(ctx, p, tenantName, f)
+	if err != nil {
+		return nil, err
+	}
+	return paged(found, in.Limit, auditJSON, func(e fleet.AuditEvent) string { return strconv.FormatInt(e.Seq, 10) }), nil
+}
+
+func auditJSON(e fleet.AuditEvent) apiv1.AuditEvent {
+	return apiv1.AuditEvent{
+		Seq: e.Seq, At: utc(e.At), Actor: e.Actor, Door: e.Door, Action: e.Action, Kind: e.Kind, Name: e.Name, ID: e.ID,
+		Request: e.Request, Address: e.Address, Detail: e.Detail,
+	}
+}
+
+func (a *api) registerEvents() {
+	register(a, operation("list-events", http.MethodGet, events.path, "List the newest events, oldest first", http.StatusOK), events, a.listEvents)
+}
+
+func (a *api) listEvents(ctx context.Context, p auth.Principal, in *eventsInput) (*listOutput[apiv1.Event], error) {
+	found, err := a.control.Events(ctx, p, in.Tenant, store.EventFilter{
+		Agent: in.Agent, Deployment: in.Deployment, AfterSeq: in.After, Limit: in.Limit,
+	})
+	if err != nil {
+		return nil, err
+	}
+	return paged(found, len(found), eventJSON, nil), nil
+}
+
+func eventJSON(e fleet.Event) apiv1.Event {
+	return apiv1.Event{
+		Seq: e.Seq, At: utc(e.At), Type: string(e.Type), Reason: e.Reason, Agent: e.Agent,
+		Deployment: e.Deployment, Object: e.Object, Message: e.Message,
+	}
+}

@@ -1,0 +1,117 @@
+package restapi
+
+import (
+	"context"
+	"maps"
+	"net/http"
+	"strings"
+
+	"github.com/kedge-dev/kedge/internal/apiv1"
+	"github.com/kedge-dev/kedge/server/internal/auth"
+)
+
+const door = "rest"
+
+// authenticated lets in whoever presents a valid token, in a header or in the cookie of a session.
+func (a *api) authenticated(next http.Handler) http.Handler {
+	cross := http.NewCrossOriginProtection()
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		token := bearer(r)
+		if token == "" && a.cfg.Login != nil {
+			token = a.cfg.Login.SessionToken(r)
+			// A browser sends its cookies whoever made it send the request; a token in a header it
+			// sends for nobody else.
+			if err := cross.Check(r); token != "" && err != nil {
+				writeProblem(w, problem(http.StatusForbidden,
+					"a page of another site made this request in your name: it was refused, and nothing was changed"))
+				return
+			}
+		}
+		a.admit(w, r, token, func(ctx context.Context) error {
+			principal, err := a.control.Authenticate(ctx, token)
+			if err != nil {
+				return err
+			}
+			info := infoFrom(r.Context())
+			principal.Door, principal.Request, principal.Address = door, info.id, r.RemoteAddr
+			info.principal = principal
+			info.recheck = func(ctx context.Context) error { return a.stillIs(ctx, token, principal) }
+			return nil
+		}, next)
+	})
+}
+
+// admit lets a caller in whose token is good, as fast as it may come.
+func (a *api) admit(w http.ResponseWriter, r *http.Request, token string, identify func(context.Context) error, next http.Handler) {
+	if wait := a.gate.knock(r, token); wait > 0 {
+		a.metrics.refused.WithLabelValues(refusedAddress).Inc()
+		tooMany(w, wait, "too many requests without a valid token came from your address: wait, and check the token")
+		return
+	}
+	err := auth.ErrUnauthenticated
+	if token != "" {
+		err = identify(r.Context())
+	}
+	if err != nil {
+		p := mapError(r.Context(), err, subject{})
+		if p.Status == http.StatusUnauthorized {
+			a.gate.refused(r, token)
+			w.Header().Set("WWW-Authenticate", `Bearer realm="kedge"`)
+		}
+		writeProblem(w, p)
+		return
+	}
+	if wait := a.gate.pass(token); wait > 0 {
+		a.metrics.refused.WithLabelValues(refusedCaller).Inc()
+		tooMany(w, wait, "too many requests came with this token: slow down, use larger pages, or follow the stream instead of polling")
+		return
+	}
+	next.ServeHTTP(w, r)
+}
+
+// stillIs fails when a token is no longer good, or no longer allows the same.
+func (a *api) stillIs(ctx context.Context, token string, was auth.Principal) error {
+	is, err := a.control.Authenticate(ctx, token)
+	if err == nil && (is.FleetAdmin != was.FleetAdmin || !maps.Equal(is.Roles, was.Roles)) {
+		return auth.ErrUnauthenticated
+	}
+	return err
+}
+
+func bearer(r *http.Request) string {
+	scheme, token, ok := strings.Cut(r.Header.Get("Authorization"), " ")
+	if !ok || !strings.EqualFold(scheme, "Bearer") {
+		return ""
+	}
+	return strings.TrimSpace(token)
+}
+
+// registerLogin mounts what lets people log in. What it may offer can be asked for even when there
+// is nothing.
+func (a *api) registerLogin(mux *http.ServeMux) {
+	a.describeLogin()
+	const authPath = base + "/auth/"
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method == http.MethodGet && r.URL.Path == authPath+"config" {
+			writeJSON(w, http.StatusOK, apiv1.LoginConfig{})
+			return
+		}
+		writeProblem(w, problem(http.StatusNotFound, "this server has no identity provider: use an API token"))
+	}))
+	if a.cfg.Login != nil {
+		handler = a.cfg.Login
+	}
+	mux.HandleFunc(authPath, func(w http.ResponseWriter, r *http.Request) {
+		infoFrom(r.Context()).route = authPath
+		if wait := a.gate.knock(r, ""); wait > 0 {
+			a.metrics.refused.WithLabelValues(refusedAddress).Inc()
+			tooMany(w, wait, "too many failed requests came from your address: wait")
+			return
+		}
+		rec := &statusRecorder{ResponseWriter: w}
+		handler.ServeHTTP(rec, r)
+		if rec.status >= http.StatusBadRequest && rec.status < http.StatusInternalServerError {
+			a.gate.refused(r, "")
+		}
+	})
+}

@@ -1,0 +1,228 @@
+package restapi
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/danielgtaylor/huma/v2/adapters/humago"
+
+	"github.com/kedge-dev/kedge/internal/apiv1"
+	"github.com/kedge-dev/kedge/internal/fleet"
+	"github.com/kedge-dev/kedge/server/internal/auth"
+	"github.com/kedge-dev/kedge/server/internal/control"
+	"github.com/kedge-dev/kedge/server/internal/store"
+)
+
+// clusterControl serves agents that speak nothing but HTTP.
+type clusterControl interface {
+	AuthenticateAgent(ctx context.Context, token string) (fleet.Agent, fleet.Tenant, error)
+	// Applications returns what the agent shall hold, and a tag that changes with it.
+	Applications(ctx context.Context, agent fleet.Agent) ([]control.Application, string, error)
+	// WaitApplications returns when the tag is another one, or after a while with false.
+	WaitApplications(ctx context.Context, agent fleet.Agent, tag string, wait time.Duration) ([]control.Application, string, bool, error)
+	Report(ctx context.Context, batch []control.AgentReports) error
+}
+
+const (
+	clusterPath = base + "/cluster"
+	// maxWait is how long a poll may be held: less than what proxies cut, and than a request may take.
+	maxWait = 50 * time.Second
+)
+
+type (
+	// PollQuery is what every poll takes.
+	PollQuery struct {
+		IfNoneMatch string `header:"If-None-Match" doc:"The ETag of what the caller has: the answer is 304 while that holds."`
+		Wait        string `query:"wait" doc:"With If-None-Match: how long to wait for something new, such as 30s; at most 50s."`
+	}
+	applicationsByPathInput struct {
+		Token string `path:"token" doc:"The token of the agent. Prefer the header: URLs end up in the logs of proxies."`
+		PollQuery
+	}
+	applicationsOutput struct {
+		Status int
+		ETag   string `header:"ETag" doc:"Names what is desired of the whole cluster."`
+		Body   *apiv1.Applications
+	}
+	// StatusReport is what every report holds.
+	StatusReport struct {
+		Body apiv1.ApplicationStatuses
+	}
+	statusByPathInput struct {
+		Token string `path:"token" doc:"The token of the agent. Prefer the header: URLs end up in the logs of proxies."`
+		StatusReport
+	}
+)
+
+var applications = resource{"cluster", clusterPath}
+
+// clusterRoutes is a door of its own in this door, because its callers are agents; it shares the
+// OpenAPI document.
+func (a *api) clusterRoutes() *http.ServeMux {
+	mux := http.NewServeMux()
+	door := humago.New(mux, humaConfig(a.huma.OpenAPI()))
+	const poll, report = "Poll what a cluster shall hold: the rows of the agent whose token this is, and nobody else's", "Report how a cluster is doing"
+	registerIn(door, clusterOperation("poll-applications", http.MethodGet, clusterPath+"/applications", poll, http.StatusOK), applications, a.pollApplications)
+	registerIn(door, byPath(clusterOperation("poll-applications-by-path", http.MethodGet, clusterPath+"/{token}/applications", poll, http.StatusOK)), applications,
+		func(ctx context.Context, info *requestInfo, in *applicationsByPathInput) (*applicationsOutput, error) {
+			return a.pollApplications(ctx, info, &in.PollQuery)
+		})
+	registerIn(door, clusterOperation("report-status", http.MethodPost, clusterPath+"/status", report, http.StatusNoContent), applications, a.reportStatus)
+	registerIn(door, byPath(clusterOperation("report-status-by-path", http.MethodPost, clusterPath+"/{token}/status", report, http.StatusNoContent)), applications,
+		func(ctx context.Context, info *requestInfo, in *statusByPathInput) (*struct{}, error) {
+			return a.reportStatus(ctx, info, &in.StatusReport)
+		})
+	return mux
+}
+
+func clusterOperation(id, method, path, summary string, status int) huma.Operation {
+	op := operation(id, method, path, summary, status)
+	op.Parameters = nil // an agent's report is harmless twice: there is no idempotency key
+	op.Errors = []int{http.StatusUnauthorized, http.StatusTooManyRequests}
+	op.Security = []map[string][]string{{"agentToken": {}}}
+	if method == http.MethodGet {
+		op.Responses = map[string]*huma.Response{"304": {Description: "What the caller has still holds."}}
+	}
+	return op
+}
+
+func byPath(op huma.Operation) huma.Operation {
+	op.Security = []map[string][]string{{}}
+	return op
+}
+
+// asAgent lets in whoever presents the token of an agent, in a header or in the path.
+func (a *api) asAgent(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		token := cmp.Or(pathToken(r), bearer(r))
+		a.admit(w, r, token, func(ctx context.Context) error {
+			agent, owner, err := a.control.AuthenticateAgent(ctx, token)
+			if err != nil {
+				return err
+			}
+			info := infoFrom(r.Context())
+			info.agent, info.principal = agent, auth.Principal{Name: agent.Name, Door: door, Request: info.id, Address: r.RemoteAddr}
+			info.about = subject{kind: "agent", name: agent.Name, tenant: owner.Name}
+			info.recheck = func(ctx context.Context) error {
+				_, _, err := a.control.AuthenticateAgent(ctx, token)
+				return err
+			}
+			return nil
+		}, next)
+	})
+}
+
+// pathToken is the token of /cluster/{token}/applications; "" when there is none.
+func pathToken(r *http.Request) string {
+	rest, _ := strings.CutPrefix(r.URL.EscapedPath(), clusterPath+"/")
+	first, _, more := strings.Cut(rest, "/")
+	if !more {
+		return ""
+	}
+	token, err := url.PathUnescape(first)
+	if err != nil {
+		return ""
+	}
+	return token
+}
+
+func (a *api) pollApplications(ctx context.Context, info *requestInfo, in *PollQuery) (*applicationsOutput, error) {
+	wait, err := lifetime("wait", in.Wait)
+	if err == nil && wait > maxWait {
+		err = fleet.Invalid("wait", "%s is too long: at most %s", wait, maxWait)
+	}
+	if err != nil {
+		return nil, err
+	}
+	rows, tag, err := a.control.Applications(ctx, info.agent)
+	if err != nil {
+		return nil, err
+	}
+	known := knows(in.IfNoneMatch, tag)
+	if known && wait > 0 {
+		if rows, tag, known, err = a.waitApplications(ctx, info, tag, wait); err != nil {
+			return nil, err
+		}
+	}
+	if known {
+		return &applicationsOutput{Status: http.StatusNotModified, ETag: `"` + tag + `"`}, nil
+	}
+	body := &apiv1.Applications{Agent: info.agent.Name, Items: make([]apiv1.Application, 0, len(rows))}
+	for _, row := range rows {
+		body.Items = append(body.Items, applicationJSON(row))
+	}
+	return &applicationsOutput{Status: http.StatusOK, ETag: `"` + tag + `"`, Body: body}, nil
+}
+
+// waitApplications answers as soon as there is something new, unless the token was revoked meanwhile.
+func (a *api) waitApplications(
+	ctx context.Context, info *requestInfo, tag string, wait time.Duration,
+) (rows []control.Application, now string, same bool, err error) {
+	rows, now, changed, err := a.control.WaitApplications(ctx, info.agent, tag, wait)
+	if err != nil {
+		return nil, "", false, err
+	}
+	return rows, now, !changed, info.recheck(ctx)
+}
+
+// knows reports whether a tag is among those of If-None-Match.
+func knows(header, tag string) bool {
+	return slices.ContainsFunc(strings.Split(header, ","), func(one string) bool {
+		return strings.TrimPrefix(strings.TrimSpace(one), "W/") == `"`+tag+`"`
+	})
+}
+
+func (a *api) reportStatus(ctx context.Context, info *requestInfo, in *StatusReport) (*struct{}, error) {
+	if len(in.Body.Items) == 0 {
+		return nil, nil
+	}
+	reports := make([]store.Report, 0, len(in.Body.Items))
+	for _, s := range in.Body.Items {
+		reports = append(reports, a.reportOf(s))
+	}
+	err := a.control.Report(ctx, []control.AgentReports{{Agent: info.agent, Reports: reports}})
+	if errors.Is(err, store.ErrNotFound) {
+		return nil, fleet.Invalid("items", "one of them is no application of this cluster: poll again")
+	}
+	return nil, err
+}
+
+func (a *api) reportOf(s apiv1.ApplicationStatus) store.Report {
+	now := a.cfg.Now()
+	asOf := s.AsOf
+	if asOf.IsZero() || asOf.After(now) {
+		asOf = now
+	}
+	r := store.Report{
+		Target: fleet.TargetID(s.ID),
+		Observed: fleet.Observed{
+			Version: fleet.Version{Epoch: s.Epoch, Generation: s.Generation}, Digest: s.Digest,
+			Sync: fleet.SyncState(s.Sync), Health: fleet.Health(s.Health), Message: s.Message, AsOf: asOf,
+		},
+		Full: s.Objects != nil,
+	}
+	for _, o := range s.Objects {
+		r.Objects = append(r.Objects, fleet.ObjectStatus{
+			ObjectRef: fleet.ObjectRef{Group: o.Group, Version: o.Version, Kind: o.Kind, Namespace: o.Namespace, Name: o.Name},
+			Sync:      fleet.SyncState(o.Sync), Health: fleet.Health(o.Health), Message: o.Message,
+		})
+	}
+	return r
+}
+
+func applicationJSON(row control.Application) apiv1.Application {
+	d := row.Desired
+	return apiv1.Application{
+		ID: string(row.ID), Tenant: row.Tenant, Name: row.DeploymentName, Environment: row.Environment, Source: apiv1.Source(row.Source),
+		Namespace: d.Namespace, Policy: apiv1.Policy(d.Policy), Limits: apiv1.Limits(d.Limits),
+		Epoch: d.Epoch, Generation: d.Generation, Commit: d.Commit, Digest: d.Digest,
+		HoldPrune: d.HoldPrune, Tombstone: d.Tombstone, Detached: d.Detached,
+	}
+}

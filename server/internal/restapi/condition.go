@@ -1,0 +1,80 @@
+package restapi
+
+import (
+	"strconv"
+	"strings"
+
+	"github.com/kedge-dev/kedge/internal/fleet"
+)
+
+// Matching is taken by every request that changes or deletes what has an ETag.
+type Matching struct {
+	IfMatch string `header:"If-Match" doc:"The ETag that the caller saw: when it was changed since, nothing is done and the answer is 412. '*', or nothing, means whatever it is now."`
+}
+
+// match is the Spec that the caller saw; 0 when any will do.
+func (in *Matching) match() (int64, error) {
+	text := strings.TrimSpace(in.IfMatch)
+	if text == "" || text == "*" {
+		return 0, nil
+	}
+	number, quoted := strings.CutPrefix(strings.TrimPrefix(text, "W/"), `"`)
+	number, closed := strings.CutSuffix(number, `"`)
+	spec, err := strconv.ParseInt(number, 10, 64)
+	if !quoted || !closed || err != nil || spec <= 0 {
+		return 0, fleet.Invalid("header.If-Match", `must be one ETag as the server gave it, such as "3" with its quotes, or *`)
+	}
+	return spec, nil
+}
+
+// etag names a state of the specification, not of the status: that changes all the time.
+func etag(spec int64) string {
+	if spec == 0 {
+		return ""
+	}
+	return `"` + strconv.FormatInt(spec, 10) + `"`
+}
+
+// The shapes of answers.
+type (
+	// plain answers without conditions.
+	plain[T any] struct{ Body T }
+	// tagged answers with what has an ETag.
+	tagged[T any] struct {
+		ETag string `header:"ETag" doc:"Names this state of the specification; for If-Match."`
+		Body T
+	}
+	// created answers with what was made and where it is.
+	created[T any] struct {
+		Location string `header:"Location" doc:"Where it is."`
+		ETag     string `header:"ETag" doc:"Names this state of the specification; for If-Match."`
+		Body     T
+	}
+	// accepted answers with what goes on, and where its operation is.
+	accepted[T any] struct {
+		Location string `header:"Location" doc:"Where the operation is that tracks it."`
+		Body     T
+	}
+)
+
+// The shapes of requests.
+type (
+	createInput[B any] struct {
+		InTenant
+		Body B
+	}
+	editInput[B any] struct {
+		Named
+		Matching
+		Body B
+	}
+	deleteInput struct {
+		Named
+		Matching
+	}
+	// actInput is for actions whose body may be left out.
+	actInput[B any] struct {
+		Named
+		Body *B
+	}
+)

@@ -1,0 +1,140 @@
+package restapi_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/kedge-dev/kedge/internal/fleet"
+	"github.com/kedge-dev/kedge/server/internal/control"
+	"github.com/kedge-dev/kedge/server/internal/restapi"
+)
+
+const inDefault = "/api/v1/tenants/default/"
+
+// covers: T1 (ETag)
+func TestReadsCarryTheETagThatWritesAreBoundTo(t *testing.T) {
+	t.Parallel()
+	cases := []struct{ path, etag, patch string }{
+		{"agents/prod", `"5"`, `{"labels":{"a":"b"}}`},
+		{"environments/eu", `"4"`, `{"agents":["prod"]}`},
+		{"repositories/rep-1", `"2"`, `{"credential":"robot"}`},
+		{"credentials/robot", `"7"`, `{"secret":"hush"}`},
+		{"deployments/web", `"6"`, `{"source":{"path":"p"}}`},
+	}
+	for _, c := range cases {
+		t.Run(c.path, func(t *testing.T) {
+			t.Parallel()
+			h := restapi.New(config(), fake{standin: newStandin()})
+			if got := do(t, h, "GET", inDefault+c.path, "").header.Get("ETag"); got != c.etag {
+				t.Errorf("ETag %s, want %s", got, c.etag)
+			}
+			for match, want := range map[string]int{c.etag: 200, "W/" + c.etag: 200, "*": 200, "": 200, `"99"`: 412} {
+				got := do(t, h, "PATCH", inDefault+c.path, c.patch, "If-Match", match)
+				if got.status != want {
+					t.Errorf("PATCH with If-Match %s: got %d %s, want %d", match, got.status, got.body, want)
+				}
+				if want == 412 && !strings.Contains(got.detail(t), "read it again") {
+					t.Errorf("it does not say what to do: %s", got.body)
+				}
+			}
+			if got := do(t, h, "DELETE", inDefault+c.path, "", "If-Match", `"99"`); got.status != 412 {
+				t.Errorf("DELETE of another state: got %d %s", got.status, got.body)
+			}
+			if got := do(t, h, "DELETE", inDefault+c.path, "", "If-Match", c.etag); got.status >= 300 {
+				t.Errorf("DELETE of this state: got %d %s", got.status, got.body)
+			}
+		})
+	}
+}
+
+// covers: T1, T4 (what a change leaves out stays as it is)
+func TestDeploymentIsChangedAsWritten(t *testing.T) {
+	t.Parallel()
+	was := deploymentView()
+	path := "p"
+	manual := was.Policy
+	manual.Manual, manual.Adopt = false, true
+	cases := []struct {
+		reason, body, match string
+		want                control.UpdateDeployment
+		bound               int64
+	}{
+		{"labels alone need no reading", `{"labels":{"a":"b"}}`, "", control.UpdateDeployment{Labels: &map[string]string{"a": "b"}}, 0},
+		{"no labels are not the same as none given", `{"labels":{}}`, `"3"`, control.UpdateDeployment{Labels: &map[string]string{}}, 3},
+		{"a part of the source keeps the rest, and is bound to what was read", `{"source":{"path":"p","globs":[]}}`, "",
+			control.UpdateDeployment{Source: &fleet.Source{
+				RepoURL: was.Source.RepoURL, Path: path, Revision: was.Source.Revision, Globs: []string{}, Variables: was.Source.Variables,
+			}}, 6},
+		{"a part of the policy keeps the rest", `{"policy":{"manual":false,"adopt":true}}`, `"6"`, control.UpdateDeployment{Policy: &manual}, 6},
+	}
+	for _, c := range cases {
+		t.Run(c.reason, func(t *testing.T) {
+			t.Parallel()
+			var got control.UpdateDeployment
+			var bound int64
+			h := restapi.New(config(), fake{standin: newStandin(), update: func(req control.UpdateDeployment, match int64) (control.DeploymentView, error) {
+				got, bound = req, match
+				return deploymentView(), nil
+			}})
+			if a := do(t, h, "PATCH", deployments+"/web", c.body, "If-Match", c.match); a.status != 200 {
+				t.Fatalf("got %d %s", a.status, a.body)
+			}
+			if diff := cmp.Diff(c.want, got); diff != "" || bound != c.bound {
+				t.Errorf("bound to %d, want %d; %s", bound, c.bound, diff)
+			}
+		})
+	}
+}
+
+func TestChangeOfAPartIsTriedAgainWhenOthersChangeTheRest(t *testing.T) {
+	t.Parallel()
+	tries := 0
+	h := restapi.New(config(), fake{standin: newStandin(), update: func(control.UpdateDeployment, int64) (control.DeploymentView, error) {
+		if tries++; tries < 3 {
+			return control.DeploymentView{}, control.ErrStale
+		}
+		return deploymentView(), nil
+	}})
+	if got := do(t, h, "PATCH", deployments+"/web", `{"source":{"path":"p"}}`); got.status != 200 || tries != 3 {
+		t.Errorf("got %d %s after %d tries", got.status, got.body, tries)
+	}
+	tries = 0
+	if got := do(t, h, "PATCH", deployments+"/web", `{"source":{"path":"p"}}`, "If-Match", `"6"`); got.status != 412 || tries != 1 {
+		t.Errorf("bound to an ETag: got %d %s after %d tries", got.status, got.body, tries)
+	}
+}
+
+// covers: T2 (a 202 links to its operation)
+func TestWhatGoesOnLinksToItsOperation(t *testing.T) {
+	t.Parallel()
+	h := restapi.New(config(), fake{standin: newStandin()})
+	for _, c := range []struct{ method, path, body string }{
+		{"DELETE", "deployments/web", ""},
+		{"POST", "deployments/web/runs", ""},
+		{"POST", "deployments/web/runs", `{"revision":"v1"}`},
+		{"POST", "deployments/web/rollback", `{"revision":9}`},
+		{"POST", "agents/prod/rotate-token", ""},
+	} {
+		got := do(t, h, c.method, inDefault+c.path, c.body)
+		at := got.header.Get("Location")
+		if got.status != 202 || at != inDefault+"operations/opn-1" {
+			t.Errorf("%s %s: got %d at %q: %s", c.method, c.path, got.status, at, got.body)
+			continue
+		}
+		if got := do(t, h, "GET", at, ""); got.status != 200 || !strings.Contains(got.body, `"state":"InProgress"`) {
+			t.Errorf("%s: got %d %s", at, got.status, got.body)
+		}
+	}
+}
+
+func TestReasonsMayBeLeftOut(t *testing.T) {
+	t.Parallel()
+	h := restapi.New(config(), fake{standin: newStandin()})
+	for _, path := range []string{"/api/v1/fleet/freeze", inDefault + "suspend", inDefault + "environments/eu/suspend", inDefault + "deployments/web/suspend", inDefault + "agents/prod/tokens"} {
+		if got := do(t, h, "POST", path, ""); got.status >= 300 {
+			t.Errorf("%s: got %d %s", path, got.status, got.body)
+		}
+	}
+}

@@ -1,0 +1,116 @@
+package restapi
+
+import (
+	"context"
+	"errors"
+	"net/http"
+
+	"github.com/kedge-dev/kedge/internal/apiv1"
+	"github.com/kedge-dev/kedge/internal/fleet"
+	"github.com/kedge-dev/kedge/server/internal/auth"
+	"github.com/kedge-dev/kedge/server/internal/control"
+)
+
+// attempts is how often a change of a part is tried when others change the rest meanwhile.
+const attempts = 3
+
+// updateDeployment changes what a request names. Source and policy are written whole, so what the
+// request leaves out of them is read first, and the write is bound to what was read.
+func (a *api) updateDeployment(ctx context.Context, p auth.Principal, in *editInput[apiv1.UpdateDeployment]) (*tagged[apiv1.Deployment], error) {
+	match, err := in.match()
+	if err != nil {
+		return nil, err
+	}
+	for range attempts {
+		var req control.UpdateDeployment
+		bound := match
+		if req, bound, err = a.merged(ctx, p, in, bound); err != nil {
+			return nil, err
+		}
+		var view control.DeploymentView
+		view, err = a.control.UpdateDeployment(ctx, p, in.Tenant, in.Name, req, bound)
+		if errors.Is(err, control.ErrStale) && match == 0 {
+			continue // the caller wants it whatever it is now
+		}
+		return deploymentAnswer(view, err)
+	}
+	return nil, err
+}
+
+func (a *api) merged(
+	ctx context.Context, p auth.Principal, in *editInput[apiv1.UpdateDeployment], match int64,
+) (control.UpdateDeployment, int64, error) {
+	b := in.Body
+	req := control.UpdateDeployment{Labels: given(b.Labels), Environment: b.Environment, Namespace: b.Namespace}
+	source, policy := changesSource(b.Source), b.Policy != (apiv1.UpdatePolicy{})
+	if !source && !policy {
+		return req, match, nil
+	}
+	view, err := a.control.Deployment(ctx, p, in.Tenant, in.Name)
+	if err != nil {
+		return req, 0, err
+	}
+	if source {
+		req.Source = new(mergeSource(view.Source, b.Source))
+	}
+	if policy {
+		req.Policy = new(mergePolicy(view.Policy, b.Policy))
+	}
+	if match == 0 {
+		match = view.Spec
+	}
+	return req, match, nil
+}
+
+func changesSource(s apiv1.UpdateSource) bool {
+	return s.RepoURL != nil || s.Path != nil || s.Revision != nil || s.Globs != nil || s.Variables != nil
+}
+
+func mergeSource(s fleet.Source, with apiv1.UpdateSource) fleet.Source {
+	set(&s.RepoURL, with.RepoURL)
+	set(&s.Path, with.Path)
+	set(&s.Revision, with.Revision)
+	if with.Globs != nil {
+		s.Globs = with.Globs
+	}
+	if with.Variables != nil {
+		s.Variables = with.Variables
+	}
+	return s
+}
+
+func mergePolicy(p fleet.Policy, with apiv1.UpdatePolicy) fleet.Policy {
+	set(&p.Prune, with.Prune)
+	set(&p.Adopt, with.Adopt)
+	set(&p.AllowEmpty, with.AllowEmpty)
+	set(&p.Manual, with.Manual)
+	set(&p.PruneOnDetach, with.PruneOnDetach)
+	return p
+}
+
+func set[T any](to, from *T) {
+	if from != nil {
+		*to = *from
+	}
+}
+
+func (a *api) registerDeploymentActions() {
+	register(a, operation("suspend-deployment", http.MethodPost, oneDeployment+"/suspend",
+		"Send nothing new to the targets of a deployment; what runs goes on running", http.StatusOK), deployments, a.suspendDeployment)
+	register(a, operation("resume-deployment", http.MethodPost, oneDeployment+"/resume",
+		"Lift the suspension of a deployment", http.StatusOK), deployments, a.resumeDeployment)
+	register(a, operation("release-deployment", http.MethodPost, oneDeployment+"/release",
+		"Let a deployment that a rollback has pinned follow its source again", http.StatusOK), deployments, a.releaseDeployment)
+}
+
+func (a *api) suspendDeployment(ctx context.Context, p auth.Principal, in *actInput[apiv1.Suspend]) (*tagged[apiv1.Deployment], error) {
+	return deploymentAnswer(a.control.SuspendDeployment(ctx, p, in.Tenant, in.Name, reason(in.Body)))
+}
+
+func (a *api) resumeDeployment(ctx context.Context, p auth.Principal, in *Named) (*tagged[apiv1.Deployment], error) {
+	return deploymentAnswer(a.control.ResumeDeployment(ctx, p, in.Tenant, in.Name))
+}
+
+func (a *api) releaseDeployment(ctx context.Context, p auth.Principal, in *Named) (*tagged[apiv1.Deployment], error) {
+	return deploymentAnswer(a.control.ReleaseDeployment(ctx, p, in.Tenant, in.Name))
+}

@@ -1,0 +1,154 @@
+package restapi_test
+
+import (
+	"encoding/json"
+	"net/url"
+	"slices"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/kedge-dev/kedge/internal/fleet"
+	"github.com/kedge-dev/kedge/server/internal/control"
+	"github.com/kedge-dev/kedge/server/internal/restapi"
+	"github.com/kedge-dev/kedge/server/internal/store"
+)
+
+// covers: T1 (list with filters)
+func TestFiltersAreAskedForAsWritten(t *testing.T) {
+	t.Parallel()
+	var agents store.AgentFilter
+	var found control.ListDeployments
+	var audit store.AuditFilter
+	var auditOf string
+	h := restapi.New(config(), fake{
+		agents: func(_ string, f store.AgentFilter) ([]control.AgentView, error) { agents = f; return nil, nil },
+		deployments: func(_ string, f control.ListDeployments) ([]control.DeploymentView, error) {
+			found = f
+			return nil, nil
+		},
+		audit: func(tenant string, f store.AuditFilter) ([]fleet.AuditEvent, error) {
+			audit, auditOf = f, tenant
+			return nil, nil
+		},
+	})
+	for _, path := range []string{
+		inDefault + "agents?label=region=eu&label=tier=&q=pro&connected=false&limit=7&after=b",
+		deployments + "?environment=eu&agent=prod&repository=https://x/y&sync=OutOfSync&health=Stale&label=a=b=c&q=web&after=web/dep-1",
+		inDefault + "audit?actor=anna&action=deployment.create&kind=deployment&name=web&since=2026-11-15T12:00:00Z&until=2026-11-15T13:00:00%2B01:00&after=12",
+	} {
+		if got := do(t, h, "GET", path, ""); got.status != 200 {
+			t.Fatalf("%s: got %d %s", path, got.status, got.body)
+		}
+	}
+	no := false
+	if diff := cmp.Diff(store.AgentFilter{
+		Page: store.Page{After: "b", Limit: 8}, Labels: map[string]string{"region": "eu", "tier": ""}, Text: "pro", Connected: &no,
+	}, agents); diff != "" {
+		t.Error(diff)
+	}
+	if diff := cmp.Diff(control.ListDeployments{
+		Page: store.Page{After: "web", AfterID: "dep-1", Limit: 101}, Environment: "eu", Agent: "prod", Repository: "https://x/y",
+		Sync: fleet.SyncOutOfSync, Health: fleet.HealthStale, Labels: map[string]string{"a": "b=c"}, Text: "web",
+	}, found); diff != "" {
+		t.Error(diff)
+	}
+	if diff := cmp.Diff(store.AuditFilter{
+		Actor: "anna", Action: "deployment.create", Kind: "deployment", Name: "web", BeforeSeq: 12, Limit: 101,
+		Since: born, Until: born.In(time.FixedZone("", 3600)),
+	}, audit); diff != "" || auditOf != "default" {
+		t.Errorf("of tenant %q: %s", auditOf, diff)
+	}
+	if do(t, h, "GET", "/api/v1/audit", ""); auditOf != "" {
+		t.Errorf("the audit log of the fleet was that of %q", auditOf)
+	}
+}
+
+// covers: T1 (keyset pages)
+func TestPagesOfOneGiveEverythingOnce(t *testing.T) {
+	t.Parallel()
+	h := restapi.New(config(), fake{
+		standin: newStandin(),
+		audit: func(_ string, f store.AuditFilter) ([]fleet.AuditEvent, error) {
+			var out []fleet.AuditEvent
+			for seq := int64(5); seq > 0; seq-- {
+				if (f.BeforeSeq == 0 || seq < f.BeforeSeq) && len(out) < f.Limit {
+					out = append(out, fleet.AuditEvent{Seq: seq, Actor: strconv.FormatInt(seq, 10)})
+				}
+			}
+			return out, nil
+		},
+	})
+	cases := []struct {
+		path, key string
+		want      []string
+	}{
+		{inDefault + "members", "subject", []string{"devs", "anna", "bert"}},
+		{inDefault + "grants", "direction", []string{"given", "received"}},
+		{inDefault + "deployments/web/targets", "agent", []string{"lost", "prod"}},
+		{inDefault + "deployments/web/revisions", "commit", []string{"beef", "c0ffee"}},
+		{"/api/v1/audit", "actor", []string{"5", "4", "3", "2", "1"}},
+	}
+	for _, c := range cases {
+		var got []string
+		for after := ""; len(got) < 10; {
+			var page struct {
+				Items []map[string]any
+				Next  string
+			}
+			a := do(t, h, "GET", c.path+"?limit=1&after="+url.QueryEscape(after), "")
+			if err := json.Unmarshal([]byte(a.body), &page); err != nil || len(page.Items) > 1 {
+				t.Fatalf("%s: %d %s %v", c.path, a.status, a.body, err)
+			}
+			for _, item := range page.Items {
+				got = append(got, item[c.key].(string))
+			}
+			if after = page.Next; after == "" {
+				break
+			}
+		}
+		if !slices.Equal(got, c.want) {
+			t.Errorf("%s: got %v, want %v", c.path, got, c.want)
+		}
+	}
+}
+
+func TestMemberIsNamedAsTheProviderDoes(t *testing.T) {
+	t.Parallel()
+	control := newStandin()
+	h := restapi.New(config(), fake{standin: control})
+	do(t, h, "DELETE", inDefault+"members/group/"+url.PathEscape("org/team a"), "")
+	if control.count("RemoveMember group org/team a") != 1 {
+		t.Errorf("calls %v", control.calls)
+	}
+}
+
+func TestTokenLivesAsLongAsWritten(t *testing.T) {
+	t.Parallel()
+	control := newStandin()
+	h := restapi.New(config(), fake{standin: control})
+	for text, want := range map[string]string{"12h": "12h0m0s", "90d": "2160h0m0s", "": "0s"} {
+		body := `{"name":"ci","role":"viewer","expiresIn":"` + text + `"}`
+		if got := do(t, h, "POST", inDefault+"tokens", body); got.status != 201 || control.count("CreateAPIToken "+want) != 1 {
+			t.Errorf("%q: got %d %s, calls %v", text, got.status, got.body, control.calls)
+		}
+	}
+	for _, text := range []string{"0s", "-1h", "99999999d", "xd", "1.5d"} {
+		if got := do(t, h, "POST", inDefault+"tokens", `{"name":"ci","role":"viewer","expiresIn":"`+text+`"}`); got.status != 422 {
+			t.Errorf("%q: got %d %s", text, got.status, got.body)
+		}
+	}
+}
+
+// A fleet admin may everything; others are told where they may what.
+func TestWhoamiTellsRoles(t *testing.T) {
+	t.Parallel()
+	h := restapi.New(config(), fake{standin: newStandin()})
+	got := do(t, h, "GET", "/api/v1/whoami", "", "Authorization", "Bearer "+otherToken)
+	want := `{"name":"other","role":"viewer","session":false,"tenants":[{"tenant":"default","role":"viewer"}],"serverVersion":"v1.2.3"}` + "\n"
+	if got.body != want {
+		t.Errorf("got %s", got.body)
+	}
+}

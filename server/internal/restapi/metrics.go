@@ -1,0 +1,58 @@
+package restapi
+
+import (
+	"strconv"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// Why a caller was told to come back later.
+const (
+	refusedCaller  = "caller"  // too many requests with one token
+	refusedAddress = "address" // too many wrong tokens from one address
+)
+
+// metrics counts what the door does. Routes are patterns, never paths: those may hold a token.
+type metrics struct {
+	requests *prometheus.CounterVec
+	seconds  *prometheus.HistogramVec
+	refused  *prometheus.CounterVec
+}
+
+func newMetrics(reg prometheus.Registerer) *metrics {
+	m := &metrics{
+		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "kedge_rest_requests_total", Help: "Requests by route and status.",
+		}, []string{"method", "route", "code"}),
+		seconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "kedge_rest_request_seconds", Help: "How long requests took; streams and long polls as long as they lasted.",
+			Buckets: prometheus.ExponentialBuckets(0.001, 4, 8),
+		}, []string{"route"}),
+		refused: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "kedge_rest_refused_total", Help: "Requests that were told to come back later, by what there was too much of.",
+		}, []string{"by"}),
+	}
+	if reg != nil {
+		reg.MustRegister(m.requests, m.seconds, m.refused)
+	}
+	return m
+}
+
+func (m *metrics) observe(method, route string, status int, took time.Duration) {
+	if route == "" {
+		route = "none"
+	}
+	m.requests.WithLabelValues(knownMethod(method), route, strconv.Itoa(status)).Inc()
+	m.seconds.WithLabelValues(route).Observe(took.Seconds())
+}
+
+// knownMethod keeps callers from making as many series as they can think of methods.
+func knownMethod(method string) string {
+	switch method {
+	case "GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS":
+		return method
+	default:
+		return "other"
+	}
+}

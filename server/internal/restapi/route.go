@@ -1,0 +1,119 @@
+package restapi
+
+import (
+	"context"
+	"net/http"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"github.com/kedge-dev/kedge/server/internal/auth"
+)
+
+// operation describes one route; errors are the statuses that it answers with beside the common ones.
+func operation(id, method, path, summary string, status int, errors ...int) huma.Operation {
+	op := huma.Operation{
+		OperationID: id, Method: method, Path: path, Summary: summary, DefaultStatus: status,
+		Errors: append([]int{
+			http.StatusUnauthorized, http.StatusForbidden, http.StatusNotFound, http.StatusTooManyRequests,
+		}, errors...),
+		MaxBodyBytes: maxBody, BodyReadTimeout: bodyTimeout,
+	}
+	if method == http.MethodPost {
+		op.Parameters = append(op.Parameters, &huma.Param{
+			Name: headerIdempotencyKey, In: "header", Schema: &huma.Schema{Type: huma.TypeString, MaxLength: new(maxKey)},
+			Description: "The same key with the same request changes nothing more: the first answer is given again.",
+		})
+	}
+	if method != http.MethodGet && !slices.Contains(op.Errors, http.StatusConflict) {
+		op.Errors = append(op.Errors, http.StatusConflict)
+	}
+	return op
+}
+
+// resource is a kind of thing and where its collection is.
+type resource struct{ kind, path string }
+
+// located is an input that says which object a request is for.
+type located interface{ at() (tenant, name string) }
+
+// register adds a route about a resource.
+func register[I, O any](a *api, op huma.Operation, of resource, fn func(context.Context, auth.Principal, *I) (*O, error)) {
+	registerIn(a.huma, op, of, func(ctx context.Context, info *requestInfo, in *I) (*O, error) {
+		return fn(ctx, info.principal, in)
+	})
+}
+
+// registerIn adds a route to one of the two doors in this door: that of users and that of agents.
+func registerIn[I, O any](door huma.API, op huma.Operation, of resource, fn func(context.Context, *requestInfo, *I) (*O, error)) {
+	if op.Responses == nil {
+		op.Responses = map[string]*huma.Response{}
+	}
+	op.Responses["default"] = problemResponse(door.OpenAPI(), "What went wrong, and what to do.")
+	huma.Register(door, op, func(ctx context.Context, in *I) (*O, error) {
+		info := infoFrom(ctx)
+		tenantName, name := "", ""
+		if in, ok := any(in).(located); ok {
+			tenantName, name = in.at()
+		}
+		if info.about == (subject{}) {
+			info.about = about(of, tenantName, name)
+		}
+		out, err := fn(ctx, info, in)
+		if err != nil {
+			return nil, mapError(ctx, err, info.about)
+		}
+		return out, nil
+	})
+}
+
+// naming says what a request makes, which its path does not.
+func naming(ctx context.Context, name string) { infoFrom(ctx).about.name = name }
+
+// about names what requests to one collection are for.
+func about(of resource, tenantName, name string) subject {
+	return subject{kind: of.kind, name: name, tenant: tenantName, list: strings.ReplaceAll(of.path, "{tenant}", tenantName)}
+}
+
+// tidy refuses paths that a mux would redirect to a cleaner one, in plain text.
+func tidy(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if clean := path.Clean(r.URL.Path); clean != r.URL.Path && clean+"/" != r.URL.Path {
+			writeProblem(w, noRoute(r, http.StatusNotFound))
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// routed answers requests that no route takes with a problem document instead of plain text.
+func (a *api) routed(mux *http.ServeMux) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		handler, pattern := mux.Handler(r)
+		if pattern != "" {
+			_, infoFrom(r.Context()).route, _ = strings.Cut(pattern, " ")
+			mux.ServeHTTP(w, r) // not handler: only the mux fills in path values
+			return
+		}
+		probe := &statusProbe{header: http.Header{}, status: http.StatusOK}
+		handler.ServeHTTP(probe, r)
+		for _, name := range []string{"Allow", "Location"} {
+			if v := probe.header.Get(name); v != "" {
+				w.Header().Set(name, v)
+			}
+		}
+		writeProblem(w, noRoute(r, probe.status))
+	})
+}
+
+// statusProbe learns the status that a handler answers with and drops the rest.
+type statusProbe struct {
+	header http.Header
+	status int
+}
+
+func (p *statusProbe) Header() http.Header         { return p.header }
+func (p *statusProbe) Write(b []byte) (int, error) { return len(b), nil }
+func (p *statusProbe) WriteHeader(status int)      { p.status = status }

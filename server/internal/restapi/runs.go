@@ -1,0 +1,119 @@
+package restapi
+
+import (
+	"context"
+	"net/http"
+	"strconv"
+
+	"github.com/kedge-dev/kedge/internal/apiv1"
+	"github.com/kedge-dev/kedge/internal/fleet"
+	"github.com/kedge-dev/kedge/server/internal/auth"
+	"github.com/kedge-dev/kedge/server/internal/control"
+	"github.com/kedge-dev/kedge/server/internal/store"
+)
+
+type runControl interface {
+	CreateRun(ctx context.Context, p auth.Principal, tenant, deployment string, req control.CreateRun) (fleet.SyncRun, error)
+	Rollback(ctx context.Context, p auth.Principal, tenant, deployment string, req control.Rollback) (fleet.SyncRun, error)
+	// Runs lists the runs of a deployment, newest first, in pages by Seq.
+	Runs(ctx context.Context, p auth.Principal, tenant, deployment string, page store.Page) ([]fleet.SyncRun, error)
+	Run(ctx context.Context, p auth.Principal, tenant string, id fleet.RunID) (fleet.SyncRun, error)
+	UpdateRun(ctx context.Context, p auth.Principal, tenant string, id fleet.RunID, req control.UpdateRun) (fleet.SyncRun, error)
+	TerminateRun(ctx context.Context, p auth.Principal, tenant string, id fleet.RunID) (fleet.SyncRun, error)
+}
+
+var runs = resource{"run", tenant + "/runs"}
+
+type (
+	// OneRun is what every request about one run takes.
+	OneRun struct {
+		InTenant
+		Run string `path:"run" maxLength:"64" doc:"ID of the run."`
+	}
+	updateRunInput struct {
+		OneRun
+		Body apiv1.UpdateRun
+	}
+	rollbackInput struct {
+		Named
+		Body apiv1.Rollback
+	}
+)
+
+func (in *OneRun) at() (string, string) { return in.Tenant, in.Run }
+
+func (a *api) registerRuns() {
+	one := runs.path + "/{run}"
+	register(a, operation("list-runs", http.MethodGet, oneDeployment+"/runs", "List the sync runs of a deployment, newest first", http.StatusOK), deployments, a.listRuns)
+	register(a, operation("create-run", http.MethodPost, oneDeployment+"/runs",
+		"Sync a deployment now, to its own revision or to another", http.StatusAccepted), deployments, a.createRun)
+	register(a, operation("rollback-deployment", http.MethodPost, oneDeployment+"/rollback",
+		"Go back to a kept revision, with or without Git; an automated deployment is pinned there until it is released", http.StatusAccepted), deployments, a.rollback)
+	register(a, operation("get-run", http.MethodGet, one, "Read a sync run", http.StatusOK), runs, a.getRun)
+	register(a, operation("update-run", http.MethodPatch, one, "Change the revision of a sync run that has not started", http.StatusOK), runs, a.updateRun)
+	register(a, operation("terminate-run", http.MethodPost, one+"/terminate",
+		"End a sync run: what it has applied stays", http.StatusOK), runs, a.terminateRun)
+}
+
+func (a *api) listRuns(ctx context.Context, p auth.Principal, in *namedListInput) (*listOutput[apiv1.SyncRun], error) {
+	if in.After != "" {
+		if _, err := strconv.ParseInt(in.After, 10, 64); err != nil {
+			return nil, notACursor()
+		}
+	}
+	found, err := a.control.Runs(ctx, p, in.Tenant, in.Name, in.page())
+	if err != nil {
+		return nil, err
+	}
+	return paged(found, in.Limit, runJSON, func(r fleet.SyncRun) string { return strconv.FormatInt(r.Seq, 10) }), nil
+}
+
+func notACursor() error { return fleet.Invalid("after", "must be 'next' of the page before") }
+
+func (a *api) createRun(ctx context.Context, p auth.Principal, in *actInput[apiv1.CreateRun]) (*accepted[apiv1.SyncRun], error) {
+	req := control.CreateRun{}
+	if in.Body != nil {
+		req.Revision = in.Body.Revision
+	}
+	run, err := a.control.CreateRun(ctx, p, in.Tenant, in.Name, req)
+	return runAccepted(in.Tenant, run, err)
+}
+
+func (a *api) rollback(ctx context.Context, p auth.Principal, in *rollbackInput) (*accepted[apiv1.SyncRun], error) {
+	run, err := a.control.Rollback(ctx, p, in.Tenant, in.Name, control.Rollback(in.Body))
+	return runAccepted(in.Tenant, run, err)
+}
+
+func runAccepted(tenantName string, r fleet.SyncRun, err error) (*accepted[apiv1.SyncRun], error) {
+	if err != nil {
+		return nil, err
+	}
+	return &accepted[apiv1.SyncRun]{Location: operationURL(tenantName, r.OperationID), Body: runJSON(r)}, nil
+}
+
+func (a *api) getRun(ctx context.Context, p auth.Principal, in *OneRun) (*plain[apiv1.SyncRun], error) {
+	return runAnswer(a.control.Run(ctx, p, in.Tenant, fleet.RunID(in.Run)))
+}
+
+func (a *api) updateRun(ctx context.Context, p auth.Principal, in *updateRunInput) (*plain[apiv1.SyncRun], error) {
+	return runAnswer(a.control.UpdateRun(ctx, p, in.Tenant, fleet.RunID(in.Run), control.UpdateRun(in.Body)))
+}
+
+func (a *api) terminateRun(ctx context.Context, p auth.Principal, in *OneRun) (*plain[apiv1.SyncRun], error) {
+	return runAnswer(a.control.TerminateRun(ctx, p, in.Tenant, fleet.RunID(in.Run)))
+}
+
+func runAnswer(r fleet.SyncRun, err error) (*plain[apiv1.SyncRun], error) {
+	if err != nil {
+		return nil, err
+	}
+	return &plain[apiv1.SyncRun]{runJSON(r)}, nil
+}
+
+func runJSON(r fleet.SyncRun) apiv1.SyncRun {
+	return apiv1.SyncRun{
+		ID: string(r.ID), Deployment: r.Deployment, Seq: r.Seq, Kind: string(r.Kind), Revision: r.Revision, Kept: r.Kept,
+		Phase: string(r.Phase), Message: r.Message, Commit: r.Commit, By: r.By, Operation: string(r.OperationID),
+		CreatedAt: utc(r.CreatedAt), StartedAt: utc(r.StartedAt), FinishedAt: utc(r.FinishedAt),
+	}
+}
