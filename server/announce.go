@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"fmt"
 	"net"
 	"net/url"
@@ -21,7 +22,7 @@ func announce(cfg Config, door *listen.Server, adminToken string) {
 		fmt.Fprintf(cfg.Out, "console  %s/\n", address)
 	}
 	if door.CAPEM() != nil {
-		fmt.Fprintf(cfg.Out, "ca       %s  (for kedge login --ca-file)\n", filepath.Join(cfg.DataDir, "ca.pem"))
+		fmt.Fprintf(cfg.Out, "ca       %s  (for kedge login --ca-file)\n", cmp.Or(cfg.TLSCACertFile, filepath.Join(cfg.DataDir, "ca.pem")))
 	}
 	fmt.Fprintf(cfg.Out, "kedge-server is ready\n")
 }

@@ -7,11 +7,14 @@ import (
 	"io"
 	"log/slog"
 	"net"
+	"net/netip"
 	"net/url"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/kedge-dev/kedge/internal/version"
+	"github.com/kedge-dev/kedge/server/internal/gitsource/egress"
 )
 
 // Config is what a server may be told. Zero fields take their defaults.
@@ -21,14 +24,23 @@ type Config struct {
 	Listen string
 	// AgentListen, when not empty, is a second port for agents alone.
 	AgentListen string
-	// DataDir holds the database, the server's key, its CA and the Git mirrors.
+	// DataDir holds the SQLite database, the server's keys, its CA and the Git mirrors.
 	DataDir string
+	// Database is "" or "sqlite" for a file in DataDir, the path of such a file, or the postgres:// URL
+	// of a database that several servers may share.
+	Database string
+	// KeyFile holds the keys that webhook secrets are derived from and credentials are sealed with; see
+	// NewKey. Servers that share a database have the same; a server alone makes its own in DataDir.
+	KeyFile string
 	// ExternalURL is how users and agents reach the server; default: where it listens.
 	ExternalURL string
 	// TLSCertFile and TLSKeyFile are given together, or not at all: then a listener that is not
 	// loopback gets a certificate of the server's own CA, for TLSHosts.
 	TLSCertFile, TLSKeyFile string
 	TLSHosts                []string
+	// TLSCACertFile and TLSCAKeyFile are the own CA, instead of one in DataDir: servers that share a
+	// database have the same.
+	TLSCACertFile, TLSCAKeyFile string
 	// Plaintext allows plain text on a listener that is not loopback.
 	Plaintext bool
 	// GitPollInterval is the backstop for lost webhooks.
@@ -36,6 +48,14 @@ type Config struct {
 	// GitAllow lists the transports of Git URLs; default https and ssh, and on loopback, without an
 	// ExternalURL, also http and file.
 	GitAllow []string
+	// GitAllowCIDRs, GitDenyCIDRs, GitOnlyHosts and GitDenyPrivate bound where Git URLs may lead. Link-local
+	// addresses and metadata services are refused in any case, and this machine unless GitAllow has "file".
+	GitAllowCIDRs, GitDenyCIDRs, GitOnlyHosts []string
+	GitDenyPrivate                            bool
+	// OIDC lets people log in by an identity provider.
+	OIDC OIDCConfig
+	// APIRate bounds the requests per second of each API token; default 200, with bursts of twice that.
+	APIRate float64
 	// Lease is how long an agent may be silent before it is taken for lost.
 	Lease time.Duration
 	// NewAdminToken makes another admin token, for when all are lost.
@@ -51,6 +71,7 @@ func (c Config) withDefaults() (Config, error) {
 	c.Listen = cmp.Or(c.Listen, "127.0.0.1:8080")
 	c.GitPollInterval = cmp.Or(c.GitPollInterval, 30*time.Second)
 	c.Lease = cmp.Or(c.Lease, 30*time.Second)
+	c.APIRate = cmp.Or(c.APIRate, 200)
 	c.AgentImage = cmp.Or(c.AgentImage, "kedge-dev/kedge-agent:"+version.String())
 	c.Log = cmp.Or(c.Log, slog.New(slog.DiscardHandler))
 	if c.Out == nil {
@@ -61,6 +82,16 @@ func (c Config) withDefaults() (Config, error) {
 	}
 	if (c.TLSCertFile == "") != (c.TLSKeyFile == "") {
 		return c, errors.New("--tls-cert-file and --tls-key-file are given together or not at all")
+	}
+	if (c.TLSCACertFile == "") != (c.TLSCAKeyFile == "") {
+		return c, errors.New("--tls-ca-cert-file and --tls-ca-key-file are given together or not at all")
+	}
+	if c.ExternalURL != "" {
+		u, err := url.Parse(c.ExternalURL)
+		if err != nil || u.Hostname() == "" || (u.Scheme != "http" && u.Scheme != "https") {
+			return c, fmt.Errorf("--external-url: %q is not the address of a server, such as https://kedge.example.com", c.ExternalURL)
+		}
+		c.ExternalURL = strings.TrimRight(c.ExternalURL, "/")
 	}
 	if len(c.GitAllow) == 0 {
 		c.GitAllow = []string{"https", "ssh"}
@@ -75,6 +106,39 @@ func (c Config) withDefaults() (Config, error) {
 		}
 	}
 	return c, nil
+}
+
+// checkShared refuses what several servers on one database could not agree on.
+func (c Config) checkShared() error {
+	if c.KeyFile == "" {
+		return errors.New("servers that share a PostgreSQL database need the same keys: make a file with kedge-server new-key, " +
+			"give it to all of them, and name it with --key-file")
+	}
+	ownCA := c.TLSCertFile == "" && !c.Plaintext && (!c.loopback() || len(c.TLSHosts) > 0)
+	if ownCA && c.TLSCACertFile == "" {
+		return errors.New("servers that share a PostgreSQL database cannot each have a CA of their own, which agents would have to tell apart: " +
+			"give all of them the same with --tls-ca-cert-file and --tls-ca-key-file, or a certificate with --tls-cert-file and --tls-key-file")
+	}
+	return nil
+}
+
+// gitAddresses is where Git URLs may lead.
+func (c Config) gitAddresses() (*egress.Policy, error) {
+	p := &egress.Policy{AllowLoopback: slices.Contains(c.GitAllow, "file"), DenyPrivate: c.GitDenyPrivate, OnlyHosts: c.GitOnlyHosts}
+	for _, list := range []struct {
+		flag  string
+		texts []string
+		into  *[]netip.Prefix
+	}{{"--git-allow-cidr", c.GitAllowCIDRs, &p.AllowCIDRs}, {"--git-deny-cidr", c.GitDenyCIDRs, &p.DenyCIDRs}} {
+		for _, text := range list.texts {
+			prefix, err := netip.ParsePrefix(text)
+			if err != nil {
+				return nil, fmt.Errorf("%s: %q is not a range of addresses such as 10.0.0.0/8", list.flag, text)
+			}
+			*list.into = append(*list.into, prefix)
+		}
+	}
+	return p, nil
 }
 
 // certHosts are the names of the own CA's certificate: those given, and the one that users and

@@ -20,7 +20,6 @@ import (
 	"github.com/kedge-dev/kedge/server/internal/listen"
 	"github.com/kedge-dev/kedge/server/internal/restapi"
 	"github.com/kedge-dev/kedge/server/internal/store"
-	"github.com/kedge-dev/kedge/server/internal/store/sqlite"
 )
 
 // Run serves until ctx ends, then stops in order. It returns nil after an orderly stop.
@@ -29,28 +28,40 @@ func Run(ctx context.Context, cfg Config) error {
 	if err != nil {
 		return err
 	}
+	db, err := DatabaseConfig{DataDir: cfg.DataDir, Database: cfg.Database, Log: cfg.Log}.resolve()
+	if err != nil {
+		return err
+	}
+	if db.shared() {
+		if err := cfg.checkShared(); err != nil {
+			return err
+		}
+	}
 	if err := os.MkdirAll(cfg.DataDir, 0o700); err != nil {
 		return fmt.Errorf("making the data directory: %w", err)
 	}
-	unlock, err := lockDir(cfg.DataDir)
+	if db.shared() { // two servers on one set of Git mirrors would break each other's
+		db.dirs = []string{cfg.DataDir}
+	}
+	unlock, err := db.lock()
 	if err != nil {
 		return err
 	}
 	defer unlock()
-	st, err := sqlite.Open(ctx, sqlite.Config{Path: filepath.Join(cfg.DataDir, "kedge.db"), Log: cfg.Log})
+	st, err := db.open(ctx)
 	if err != nil {
 		return err
 	}
-	git, err := gitsource.New(gitsource.Config{Dir: filepath.Join(cfg.DataDir, "git"), Allow: cfg.GitAllow, Log: cfg.Log})
+	git, err := openGit(cfg)
 	if err != nil {
 		return errors.Join(err, st.Close())
 	}
-	return errors.Join(serve(ctx, cfg, st, git), git.Close(), st.Close())
+	return errors.Join(serve(ctx, cfg, db, st, git), git.Close(), st.Close())
 }
 
-func serve(ctx context.Context, cfg Config, st store.Store, git *gitsource.Manager) error {
+func serve(ctx context.Context, cfg Config, db database, st store.Store, git *gitsource.Manager) error {
 	metrics := obs.NewRegistry(version.String())
-	rooms, err := build(cfg, st, git, metrics)
+	rooms, err := build(ctx, cfg, db, st, git, metrics)
 	if err != nil {
 		return err
 	}
@@ -68,7 +79,7 @@ func serve(ctx context.Context, cfg Config, st store.Store, git *gitsource.Manag
 	// Stopped in reverse: the gateway says goodbye to agents and writes what they last said while
 	// they can still be reached, then the listener has no long streams to wait for.
 	return stage.Run(ctx,
-		stage.Stage{Name: "control", Run: rooms.control.Run},
+		stage.Stage{Name: "control", Run: rooms.control.Work},
 		stage.Stage{Name: "listener", Run: door.Run},
 		stage.Stage{Name: "gateway", Run: rooms.gateway.Run},
 	)
@@ -76,24 +87,42 @@ func serve(ctx context.Context, cfg Config, st store.Store, git *gitsource.Manag
 
 // rooms are what is built before any door is open.
 type rooms struct {
+	key     []byte // of the server
 	control *control.Service
 	gateway *gateway.Gateway
 }
 
-func build(cfg Config, st store.Store, git *gitsource.Manager, metrics prometheus.Registerer) (rooms, error) {
-	key, err := loadKey(cfg.DataDir)
+func openGit(cfg Config) (*gitsource.Manager, error) {
+	addresses, err := cfg.gitAddresses()
+	if err != nil {
+		return nil, err
+	}
+	return gitsource.New(gitsource.Config{Dir: filepath.Join(cfg.DataDir, "git"), Allow: cfg.GitAllow, Addresses: addresses, Log: cfg.Log})
+}
+
+func build(ctx context.Context, cfg Config, db database, st store.Store, git *gitsource.Manager, metrics prometheus.Registerer) (rooms, error) {
+	if err := checkKeys(ctx, cfg, st); err != nil {
+		return rooms{}, err
+	}
+	keys, err := loadKeys(cfg)
 	if err != nil {
 		return rooms{}, err
 	}
-	pushed := newPushHistogram(metrics)
 	c, err := control.New(control.Config{
-		Key: key, Version: version.String(), PollInterval: cfg.GitPollInterval, Log: cfg.Log, Observe: pushed,
+		Key: keys.own, Sealer: keys.ring, Version: version.String(), PollInterval: cfg.GitPollInterval, Shared: db.shared(),
+		Log: cfg.Log, Observe: newPushHistogram(metrics),
 	}, st, git)
 	if err != nil {
 		return rooms{}, err
 	}
-	g, err := gateway.New(gateway.Config{Lease: cfg.Lease, Version: version.String(), Log: cfg.Log, Metrics: metrics}, c)
-	return rooms{control: c, gateway: g}, err
+	writers := 1
+	if db.shared() {
+		writers = 8 // half of its connections: PostgreSQL writes at the same time what does not touch
+	}
+	g, err := gateway.New(gateway.Config{
+		Lease: cfg.Lease, Writers: writers, Version: version.String(), Log: cfg.Log, Metrics: metrics,
+	}, c)
+	return rooms{key: keys.own, control: c, gateway: g}, err
 }
 
 // openDoor binds the port and puts everything behind it.
@@ -102,16 +131,20 @@ func openDoor(cfg Config, r rooms, metrics *prometheus.Registry) (*listen.Server
 	var handler http.Handler
 	door, err := listen.New(listen.Config{
 		Address: cfg.Listen, AgentAddress: cfg.AgentListen, CertFile: cfg.TLSCertFile, KeyFile: cfg.TLSKeyFile,
-		DataDir: cfg.DataDir, Hosts: cfg.certHosts(), Plaintext: cfg.Plaintext, Log: cfg.Log,
+		CACertFile: cfg.TLSCACertFile, CAKeyFile: cfg.TLSCAKeyFile, DataDir: cfg.DataDir, Hosts: cfg.certHosts(), Plaintext: cfg.Plaintext, Log: cfg.Log,
 	}, r.gateway.NewServer(), http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) { handler.ServeHTTP(w, req) }))
 	if err != nil {
 		return nil, err
 	}
-	handler = newHandler(cfg, r, metrics, door)
+	people, err := newLogin(cfg, r, door)
+	if err != nil {
+		return nil, err
+	}
+	handler = newHandler(cfg, r, metrics, door, people)
 	return door, nil
 }
 
-func newHandler(cfg Config, r rooms, metrics *prometheus.Registry, door *listen.Server) http.Handler {
+func newHandler(cfg Config, r rooms, metrics *prometheus.Registry, door *listen.Server, people restapi.Login) http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("/api/", restapi.New(restapi.Config{
 		ExternalURL:  func() string { return externalURL(cfg, door) },
@@ -119,6 +152,9 @@ func newHandler(cfg Config, r rooms, metrics *prometheus.Registry, door *listen.
 		CAPEM:        door.CAPEM(),
 		DefaultImage: cfg.AgentImage,
 		Version:      version.String(),
+		Login:        people,
+		PerCaller:    restapi.Rate{PerSecond: cfg.APIRate, Burst: int(2 * cfg.APIRate)},
+		Metrics:      metrics,
 		Log:          cfg.Log,
 	}, r.control))
 	health := obs.Handler(metrics, r.control.Ready)

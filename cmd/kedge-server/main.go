@@ -10,13 +10,11 @@ import (
 	"syscall"
 
 	"github.com/spf13/pflag"
-
-	"github.com/kedge-dev/kedge/server"
 )
 
 // Exit codes: 0 stopped in order, 1 failed while running, 2 wrong flags.
 func main() {
-	cfg, err := parseFlags(os.Args[1:], os.Stdout, os.Stderr)
+	run, err := parse(os.Args[1:], streams{os.Stdin, os.Stdout, os.Stderr})
 	if errors.Is(err, pflag.ErrHelp) {
 		return
 	}
@@ -25,7 +23,7 @@ func main() {
 		os.Exit(2)
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err = server.Run(ctx, cfg)
+	err = run(ctx)
 	stop()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "kedge-server:", err)

@@ -14,16 +14,16 @@ import (
 
 var _ gateway.Control = (*Memory)(nil)
 
-// AuthenticateAgent implements gateway.Control.
-func (m *Memory) AuthenticateAgent(_ context.Context, token string) (fleet.Agent, fleet.Tenant, error) {
+// AuthenticateAgentToken implements gateway.Control.
+func (m *Memory) AuthenticateAgentToken(_ context.Context, token string) (fleet.Agent, fleet.Tenant, fleet.AgentToken, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.counts.Authenticated++
-	agent, ok := m.tokens[token]
+	found, ok := m.tokens[token]
 	if !ok {
-		return fleet.Agent{}, fleet.Tenant{}, auth.ErrUnauthenticated
+		return fleet.Agent{}, fleet.Tenant{}, fleet.AgentToken{}, auth.ErrUnauthenticated
 	}
-	return agent, Tenant, nil
+	return found.agent, Tenant, fleet.AgentToken{ID: found.id, TenantID: Tenant.ID, AgentID: found.agent.ID}, nil
 }
 
 // AgentConnected implements gateway.Control.
@@ -46,14 +46,14 @@ func (m *Memory) AgentDisconnected(_ context.Context, c fleet.Connection, lastSe
 }
 
 // TargetsOf implements gateway.Control.
-func (m *Memory) TargetsOf(_ context.Context, agent fleet.Agent, ids []fleet.TargetID) ([]fleet.Target, error) {
+func (m *Memory) TargetsOf(_ context.Context, agent fleet.Agent, ids []fleet.TargetID) ([]control.AgentTarget, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.counts.TargetsOf++
-	var out []fleet.Target
+	var out []control.AgentTarget
 	for id, t := range m.targets {
 		if t.AgentID == agent.ID && (ids == nil || slices.Contains(ids, id)) {
-			out = append(out, t)
+			out = append(out, control.AgentTarget{Target: t, Tenant: m.tenants[t.TenantID]})
 		}
 	}
 	return out, nil
@@ -73,11 +73,23 @@ func (m *Memory) Bundle(_ context.Context, tenant fleet.TenantID, digest string)
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.counts.Bundles++
-	b, ok := m.bundles[digest]
-	if !ok || tenant != Tenant.ID {
+	b, ok := m.bundles[bundleKey{tenant, digest}]
+	if !ok {
 		return fleet.Bundle{}, store.ErrNotFound
 	}
 	return b, nil
+}
+
+// BundleOwner implements gateway.Control.
+func (m *Memory) BundleOwner(_ context.Context, agent fleet.Agent, digest string) (fleet.TenantID, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, t := range m.targets {
+		if t.AgentID == agent.ID && t.Desired.Digest == digest {
+			return t.TenantID, nil
+		}
+	}
+	return "", store.ErrNotFound
 }
 
 // Report implements gateway.Control.

@@ -28,16 +28,29 @@ type Memory struct {
 	SlowBundle func()
 
 	mu          sync.Mutex
-	tokens      map[string]fleet.Agent
+	tokens      map[string]token
+	tenants     map[fleet.TenantID]string // names
 	targets     map[fleet.TargetID]fleet.Target
 	objects     map[fleet.TargetID][]fleet.ObjectStatus
-	bundles     map[string]fleet.Bundle
+	bundles     map[bundleKey]fleet.Bundle
+	rotations   map[fleet.OperationID]*rotation
 	connections map[fleet.SessionID]fleet.Connection
 	events      []control.AgentEvent
 	ahead       []fleet.TargetID
 	changes     []store.Change
 	counts      Counts
 	changed     chan struct{} // closed and replaced with every change of anything above
+}
+
+// token is what a token lets in.
+type token struct {
+	agent fleet.Agent
+	id    fleet.TokenID
+}
+
+type bundleKey struct {
+	tenant fleet.TenantID
+	digest string
 }
 
 // Counts says how often control was asked.
@@ -48,8 +61,10 @@ type Counts struct {
 // NewMemory makes an empty control room.
 func NewMemory() *Memory {
 	return &Memory{
-		tokens: map[string]fleet.Agent{}, targets: map[fleet.TargetID]fleet.Target{}, objects: map[fleet.TargetID][]fleet.ObjectStatus{},
-		bundles: map[string]fleet.Bundle{}, connections: map[fleet.SessionID]fleet.Connection{}, changed: make(chan struct{}),
+		tokens: map[string]token{}, tenants: map[fleet.TenantID]string{Tenant.ID: Tenant.Name},
+		targets: map[fleet.TargetID]fleet.Target{}, objects: map[fleet.TargetID][]fleet.ObjectStatus{},
+		bundles: map[bundleKey]fleet.Bundle{}, connections: map[fleet.SessionID]fleet.Connection{},
+		rotations: map[fleet.OperationID]*rotation{}, changed: make(chan struct{}),
 	}
 }
 
@@ -86,25 +101,46 @@ func (m *Memory) until(ctx context.Context, ok func() bool) error {
 // Enroll adds an agent and returns its token.
 func (m *Memory) Enroll(name string) (fleet.Agent, string) {
 	agent := fleet.Agent{ID: fleet.NewAgentID(), TenantID: Tenant.ID, Name: name, Scope: fleet.ScopeCluster}
-	token := auth.NewToken(auth.AgentTokenPrefix)
-	m.change(func() { m.tokens[token] = agent })
-	return agent, token
+	secret := auth.NewToken(auth.AgentTokenPrefix)
+	m.change(func() { m.tokens[secret] = token{agent, fleet.NewTokenID()} })
+	return agent, secret
 }
 
 // Revoke makes a token useless.
-func (m *Memory) Revoke(token string) {
-	m.change(func() {
-		agent := m.tokens[token]
-		delete(m.tokens, token)
-		m.noteLocked(store.Change{Kind: store.ChangeToken, ID: "tok-test", AgentID: agent.ID})
-	})
+func (m *Memory) Revoke(secret string) { m.change(func() { m.revokeLocked(secret, true) }) }
+
+// RevokeUnheard makes a token useless, and the change that tells of it is lost.
+func (m *Memory) RevokeUnheard(secret string) { m.change(func() { m.revokeLocked(secret, false) }) }
+
+func (m *Memory) revokeLocked(secret string, tell bool) {
+	was := m.tokens[secret]
+	delete(m.tokens, secret)
+	if tell {
+		m.noteLocked(store.Change{Kind: store.ChangeToken, ID: string(was.id), AgentID: was.agent.ID})
+	}
 }
 
 // Deploy makes a target for an agent and returns it.
 func (m *Memory) Deploy(agent fleet.Agent, deployment string, set *manifest.Set) fleet.Target {
-	t := fleet.Target{ID: fleet.NewTargetID(), TenantID: Tenant.ID, AgentID: agent.ID, DeploymentName: deployment, AgentName: agent.Name}
-	m.change(func() { m.targets[t.ID] = t })
+	return m.DeployOf(Tenant, agent, deployment, set)
+}
+
+// DeployOf is Deploy for a deployment of another tenant, which was granted the agent's environment.
+func (m *Memory) DeployOf(tenant fleet.Tenant, agent fleet.Agent, deployment string, set *manifest.Set) fleet.Target {
+	t := fleet.Target{
+		ID: fleet.NewTargetID(), TenantID: tenant.ID, AgentTenant: agent.TenantID, AgentID: agent.ID,
+		DeploymentName: deployment, AgentName: agent.Name,
+	}
+	m.change(func() {
+		m.tenants[tenant.ID] = tenant.Name
+		m.targets[t.ID] = t
+	})
 	return m.Desire(t.ID, set, func(*fleet.Desired) {})
+}
+
+// Detach gives a target its next generation: to be let go of.
+func (m *Memory) Detach(id fleet.TargetID) fleet.Target {
+	return m.Desire(id, nil, func(d *fleet.Desired) { d.Tombstone, d.Detached = false, true })
 }
 
 // Desire gives a target its next generation: a set, or none for a tombstone.
@@ -119,7 +155,7 @@ func (m *Memory) Desire(id fleet.TargetID, set *manifest.Set, edit func(*fleet.D
 		if set != nil {
 			digest, content, size := set.Pack()
 			t.Desired.Digest = digest
-			m.bundles[digest] = fleet.Bundle{TenantID: Tenant.ID, Digest: digest, Content: content, Size: size}
+			m.bundles[bundleKey{t.TenantID, digest}] = fleet.Bundle{TenantID: t.TenantID, Digest: digest, Content: content, Size: size}
 		}
 		edit(&t.Desired)
 		m.targets[id], out = t, t

@@ -22,13 +22,15 @@ type Options struct {
 	KeyFile  string        //
 	Lease    time.Duration // 30 s when zero
 	MaxAge   time.Duration // of connections
-	Handler  http.Handler  // what else is served; nothing when nil
-	Log      *slog.Logger  // discards when nil
+	Recheck  time.Duration // of tokens
+	Limits   gateway.Limits
+	Handler  http.Handler // what else is served; nothing when nil
+	Log      *slog.Logger // discards when nil
 }
 
 // Server is a running gateway behind a running listener.
 type Server struct {
-	Memory  *Memory
+	Memory  *Memory // nil when it serves something else
 	Metrics *prometheus.Registry
 
 	door    *listen.Server
@@ -42,6 +44,15 @@ type Server struct {
 
 // Start serves m.
 func Start(m *Memory, o Options) (*Server, error) {
+	s, err := Serve(m, o)
+	if err == nil {
+		s.Memory = m
+	}
+	return s, err
+}
+
+// Serve serves whatever control room it is given.
+func Serve(c gateway.Control, o Options) (*Server, error) {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
@@ -51,9 +62,11 @@ func Start(m *Memory, o Options) (*Server, error) {
 	if o.Address == "" {
 		o.Address = "127.0.0.1:0"
 	}
-	s := &Server{Memory: m, Metrics: prometheus.NewRegistry()}
+	s := &Server{Metrics: prometheus.NewRegistry()}
 	var err error
-	s.gateway, err = gateway.New(gateway.Config{Lease: o.Lease, MaxAge: o.MaxAge, Version: "test", Log: o.Log, Metrics: s.Metrics}, m)
+	s.gateway, err = gateway.New(gateway.Config{
+		Lease: o.Lease, MaxAge: o.MaxAge, RecheckEvery: o.Recheck, Limits: o.Limits, Version: "test", Log: o.Log, Metrics: s.Metrics,
+	}, c)
 	if err != nil {
 		return nil, err
 	}

@@ -5,6 +5,7 @@ import (
 
 	"github.com/kedge-dev/kedge/internal/fleet"
 	"github.com/kedge-dev/kedge/internal/wire"
+	"github.com/kedge-dev/kedge/server/internal/control"
 )
 
 // possession is what an agent has of a target.
@@ -22,8 +23,17 @@ func possessions(held map[fleet.TargetID]wire.Held) map[fleet.TargetID]possessio
 	return out
 }
 
-// sendable reports whether there is anything to say about a target yet.
-func sendable(t fleet.Target) bool { return t.Desired.Digest != "" || t.Desired.Tombstone }
+// possessed is what an agent has of a target after it was sent to it.
+func possessed(t control.AgentTarget) possession {
+	held := wire.HeldOf(t.ID, t.Desired)
+	return possession{version: held.Version, digest: held.Digest, atHand: true}
+}
+
+// sendable reports whether there is anything to say about a target: not before it was rendered, and
+// not after the agent has let go of it.
+func sendable(t control.AgentTarget) bool {
+	return (t.Desired.Digest != "" || t.Desired.Tombstone || t.Desired.Detached) && !t.Released()
+}
 
 type action int
 
@@ -35,7 +45,7 @@ const (
 	tellAhead
 )
 
-func decide(t fleet.Target, had possession, known bool) action {
+func decide(t control.AgentTarget, had possession, known bool) action {
 	if !sendable(t) {
 		return doNothing
 	}
@@ -48,11 +58,27 @@ func decide(t fleet.Target, had possession, known bool) action {
 		return tellAhead
 	case order < 0 || !had.atHand:
 		return doSend
-	case had.digest != t.Desired.Digest:
+	case had.digest != wire.HeldOf(t.ID, t.Desired).Digest:
 		return tellAhead
 	default:
 		return doNothing
 	}
+}
+
+// hashes are over what the server would expect of an agent that has everything.
+func hashes(targets []control.AgentTarget) (state, statuses []byte) {
+	var held []wire.Held
+	var confirmed []wire.Confirmed
+	for _, t := range targets {
+		if !sendable(t) {
+			continue
+		}
+		held = append(held, wire.HeldOf(t.ID, t.Desired))
+		if !t.Observed.AsOf.IsZero() {
+			confirmed = append(confirmed, wire.ConfirmedOf(t.ID, t.Observed))
+		}
+	}
+	return wire.StateHash(held), wire.StatusHash(confirmed)
 }
 
 // The calls to control below take one of the places for asking it.
@@ -66,7 +92,7 @@ func (g *Gateway) connected(ctx context.Context, c fleet.Connection) error {
 	return g.control.AgentConnected(ctx, c)
 }
 
-func (g *Gateway) targetsOf(ctx context.Context, agent fleet.Agent, ids []fleet.TargetID) ([]fleet.Target, error) {
+func (g *Gateway) targetsOf(ctx context.Context, agent fleet.Agent, ids []fleet.TargetID) ([]control.AgentTarget, error) {
 	release, err := g.load(ctx)
 	if err != nil {
 		return nil, err

@@ -3,8 +3,11 @@ package gateway_test
 import (
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	"github.com/kedge-dev/kedge/internal/fleet"
 	"github.com/kedge-dev/kedge/internal/wire"
@@ -208,5 +211,77 @@ func readAll(t *testing.T, stream grpc.ServerStreamingClient[agentv1.FetchBundle
 			t.Errorf("total = %d, want %d", resp.GetTotal(), total)
 		}
 		out = append(out, resp.GetChunk()...)
+	}
+}
+
+func TestWhatIsDetachedIsToldUntilTheAgentHasLetGo(t *testing.T) {
+	t.Parallel()
+	m := gatewaytest.NewMemory()
+	agent, token := m.Enroll("edge-1")
+	kept, target := m.Deploy(agent, "kept", configMap(t, "k")), m.Deploy(agent, "shop", configMap(t, "v"))
+	srv := serve(t, m, gatewaytest.Options{})
+	p, _ := connect(t, srv, token, func(h *wire.Hello) { h.StateHash = wire.StateHash([]wire.Held{heldOf(kept), heldOf(target)}) })
+	p.snapshot()
+	detached := m.Detach(target.ID)
+	if d := p.recv().GetDesired(); !d.GetDetached() || d.GetDigest() != "" || d.GetTombstone() || d.GetGeneration() != detached.Desired.Generation {
+		t.Fatalf("received %v, want the wish to let go", d)
+	}
+	p.cancel()
+
+	// Not acknowledged: it is sent again.
+	again, w := connect(t, srv, token, func(h *wire.Hello) { h.StateHash = wire.StateHash([]wire.Held{heldOf(kept)}) })
+	if !w.SendHeld {
+		t.Fatal("an agent that knows nothing of what it shall let go of looks up to date")
+	}
+	again.held(heldOf(kept))
+	if sent := again.snapshot(); len(sent) != 1 || !sent[0].GetDetached() {
+		t.Fatalf("sent %v, want the wish to let go", sent)
+	}
+	gone := wire.Status{Target: target.ID, Full: true, Observed: fleet.Observed{
+		Version: detached.Desired.Version, Sync: fleet.SyncDetached, Health: fleet.HealthUnknown, AsOf: time.Now(),
+	}}
+	again.status(gone)
+	for again.recv().GetStatusStored().GetCount() != 1 {
+	}
+	again.cancel()
+
+	// Acknowledged: the agent holds nothing of it, and hashes agree again.
+	last, w := connect(t, srv, token, func(h *wire.Hello) { h.StateHash = wire.StateHash([]wire.Held{heldOf(kept)}) })
+	if w.SendHeld || w.SendStatuses {
+		t.Errorf("welcome = %+v, want nothing asked", w)
+	}
+	if sent := last.snapshot(); len(sent) != 0 {
+		t.Errorf("sent %v, want nothing", sent)
+	}
+}
+
+// A target of a deployment that another tenant made, on an environment that it was granted.
+func TestForeignTargetsComeWithTheirOwnTenantAndBundles(t *testing.T) {
+	t.Parallel()
+	m := gatewaytest.NewMemory()
+	agent, token := m.Enroll("edge-1")
+	stranger, strange := m.Enroll("edge-2")
+	guest := fleet.Tenant{ID: "ten-guest", Name: "guest"}
+	large := configMap(t, randomText(300_000))
+	target := m.DeployOf(guest, agent, "shop", large)
+	m.Deploy(stranger, "own", configMap(t, "v"))
+	srv := serve(t, m, gatewaytest.Options{})
+	p, _ := connect(t, srv, token, nil)
+	p.held()
+	sent := p.snapshot()
+	if len(sent) != 1 || sent[0].GetTenant() != "guest" || len(sent[0].GetBundle()) != 0 {
+		t.Fatalf("sent %d states, want one of the tenant guest without its bundle", len(sent))
+	}
+	if err := fetch(p, target.Desired.Digest); err != nil {
+		t.Errorf("fetching what the own target names: %v", err)
+	}
+	// The same digest is no permission for an agent without such a target.
+	other, _ := connect(t, srv, strange, nil)
+	if err := fetch(other, target.Desired.Digest); status.Code(err) != codes.NotFound {
+		t.Errorf("fetching a stranger's bundle: %v, want NotFound", err)
+	}
+	p.status(wire.Status{Target: target.ID, Observed: observed(target, "done"), Full: true})
+	if err := m.AwaitObserved(within(t), target.ID, fleet.SyncSynced); err != nil {
+		t.Error(err)
 	}
 }

@@ -23,22 +23,38 @@ import (
 // Control is what the gateway needs from the room that decides. Its methods are safe for
 // concurrent use.
 type Control interface {
-	// AuthenticateAgent fails with auth.ErrUnauthenticated for a token that lets nobody in.
-	AuthenticateAgent(ctx context.Context, token string) (fleet.Agent, fleet.Tenant, error)
+	// AuthenticateAgentToken fails with auth.ErrUnauthenticated for a token that lets nobody in.
+	AuthenticateAgentToken(ctx context.Context, token string) (fleet.Agent, fleet.Tenant, fleet.AgentToken, error)
 	AgentConnected(ctx context.Context, c fleet.Connection) error
 	AgentDisconnected(ctx context.Context, c fleet.Connection, lastSeen time.Time) error
-	// TargetsOf returns the newest rows of the agent's targets, tombstones included; nil ids mean
-	// all of them.
-	TargetsOf(ctx context.Context, agent fleet.Agent, ids []fleet.TargetID) ([]fleet.Target, error)
+	// TargetsOf returns the newest rows of the agent's targets, of whatever tenant, tombstones and
+	// what is detached included; nil ids mean all of them.
+	TargetsOf(ctx context.Context, agent fleet.Agent, ids []fleet.TargetID) ([]control.AgentTarget, error)
 	// AgentAhead tells that an agent holds a newer version of a target than the server.
 	AgentAhead(ctx context.Context, agent fleet.Agent, target fleet.TargetID, has fleet.Version) error
 	// Bundle fails with store.ErrNotFound.
 	Bundle(ctx context.Context, tenant fleet.TenantID, digest string) (fleet.Bundle, error)
+	// BundleOwner returns whose bundle a target of the agent names, or store.ErrNotFound.
+	BundleOwner(ctx context.Context, agent fleet.Agent, digest string) (fleet.TenantID, error)
 	// Report writes a batch; either all of it or none.
 	Report(ctx context.Context, batch []control.AgentReports) error
 	// FollowChanges calls fn with every batch of changes that was committed after the server
 	// started, and blocks until ctx ends.
 	FollowChanges(ctx context.Context, fn func([]store.Change)) error
+	Rotations
+}
+
+// Rotations is how agents get new tokens over their own connections.
+type Rotations interface {
+	// RotationOf returns the agent that an open rotation is for, "" for any other operation.
+	RotationOf(ctx context.Context, tenant fleet.TenantID, op fleet.OperationID) (fleet.AgentID, error)
+	// OpenRotation returns the rotation that waits for an agent, "" when there is none. One whose new
+	// token is the one that the agent has come with is completed.
+	OpenRotation(ctx context.Context, agent fleet.Agent, with fleet.TokenID) (fleet.OperationID, error)
+	// BeginRotation makes the new token; it is "" when another session of the agent is at it. The
+	// caller calls end when its part is over.
+	BeginRotation(ctx context.Context, agent fleet.Agent, op fleet.OperationID) (token string, end func(), err error)
+	TokenRotationFailed(ctx context.Context, agent fleet.Agent, op fleet.OperationID, message string) error
 }
 
 // Config configures a Gateway.
@@ -50,6 +66,14 @@ type Config struct {
 	MaxAge time.Duration
 	// StopGrace bounds how long Run waits for sessions to end; 5 s when zero.
 	StopGrace time.Duration
+	// RecheckEvery is the backstop for a lost revocation: tokens of open connections are looked at
+	// again; 10 min when zero.
+	RecheckEvery time.Duration
+	// Writers is how many batches of statuses are written at once; 1 when zero, which is right for a
+	// store with one writer.
+	Writers int
+	// Limits of what one agent may ask for; zero fields take their defaults.
+	Limits Limits
 	// Version of the server, told to agents.
 	Version string
 	Log     *slog.Logger
@@ -60,20 +84,25 @@ type Config struct {
 type Gateway struct {
 	agentv1.UnimplementedAgentServiceServer
 
-	cfg     Config
-	control Control
-	log     *slog.Logger
-	metrics *metrics
-	bundles *bundleCache
-	intake  *intake
-	closing *closings
+	cfg       Config
+	control   Control
+	log       *slog.Logger
+	metrics   *metrics
+	bundles   *bundleCache
+	intake    *intake
+	closing   *closings
+	limiters  *limiters
+	rotations *rotations
+	rechecks  *rechecks
 	// loads bounds how many sessions ask control at once: a commit that changes every target
 	// wakes every session in the same moment.
 	loads chan struct{}
 
 	mu       sync.Mutex
 	sessions map[fleet.AgentID]map[*session]struct{}
+	tenants  map[fleet.TenantID]int // sessions
 	count    int
+	joined   int // sessions, ever
 	stopping bool
 	empty    chan struct{} // closed when stopping and the last session has gone
 }
@@ -85,6 +114,8 @@ func New(cfg Config, control Control) (*Gateway, error) {
 	cfg.Lease = cmp.Or(cfg.Lease, 30*time.Second)
 	cfg.MaxAge = cmp.Or(cfg.MaxAge, 2*time.Hour)
 	cfg.StopGrace = cmp.Or(cfg.StopGrace, 5*time.Second)
+	cfg.RecheckEvery = cmp.Or(cfg.RecheckEvery, 10*time.Minute)
+	cfg.Writers = max(1, cfg.Writers)
 	if cfg.Lease < 100*time.Millisecond {
 		return nil, fmt.Errorf("lease of %s is too short: 100ms is the least", cfg.Lease)
 	}
@@ -94,8 +125,8 @@ func New(cfg Config, control Control) (*Gateway, error) {
 	g := &Gateway{
 		cfg: cfg, control: control, log: cfg.Log.With(obs.KeyComponent, "gateway"),
 		loads:    make(chan struct{}, concurrentLoads),
-		sessions: map[fleet.AgentID]map[*session]struct{}{},
-		empty:    make(chan struct{}),
+		sessions: map[fleet.AgentID]map[*session]struct{}{}, tenants: map[fleet.TenantID]int{},
+		empty: make(chan struct{}),
 	}
 	var err error
 	if g.metrics, err = newMetrics(cfg.Metrics); err != nil {
@@ -105,8 +136,10 @@ func New(cfg Config, control Control) (*Gateway, error) {
 		g.metrics.bundlesLoaded.Inc()
 		return control.Bundle(ctx, tenant, digest)
 	})
-	g.intake = newIntake(control.Report, g.log, g.metrics)
+	g.intake = newIntake(control.Report, cfg.Writers, g.log, g.metrics)
 	g.closing = newClosings(control.AgentDisconnected, g.log)
+	g.limiters = newLimiters(cfg.Limits, g.metrics)
+	g.rotations, g.rechecks = newRotations(g), newRechecks(g)
 	return g, nil
 }
 
@@ -123,7 +156,12 @@ func (g *Gateway) Run(ctx context.Context) error {
 	writers.Go(func() error { return g.intake.run(rest) })
 	writers.Go(func() error { return g.closing.run(rest) })
 
+	var watchers sync.WaitGroup
+	watchers.Go(func() { g.rotations.run(ctx) })
+	watchers.Go(func() { g.rechecks.run(ctx) })
+	watchers.Go(func() { g.tidy(ctx) })
 	g.follow(ctx)
+	watchers.Wait()
 	g.drain()
 	stop()
 	_ = writers.Wait() // they end by stop alone
@@ -145,7 +183,10 @@ func (g *Gateway) follow(ctx context.Context) {
 		g.log.Warn("following changes broke off, starting again", obs.Err(err))
 		pause(ctx, retryDelay(attempt))
 		// Whatever was committed in between may have gone unseen.
-		g.each(func(s *session) { s.markAll() })
+		g.each(func(s *session) {
+			s.mark(func(t *todo) { t.all = true })
+			g.rechecks.add(s)
+		})
 	}
 }
 
@@ -154,86 +195,22 @@ func (g *Gateway) dispatch(changes []store.Change) {
 	defer g.mu.Unlock()
 	for _, c := range changes {
 		agent := c.AgentID
-		if c.Kind == store.ChangeAgent {
+		switch c.Kind {
+		case store.ChangeAgent:
 			agent = fleet.AgentID(c.ID)
+		case store.ChangeOperation:
+			if g.tenants[c.TenantID] > 0 {
+				g.rotations.look(c.TenantID, fleet.OperationID(c.ID))
+			}
+			continue
 		}
 		for s := range g.sessions[agent] {
 			switch c.Kind {
 			case store.ChangeDesired:
 				s.markDirty(fleet.TargetID(c.ID), c.At)
 			case store.ChangeToken, store.ChangeAgent:
-				s.markRecheck()
+				g.rechecks.add(s)
 			}
 		}
 	}
-}
-
-// each calls fn for every session.
-func (g *Gateway) each(fn func(*session)) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	for _, sessions := range g.sessions {
-		for s := range sessions {
-			fn(s)
-		}
-	}
-}
-
-// join adds a session; it reports false when the gateway is stopping.
-func (g *Gateway) join(s *session) bool {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if g.stopping {
-		return false
-	}
-	if g.sessions[s.agent.ID] == nil {
-		g.sessions[s.agent.ID] = map[*session]struct{}{}
-	}
-	g.sessions[s.agent.ID][s] = struct{}{}
-	g.count++
-	g.metrics.connected.Set(float64(g.count))
-	return true
-}
-
-func (g *Gateway) leave(s *session) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if _, ok := g.sessions[s.agent.ID][s]; !ok {
-		return
-	}
-	delete(g.sessions[s.agent.ID], s)
-	if len(g.sessions[s.agent.ID]) == 0 {
-		delete(g.sessions, s.agent.ID)
-	}
-	g.count--
-	g.metrics.connected.Set(float64(g.count))
-	if g.stopping && g.count == 0 {
-		close(g.empty)
-	}
-}
-
-// drain says goodbye to every agent and waits for them to go, for a while.
-func (g *Gateway) drain() {
-	g.mu.Lock()
-	g.stopping = true
-	n := g.count
-	if n == 0 {
-		close(g.empty)
-	}
-	g.mu.Unlock()
-	// What has been reported is confirmed before the goodbye: otherwise it would be sent again.
-	settling, cancel := context.WithTimeout(context.Background(), g.cfg.StopGrace/4)
-	g.intake.settle(settling)
-	cancel()
-	g.each(func(s *session) { s.sayGoodbye("the server is stopping", reconnectWithin(n)) })
-	select {
-	case <-g.empty:
-	case <-time.After(g.cfg.StopGrace):
-		g.each(func(s *session) { s.end(errStopped) })
-	}
-}
-
-// reconnectWithin spreads the return of n agents to about 500 per second.
-func reconnectWithin(n int) time.Duration {
-	return max(time.Second, time.Duration(n)*2*time.Millisecond)
 }

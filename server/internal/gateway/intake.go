@@ -27,21 +27,31 @@ const (
 )
 
 // intake coalesces what agents report and writes it in batches, as fast as the writes go: there is
-// no timer in the path. A batch that fails is halved at once until the agent that spoils it is
-// alone; that one waits, the others go on. Only when one agent after the other fails (the store is
-// down) does everybody wait.
+// no timer in the path. A batch is of one tenant, and tenants take turns; one agent is in one batch at
+// a time, so that what it says stays in order. A batch that fails is halved
+// at once until the agent that spoils it is alone; that one waits, the others go on. Only when one
+// agent after the other fails (the store is down) does everybody wait.
 type intake struct {
 	write   func(ctx context.Context, batch []control.AgentReports) error
 	log     *slog.Logger
 	metrics *metrics
 	wake    chan struct{}
 
-	mu      sync.Mutex
+	writers, perTenant int // batches at once
+
+	mu     sync.Mutex
+	queues map[fleet.TenantID]*queue
+	turns  []fleet.TenantID // of queues; the first one's turn is next
+	taken  chan struct{}    // closed and replaced whenever a batch was taken
+	done   chan struct{}    // closed and replaced whenever a batch was written, or failed
+}
+
+// queue is what the agents of one tenant have said and nobody has written.
+type queue struct {
 	agents  map[fleet.AgentID]*waiting
-	taken   chan struct{} // closed and replaced whenever a batch was taken
-	done    chan struct{} // closed and replaced whenever a batch was written, or failed
-	writing bool
-	limit   int // statuses per batch now
+	busy    map[fleet.AgentID]bool // in a batch that is being written
+	writing int                    // batches
+	limit   int                    // statuses per batch now
 }
 
 // waiting is what one agent has said and nobody has written.
@@ -54,10 +64,11 @@ type waiting struct {
 	notYet  time.Time
 }
 
-func newIntake(write func(context.Context, []control.AgentReports) error, log *slog.Logger, m *metrics) *intake {
+// newIntake makes an intake that writes so many batches at once. Of several, no tenant gets all.
+func newIntake(write func(context.Context, []control.AgentReports) error, writers int, log *slog.Logger, m *metrics) *intake {
 	return &intake{
-		write: write, log: log, metrics: m, wake: make(chan struct{}, 1),
-		agents: map[fleet.AgentID]*waiting{}, taken: make(chan struct{}), done: make(chan struct{}), limit: maxBatch,
+		write: write, log: log, metrics: m, wake: make(chan struct{}, 1), writers: writers, perTenant: max(1, writers-(writers+3)/4),
+		queues: map[fleet.TenantID]*queue{}, taken: make(chan struct{}), done: make(chan struct{}),
 	}
 }
 
@@ -113,22 +124,42 @@ func (in *intake) put(ctx context.Context, agent fleet.Agent, add func(*waiting)
 }
 
 func (in *intake) ofLocked(agent fleet.Agent) *waiting {
-	w := in.agents[agent.ID]
+	q := in.queueLocked(agent.TenantID)
+	w := q.agents[agent.ID]
 	if w == nil {
 		w = &waiting{agent: agent, reports: map[fleet.TargetID]*pendingReport{}, acks: map[*session]int64{}}
-		in.agents[agent.ID] = w
+		q.agents[agent.ID] = w
 	}
 	return w
 }
 
+func (in *intake) queueLocked(tenant fleet.TenantID) *queue {
+	q := in.queues[tenant]
+	if q == nil {
+		q = &queue{agents: map[fleet.AgentID]*waiting{}, busy: map[fleet.AgentID]bool{}, limit: maxBatch}
+		in.queues[tenant] = q
+		in.turns = append(in.turns, tenant)
+	}
+	return q
+}
+
 // run writes until ctx ends.
 func (in *intake) run(ctx context.Context) error {
+	var all sync.WaitGroup
+	for range in.writers {
+		all.Go(func() { in.runOne(ctx) })
+	}
+	all.Wait()
+	return nil
+}
+
+func (in *intake) runOne(ctx context.Context) {
 	retry := time.NewTimer(time.Hour)
 	defer retry.Stop()
 	for attempt := 0; ; {
 		select {
 		case <-ctx.Done():
-			return nil
+			return
 		case <-in.wake:
 		case <-retry.C:
 		}
@@ -138,6 +169,7 @@ func (in *intake) run(ctx context.Context) error {
 				retry.Reset(again)
 				break
 			}
+			signal(in.wake) // another writer may look for more
 			err := in.writeBatch(ctx, batch)
 			switch {
 			case err == nil:
@@ -155,7 +187,7 @@ func (in *intake) run(ctx context.Context) error {
 // flush writes everything that waits, once.
 func (in *intake) flush(ctx context.Context) error {
 	var errs []error
-	for range 100 {
+	for range 1000 {
 		batch, _ := in.take(time.Now().Add(24 * time.Hour))
 		if len(batch) == 0 {
 			break
@@ -170,42 +202,11 @@ func (in *intake) flush(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// take removes whole agents from what waits, up to the limit of a batch; when none may be written
-// yet it says how long to wait.
-func (in *intake) take(now time.Time) (batch []*waiting, again time.Duration) {
-	in.mu.Lock()
-	defer in.mu.Unlock()
-	again = time.Hour
-	size := 0
-	for id, w := range in.agents {
-		if wait := w.notYet.Sub(now); wait > 0 {
-			again = min(again, wait)
-			continue
-		}
-		alone := w.failed > 0
-		if size > 0 && (alone || size+w.size() > in.limit) {
-			continue
-		}
-		delete(in.agents, id)
-		batch = append(batch, w)
-		size += w.size()
-		if alone || size >= in.limit {
-			break
-		}
-	}
-	if len(batch) > 0 {
-		in.writing = true
-		close(in.taken)
-		in.taken = make(chan struct{})
-	}
-	return batch, again
-}
-
 // settle waits until everything that was taken in is written and confirmed, or ctx ends.
 func (in *intake) settle(ctx context.Context) {
 	for {
 		in.mu.Lock()
-		idle, done := len(in.agents) == 0 && !in.writing, in.done
+		idle, done := len(in.queues) == 0, in.done
 		in.mu.Unlock()
 		if idle {
 			return
@@ -215,69 +216,5 @@ func (in *intake) settle(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		}
-	}
-}
-
-func (in *intake) finished() {
-	in.mu.Lock()
-	defer in.mu.Unlock()
-	in.writing = false
-	close(in.done)
-	in.done = make(chan struct{})
-}
-
-func (in *intake) writeBatch(ctx context.Context, batch []*waiting) error {
-	defer in.finished()
-	out := make([]control.AgentReports, 0, len(batch))
-	size := 0
-	for _, w := range batch {
-		r := control.AgentReports{Agent: w.agent, Events: w.events, Reports: make([]store.Report, 0, len(w.reports))}
-		for _, p := range w.reports {
-			r.Reports = append(r.Reports, p.report())
-		}
-		size += w.size()
-		out = append(out, r)
-	}
-	if err := in.write(ctx, out); err != nil {
-		in.metrics.reportFailed.Inc()
-		in.putBack(batch, size)
-		return fmt.Errorf("writing %d statuses and events of %d agents: %w", size, len(batch), err)
-	}
-	in.metrics.reportBatch.Observe(float64(size))
-	in.mu.Lock()
-	in.limit = min(maxBatch, in.limit*2)
-	in.mu.Unlock()
-	for _, w := range batch {
-		for s, n := range w.acks {
-			s.confirm(n)
-		}
-	}
-	return nil
-}
-
-// putBack lays what came in meanwhile over a batch that failed.
-func (in *intake) putBack(batch []*waiting, size int) {
-	in.mu.Lock()
-	defer in.mu.Unlock()
-	in.limit = max(1, size/2)
-	for _, old := range batch {
-		if len(batch) == 1 {
-			old.notYet = time.Now().Add(retryDelay(old.failed))
-			old.failed++
-		}
-		if newer := in.agents[old.agent.ID]; newer != nil {
-			for target, p := range newer.reports {
-				if before, ok := old.reports[target]; ok {
-					before.add(p.report())
-				} else {
-					old.reports[target] = p
-				}
-			}
-			old.events = append(old.events, newer.events...)
-			for s, n := range newer.acks {
-				old.acks[s] = n
-			}
-		}
-		in.agents[old.agent.ID] = old
 	}
 }

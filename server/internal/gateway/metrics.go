@@ -19,6 +19,7 @@ type metrics struct {
 	reportBatch   prometheus.Histogram
 	changeToSent  prometheus.Histogram
 	bundlesLoaded prometheus.Counter
+	limited       *prometheus.CounterVec // what
 }
 
 func newMetrics(reg prometheus.Registerer) (*metrics, error) {
@@ -36,6 +37,7 @@ func newMetrics(reg prometheus.Registerer) (*metrics, error) {
 		ended:         prometheus.NewCounterVec(counter("sessions_ended_total", "Sessions that ended, by reason."), []string{"reason"}),
 		reportFailed:  prometheus.NewCounter(counter("report_failures_total", "Batches of statuses that could not be written and were tried again.")),
 		bundlesLoaded: prometheus.NewCounter(counter("bundles_loaded_total", "Bundles read from the store.")),
+		limited:       prometheus.NewCounterVec(counter("limited_total", "What agents asked for beyond their rate limits: statuses were slowed down, the rest was refused."), []string{"what"}),
 		reportBatch: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Namespace: "kedge", Subsystem: "gateway", Name: "report_batch_size", Help: "Statuses per write.",
 			Buckets: prometheus.ExponentialBuckets(1, 4, 7),
@@ -46,7 +48,7 @@ func newMetrics(reg prometheus.Registerer) (*metrics, error) {
 		}),
 	}
 	for _, c := range []prometheus.Collector{
-		m.connected, m.frames, m.bytes, m.desired, m.coalesced, m.ended, m.reportFailed, m.bundlesLoaded, m.reportBatch, m.changeToSent,
+		m.connected, m.frames, m.bytes, m.desired, m.coalesced, m.ended, m.reportFailed, m.bundlesLoaded, m.limited, m.reportBatch, m.changeToSent,
 	} {
 		if err := reg.Register(c); err != nil {
 			return nil, err

@@ -7,9 +7,9 @@ import (
 )
 
 // retryDelay is how long to wait before trying again what failed: up to 250 ms at first, doubling
-// to 5 s, at random so that sessions do not retry in step.
+// to 2 s, at random so that sessions do not retry in step. A database that restarts is away for seconds.
 func retryDelay(attempt int) time.Duration {
-	window := 5 * time.Second
+	window := 2 * time.Second
 	if attempt < 5 {
 		window = min(window, 250*time.Millisecond<<attempt)
 	}

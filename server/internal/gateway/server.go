@@ -45,9 +45,10 @@ func (g *Gateway) NewServer() *grpc.Server {
 
 // caller is who opened a stream.
 type caller struct {
-	agent  fleet.Agent
-	tenant fleet.Tenant
-	token  string // kept in memory only, to ask again whether it is still valid
+	agent   fleet.Agent
+	tenant  fleet.Tenant
+	token   string // kept in memory only, to ask again whether it is still valid
+	tokenID fleet.TokenID
 }
 
 type callerKey struct{}
@@ -62,34 +63,33 @@ func (a authenticated) Context() context.Context { return a.ctx }
 func (g *Gateway) authenticate(srv any, stream grpc.ServerStream, _ *grpc.StreamServerInfo, next grpc.StreamHandler) error {
 	ctx := stream.Context()
 	token := bearer(ctx)
-	agent, tenant, err := g.identify(ctx, token)
+	who, err := g.identify(ctx, token)
 	if err != nil {
 		return err
 	}
-	who := caller{agent: agent, tenant: tenant, token: token}
 	return next(srv, authenticated{ServerStream: stream, ctx: context.WithValue(ctx, callerKey{}, who)})
 }
 
 // identify answers with a gRPC status that says nothing about why a token is no good.
-func (g *Gateway) identify(ctx context.Context, token string) (fleet.Agent, fleet.Tenant, error) {
+func (g *Gateway) identify(ctx context.Context, token string) (caller, error) {
 	if token == "" {
-		return fleet.Agent{}, fleet.Tenant{}, status.Error(codes.Unauthenticated, auth.ErrUnauthenticated.Error())
+		return caller{}, status.Error(codes.Unauthenticated, auth.ErrUnauthenticated.Error())
 	}
 	release, err := g.load(ctx)
 	if err != nil {
-		return fleet.Agent{}, fleet.Tenant{}, err
+		return caller{}, err
 	}
 	defer release()
-	agent, tenant, err := g.control.AuthenticateAgent(ctx, token)
+	agent, tenant, found, err := g.control.AuthenticateAgentToken(ctx, token)
 	switch {
 	case errors.Is(err, auth.ErrUnauthenticated):
 		g.log.Info("an agent's token was refused", obs.KeyAddress, remoteAddr(ctx))
-		return fleet.Agent{}, fleet.Tenant{}, status.Error(codes.Unauthenticated, auth.ErrUnauthenticated.Error())
+		return caller{}, status.Error(codes.Unauthenticated, auth.ErrUnauthenticated.Error())
 	case err != nil:
 		g.log.Warn("authenticating an agent", obs.Err(err))
-		return fleet.Agent{}, fleet.Tenant{}, status.Error(codes.Unavailable, "the server cannot check tokens now")
+		return caller{}, status.Error(codes.Unavailable, "the server cannot check tokens now")
 	}
-	return agent, tenant, nil
+	return caller{agent: agent, tenant: tenant, token: token, tokenID: found.ID}, nil
 }
 
 // load takes one of the places for asking control.

@@ -40,21 +40,24 @@ type session struct {
 	gateway *Gateway
 	stream  grpc.BidiStreamingServer[agentv1.ConnectRequest, agentv1.ConnectResponse]
 	caller
-	log   *slog.Logger
-	conn  fleet.Connection
-	hello chan wire.Hello
-	wake  chan struct{}
-	done  chan struct{} // closed by end
-	// has is what the agent has of each target. Only the stream's handler touches it.
-	has map[fleet.TargetID]possession
+	conn      fleet.Connection
+	allowance *allowance
+	part      uint8 // when its token is looked at again
+	hello     chan wire.Hello
+	wake      chan struct{}
+	done      chan struct{} // closed by end
+	// has is what the agent has of each target. Only the stream's handler touches it and rotation.
+	has      map[fleet.TargetID]possession
+	rotation *rotation
 
-	mu       sync.Mutex
-	todo     todo
-	endErr   error
-	lastSeen time.Time
-	busy     bool // the reader waits for the intake, not for the agent
-	silence  *time.Timer
-	goneOnce sync.Once
+	mu         sync.Mutex
+	todo       todo
+	references map[fleet.TargetID]reference // nil until there is one
+	endErr     error
+	lastSeen   time.Time
+	busy       bool // the reader waits for the intake, not for the agent
+	silence    *time.Timer
+	goneOnce   sync.Once
 }
 
 // todo is what the handler has to do, as marked by others. It is state, not a queue.
@@ -63,7 +66,8 @@ type todo struct {
 	all       bool                         // every target may have changed
 	complete  bool                         // tell the agent when that has been sent
 	held      map[fleet.TargetID]wire.Held // the agent's answer to send_held, once
-	recheck   bool                         // ask whether the token is still valid
+	rotate    bool                         // ask whether a new token is due
+	answer    *wire.TokenStored            // of the agent, to a new token
 	stored    int64                        // status frames that have been written
 	goodbye   string
 	within    time.Duration
@@ -77,7 +81,11 @@ func (g *Gateway) Connect(stream grpc.BidiStreamingServer[agentv1.ConnectRequest
 	s := &session{
 		gateway: g, stream: stream, caller: who, hello: make(chan wire.Hello, 1), wake: make(chan struct{}, 1),
 		done: make(chan struct{}), has: map[fleet.TargetID]possession{}, lastSeen: time.Now(),
-		log: g.log.With(obs.KeyTenant, who.tenant.Name, obs.KeyAgent, who.agent.Name),
+		allowance: g.limiters.of(who.agent.ID), part: uint8(rand.N(60)),
+	}
+	if err := s.allowance.connect(); err != nil {
+		s.log().Info("an agent connects too often")
+		return err
 	}
 	go s.read()
 	err := s.serve(stream.Context())
@@ -98,7 +106,6 @@ func (s *session) serve(ctx context.Context) error {
 		Version: hello.AgentVersion, KubeVersion: hello.KubeVersion, ClusterUID: hello.ClusterUID,
 		RemoteAddr: remoteAddr(ctx), ConnectedAt: now, LastSeenAt: now,
 	}
-	s.log = s.log.With(obs.KeyReplica, hello.Replica, obs.KeySession, string(s.conn.SessionID))
 	// Joined before the first read of rows: a change in between marks the session dirty.
 	if !s.gateway.join(s) {
 		return errStopped
@@ -107,12 +114,32 @@ func (s *session) serve(ctx context.Context) error {
 	if err := s.welcome(ctx, hello); err != nil {
 		return err
 	}
-	s.log.Info("agent connected", obs.KeyVersion, hello.AgentVersion, "kubeVersion", hello.KubeVersion, obs.KeyAddress, s.conn.RemoteAddr)
+	s.log().Info("agent connected", obs.KeyVersion, hello.AgentVersion, "kubeVersion", hello.KubeVersion, obs.KeyAddress, s.conn.RemoteAddr)
 	s.checkClock(ctx, hello.Clock)
+	s.mark(func(t *todo) { t.rotate = true })
 	err = s.live(ctx)
-	s.log.Info("agent disconnected", obs.KeyReason, endReason(err), obs.Err(err))
-	s.gateway.metrics.ended.WithLabelValues(endReason(err)).Inc()
+	s.endRotation()
+	s.disconnected(err)
 	return err
+}
+
+// log makes a logger when there is something to say: thousands of sessions have nothing.
+func (s *session) log() *slog.Logger {
+	l := s.gateway.log.With(obs.KeyTenant, s.tenant.Name, obs.KeyAgent, s.agent.Name)
+	if s.conn.SessionID != "" {
+		l = l.With(obs.KeyReplica, s.conn.Replica, obs.KeySession, string(s.conn.SessionID))
+	}
+	return l
+}
+
+func (s *session) disconnected(err error) {
+	reason := endReason(err)
+	s.gateway.metrics.ended.WithLabelValues(reason).Inc()
+	if err == nil || errors.Is(err, errGoodbye) || errors.Is(err, io.EOF) { // the reason says it all
+		s.log().Info("agent disconnected", obs.KeyReason, reason)
+		return
+	}
+	s.log().Info("agent disconnected", obs.KeyReason, reason, obs.Err(err))
 }
 
 func (s *session) awaitHello(ctx context.Context) (wire.Hello, error) {
@@ -150,7 +177,7 @@ func (s *session) live(ctx context.Context) error {
 		case err == nil:
 			attempt = 0
 		case errors.As(err, &later):
-			s.log.Warn("serving an agent, trying again", obs.Err(err))
+			s.log().Warn("serving an agent, trying again", obs.Err(err))
 			time.AfterFunc(retryDelay(attempt), func() { signal(s.wake) })
 			attempt++
 		default:
@@ -232,9 +259,6 @@ func (s *session) markDirty(id fleet.TargetID, since time.Time) {
 	})
 }
 
-func (s *session) markAll()     { s.mark(func(t *todo) { t.all, t.recheck = true, true }) }
-func (s *session) markRecheck() { s.mark(func(t *todo) { t.recheck = true }) }
-
 func (s *session) confirm(n int64) { s.mark(func(t *todo) { t.stored = max(t.stored, n) }) }
 
 func (s *session) sayGoodbye(reason string, within time.Duration) {
@@ -263,6 +287,8 @@ func endReason(err error) string {
 		return "stopped"
 	case errors.Is(err, wire.ErrFrame), status.Code(err) == codes.InvalidArgument:
 		return "malformed frame"
+	case status.Code(err) == codes.ResourceExhausted:
+		return "limited"
 	case status.Code(err) == codes.Canceled:
 		return "connection lost"
 	default:

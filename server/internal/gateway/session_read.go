@@ -28,6 +28,9 @@ func (s *session) read() {
 			s.end(err)
 			return
 		}
+		if s.ended() != nil { // the handler may be blocked: nothing more is taken all the same
+			return
+		}
 		s.touch(true)
 		err = s.take(ctx, &state, frame)
 		s.touch(false)
@@ -54,6 +57,9 @@ func (s *session) touch(busy bool) {
 }
 
 func (s *session) take(ctx context.Context, state *readState, frame *agentv1.ConnectRequest) error {
+	if err := s.limit(ctx, frame); err != nil {
+		return err
+	}
 	count := s.gateway.metrics.frames
 	hello, isHello := frame.GetFrame().(*agentv1.ConnectRequest_Hello)
 	if isHello == state.hello {
@@ -77,12 +83,28 @@ func (s *session) take(ctx context.Context, state *readState, frame *agentv1.Con
 	case *agentv1.ConnectRequest_Events:
 		count.WithLabelValues("in", "events").Inc()
 		return s.takeEvents(ctx, f.Events)
+	case *agentv1.ConnectRequest_TokenStored:
+		count.WithLabelValues("in", "token_stored").Inc()
+		stored, err := wire.ParseTokenStored(f.TokenStored)
+		if err == nil {
+			s.answer(stored)
+		}
+		return err
 	case *agentv1.ConnectRequest_Heartbeat:
 		count.WithLabelValues("in", "heartbeat").Inc()
 	default: // a frame of a newer agent
 		count.WithLabelValues("in", "unknown").Inc()
 	}
 	return nil
+}
+
+// limit takes one frame off what the agent may send. Statuses are slowed down, by not reading on:
+// refused, they would be sent again.
+func (s *session) limit(ctx context.Context, frame *agentv1.ConnectRequest) error {
+	if frame.GetStatus() != nil {
+		return s.allowance.status(ctx)
+	}
+	return s.allowance.frame()
 }
 
 func (s *session) takeHeld(state *readState, m *agentv1.Held) error {

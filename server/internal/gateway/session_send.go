@@ -24,12 +24,12 @@ import (
 // sent; otherwise the agent is asked for the list, and the rest happens when it comes.
 func (s *session) welcome(ctx context.Context, hello wire.Hello) error {
 	if err := s.gateway.connected(ctx, s.conn); err != nil {
-		s.log.Warn("recording a connection", obs.Err(err))
+		s.log().Warn("recording a connection", obs.Err(err))
 		return status.Error(codes.Unavailable, "the server cannot take connections now")
 	}
 	targets, err := s.gateway.targetsOf(ctx, s.agent, nil)
 	if err != nil {
-		s.log.Warn("reading what an agent shall hold", obs.Err(err))
+		s.log().Warn("reading what an agent shall hold", obs.Err(err))
 		return status.Error(codes.Unavailable, "the server cannot read desired state now")
 	}
 	state, statuses := hashes(targets)
@@ -47,25 +47,10 @@ func (s *session) welcome(ctx context.Context, hello wire.Hello) error {
 	}
 	for _, t := range targets {
 		if sendable(t) {
-			s.has[t.ID] = possession{version: t.Desired.Version, digest: t.Desired.Digest, atHand: true}
+			s.has[t.ID] = possessed(t)
 		}
 	}
 	return s.sendComplete()
-}
-
-// hashes are over what the server would expect of an agent that has everything.
-func hashes(targets []fleet.Target) (state, statuses []byte) {
-	var held []wire.Held
-	var confirmed []wire.Confirmed
-	for _, t := range targets {
-		if sendable(t) {
-			held = append(held, wire.Held{Target: t.ID, Version: t.Desired.Version, Digest: t.Desired.Digest})
-		}
-		if !t.Observed.AsOf.IsZero() {
-			confirmed = append(confirmed, wire.ConfirmedOf(t.ID, t.Observed))
-		}
-	}
-	return wire.StateHash(held), wire.StatusHash(confirmed)
 }
 
 // checkClock warns when agent and server disagree about the time.
@@ -79,7 +64,7 @@ func (s *session) checkClock(ctx context.Context, clock time.Time) {
 		direction = "ahead of"
 	}
 	message := fmt.Sprintf("the clock of replica %s is %s %s the server's: times of its reports and certificate checks are off", s.conn.Replica, skew.Abs(), direction)
-	s.log.Warn("clock skew", obs.KeyReason, message)
+	s.log().Warn("clock skew", obs.KeyReason, message)
 	_ = s.gateway.intake.events(ctx, s.agent, []control.AgentEvent{{Event: fleet.Event{ // fails only with ctx
 		At: time.Now(), Type: fleet.EventWarning, Reason: "ClockSkew", Message: message,
 	}}})
@@ -99,11 +84,17 @@ func (s *session) work(ctx context.Context) error {
 	if job.goodbye != "" {
 		return s.leaveInGoodOrder(job)
 	}
-	if job.recheck {
-		if err := s.recheck(ctx); err != nil {
+	if job.answer != nil {
+		if err := s.settleRotation(ctx, *job.answer); err != nil {
 			return s.again(err, job)
 		}
-		job.recheck = false
+		job.answer = nil
+	}
+	if job.rotate {
+		if err := s.rotate(ctx); err != nil {
+			return s.again(err, job)
+		}
+		job.rotate = false
 	}
 	return s.again(s.deliver(ctx, job), job)
 }
@@ -133,7 +124,10 @@ func (s *session) again(err error, job todo) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	t := &s.todo
-	t.recheck = t.recheck || job.recheck
+	t.rotate = t.rotate || job.rotate
+	if t.answer == nil {
+		t.answer = job.answer
+	}
 	t.all = t.all || job.all
 	t.complete = t.complete || job.complete
 	if t.dirty == nil {
@@ -141,21 +135,6 @@ func (s *session) again(err error, job todo) error {
 	}
 	maps.Copy(t.dirty, job.dirty) // older, so its times win
 	return err
-}
-
-// recheck ends the session of an agent that is no longer let in, or that is no longer what it was
-// welcomed as.
-func (s *session) recheck(ctx context.Context) error {
-	agent, _, err := s.gateway.identify(ctx, s.token)
-	switch {
-	case status.Code(err) == codes.Unauthenticated:
-		return errRevoked
-	case err != nil:
-		return later("checking the token again: %w", err)
-	case agent.ID != s.agent.ID || agent.Scope != s.agent.Scope || !slices.Equal(agent.Namespaces, s.agent.Namespaces):
-		s.sayGoodbye("the agent's configuration has changed", 0)
-	}
-	return nil
 }
 
 func (s *session) leaveInGoodOrder(job todo) error {
@@ -205,44 +184,52 @@ func (s *session) deliver(ctx context.Context, job todo) error {
 	return nil
 }
 
-func (s *session) deliverOne(ctx context.Context, t fleet.Target) error {
+func (s *session) deliverOne(ctx context.Context, t control.AgentTarget) error {
 	had, known := s.has[t.ID]
 	switch decide(t, had, known) {
 	case doNothing:
 		return nil
 	case tellAhead:
-		s.log.Warn("the agent is ahead of the server", obs.KeyTarget, string(t.ID), obs.KeyDeployment, t.DeploymentName,
+		s.log().Warn("the agent is ahead of the server", obs.KeyTarget, string(t.ID), obs.KeyDeployment, t.DeploymentName,
 			obs.KeyGeneration, had.version.Generation)
 		if err := s.gateway.ahead(ctx, s.agent, t.ID, had.version); err != nil {
 			return later("recording that an agent is ahead: %w", err)
 		}
 		return nil
 	}
-	d := wire.Desired{Target: t.ID, Tenant: s.tenant.Name, Deployment: t.DeploymentName, State: t.Desired}
-	form, err := s.inline(ctx, &d)
+	d := wire.Desired{Target: t.ID, Tenant: t.Tenant, Deployment: t.DeploymentName, State: t.Desired}
+	form, err := s.inline(ctx, &d, t.TenantID)
 	if err != nil {
 		return err
+	}
+	if form == "reference" {
+		s.refer(t.ID, reference{digest: d.State.Digest, owner: t.TenantID})
+	} else {
+		s.refer(t.ID, reference{})
 	}
 	if err := s.send("desired", &agentv1.ConnectResponse{Frame: &agentv1.ConnectResponse_Desired{Desired: d.Proto()}}); err != nil {
 		return err
 	}
-	s.has[t.ID] = possession{version: t.Desired.Version, digest: t.Desired.Digest, atHand: true}
+	s.has[t.ID] = possessed(t)
 	s.gateway.metrics.desired.WithLabelValues(form).Inc()
-	s.log.Info("desired state sent", obs.KeyTarget, string(t.ID), obs.KeyDeployment, t.DeploymentName,
+	s.log().Info("desired state sent", obs.KeyTarget, string(t.ID), obs.KeyDeployment, t.DeploymentName,
 		obs.KeyGeneration, t.Desired.Generation, obs.KeyCommit, t.Desired.Commit)
 	return nil
 }
 
 // inline puts a small bundle into d and says in which form the objects travel.
-func (s *session) inline(ctx context.Context, d *wire.Desired) (form string, err error) {
-	if d.State.Tombstone {
+func (s *session) inline(ctx context.Context, d *wire.Desired, owner fleet.TenantID) (form string, err error) {
+	switch {
+	case d.State.Tombstone:
 		return "tombstone", nil
+	case d.State.Detached:
+		return "detached", nil
 	}
-	content, err := s.gateway.bundles.get(ctx, s.agent.TenantID, d.State.Digest)
+	content, err := s.gateway.bundles.get(ctx, owner, d.State.Digest)
 	switch {
 	case errors.Is(err, store.ErrNotFound):
 		// The agent may still have it; if not, its fetch fails and says so where users look.
-		s.log.Error("a desired bundle is missing", obs.KeyTarget, string(d.Target), obs.KeyDigest, d.State.Digest)
+		s.log().Error("a desired bundle is missing", obs.KeyTarget, string(d.Target), obs.KeyDigest, d.State.Digest)
 		return "reference", nil
 	case err != nil:
 		return "", later("reading bundle %s: %w", d.State.Digest, err)

@@ -1,7 +1,9 @@
 package gateway_test
 
 import (
+	"context"
 	"errors"
+	"fmt"
 	"io"
 	"math/rand/v2"
 	"strings"
@@ -12,6 +14,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/kedge-dev/kedge/internal/fleet"
+	"github.com/kedge-dev/kedge/internal/testkit"
 	"github.com/kedge-dev/kedge/internal/wire"
 	"github.com/kedge-dev/kedge/internal/wire/agentv1"
 	"github.com/kedge-dev/kedge/server/gatewaytest"
@@ -228,4 +231,48 @@ func TestBrokenProtocolEndsTheStream(t *testing.T) {
 			}
 		})
 	}
+}
+
+// covers: C7
+func TestRevokedAgentThatTakesNothingIsLostToo(t *testing.T) {
+	t.Parallel()
+	m := gatewaytest.NewMemory()
+	agent, token := m.Enroll("stuck")
+	srv := serve(t, m, gatewaytest.Options{})
+	p, _ := connect(t, srv, token, nil)
+	p.snapshot()
+	// Far more than its flow-control window takes: its handler blocks.
+	big := configMap(t, randomText(20_000))
+	for range 30 {
+		m.Deploy(agent, "big", big)
+	}
+	awaitDesired(t, srv, 3)
+	m.Revoke(token)
+	if err := m.AwaitOpen(within(t), 0); err != nil {
+		t.Error(err)
+	}
+	p.cancel()
+}
+
+// awaitDesired waits until the server has sent n desired states.
+func awaitDesired(t *testing.T, s *gatewaytest.Server, n float64) {
+	t.Helper()
+	testkit.Eventually(t, 20*time.Second, func(context.Context) error {
+		families, err := s.Metrics.Gather()
+		if err != nil {
+			return err
+		}
+		sent := 0.
+		for _, f := range families {
+			for _, metric := range f.GetMetric() {
+				if f.GetName() == "kedge_gateway_desired_sent_total" {
+					sent += metric.GetCounter().GetValue()
+				}
+			}
+		}
+		if sent < n {
+			return fmt.Errorf("%v were sent", sent)
+		}
+		return nil
+	})
 }

@@ -47,16 +47,32 @@ func openCA(dir string, hosts []string) (*ownCA, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("making the data directory: %w", err)
 	}
-	key, err := openKey(filepath.Join(dir, "ca.key"))
+	keyFile, certFile := filepath.Join(dir, "ca.key"), filepath.Join(dir, "ca.pem")
+	if _, err := os.Stat(keyFile); errors.Is(err, fs.ErrNotExist) {
+		if err := makeKey(keyFile); err != nil {
+			return nil, fmt.Errorf("making the CA's key: %w", err)
+		}
+	}
+	if _, err := os.Stat(certFile); errors.Is(err, fs.ErrNotExist) {
+		if err := makeCACert(certFile, keyFile); err != nil {
+			return nil, fmt.Errorf("making the CA's certificate: %w", err)
+		}
+	}
+	return readCA(certFile, keyFile, hosts)
+}
+
+// readCA reads a CA that is there.
+func readCA(certFile, keyFile string, hosts []string) (*ownCA, error) {
+	key, err := readKey(keyFile)
 	if err != nil {
 		return nil, fmt.Errorf("opening the CA's key: %w", err)
 	}
 	ca := &ownCA{key: key, names: []string{"localhost"}, ips: []net.IP{net.IPv4(127, 0, 0, 1), net.IPv6loopback}}
-	if ca.cert, ca.pem, err = openCACert(filepath.Join(dir, "ca.pem"), key); err != nil {
+	if ca.cert, ca.pem, err = readCACert(certFile, key); err != nil {
 		return nil, fmt.Errorf("opening the CA's certificate: %w", err)
 	}
 	if time.Now().After(ca.cert.NotAfter) {
-		return nil, fmt.Errorf("the CA in %s has expired: remove ca.pem, start again, and give agents the new one", dir)
+		return nil, fmt.Errorf("the CA in %s has expired: remove it, start again, and give agents the new one", certFile)
 	}
 	for _, host := range hosts {
 		if ip := net.ParseIP(host); ip != nil {
@@ -106,11 +122,8 @@ func (ca *ownCA) sign(now time.Time) (*tls.Certificate, error) {
 	return &tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key, Leaf: leaf}, nil
 }
 
-func openKey(file string) (*ecdsa.PrivateKey, error) {
+func readKey(file string) (*ecdsa.PrivateKey, error) {
 	raw, err := os.ReadFile(file)
-	if errors.Is(err, fs.ErrNotExist) {
-		return makeKey(file)
-	}
 	if err != nil {
 		return nil, err
 	}
@@ -118,7 +131,12 @@ func openKey(file string) (*ecdsa.PrivateKey, error) {
 	if block == nil {
 		return nil, fmt.Errorf("%s holds no PEM key", file)
 	}
-	parsed, err := x509.ParsePKCS8PrivateKey(block.Bytes)
+	var parsed any
+	if block.Type == "EC PRIVATE KEY" { // as openssl ecparam writes it
+		parsed, err = x509.ParseECPrivateKey(block.Bytes)
+	} else {
+		parsed, err = x509.ParsePKCS8PrivateKey(block.Bytes)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("parsing %s: %w", file, err)
 	}
@@ -129,26 +147,20 @@ func openKey(file string) (*ecdsa.PrivateKey, error) {
 	return key, nil
 }
 
-func makeKey(file string) (*ecdsa.PrivateKey, error) {
+func makeKey(file string) error {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	der, err := x509.MarshalPKCS8PrivateKey(key)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	return key, writeFile(file, "PRIVATE KEY", der, 0o600)
+	return writeFile(file, "PRIVATE KEY", der, 0o600)
 }
 
-func openCACert(file string, key *ecdsa.PrivateKey) (*x509.Certificate, []byte, error) {
+func readCACert(file string, key *ecdsa.PrivateKey) (*x509.Certificate, []byte, error) {
 	raw, err := os.ReadFile(file)
-	if errors.Is(err, fs.ErrNotExist) {
-		if err := makeCACert(file, key); err != nil {
-			return nil, nil, err
-		}
-		raw, err = os.ReadFile(file)
-	}
 	if err != nil {
 		return nil, nil, err
 	}
@@ -160,13 +172,20 @@ func openCACert(file string, key *ecdsa.PrivateKey) (*x509.Certificate, []byte, 
 	if err != nil {
 		return nil, nil, fmt.Errorf("parsing %s: %w", file, err)
 	}
+	if !cert.IsCA {
+		return nil, nil, fmt.Errorf("%s is not the certificate of a CA", file)
+	}
 	if !key.PublicKey.Equal(cert.PublicKey) {
 		return nil, nil, fmt.Errorf("%s does not belong to the key beside it", file)
 	}
 	return cert, raw, nil
 }
 
-func makeCACert(file string, key *ecdsa.PrivateKey) error {
+func makeCACert(file, keyFile string) error {
+	key, err := readKey(keyFile)
+	if err != nil {
+		return err
+	}
 	now := time.Now()
 	template := &x509.Certificate{
 		SerialNumber: serial(), Subject: pkix.Name{CommonName: "kedge CA " + rand.Text()[:8]},

@@ -24,6 +24,8 @@ type certificates interface {
 // was asked for.
 func chooseCertificates(cfg Config) (certificates, error) {
 	switch {
+	case (cfg.CACertFile == "") != (cfg.CAKeyFile == ""):
+		return nil, errors.New("a CA needs both a certificate file and a key file")
 	case (cfg.CertFile == "") != (cfg.KeyFile == ""):
 		return nil, errors.New("a TLS certificate needs both a certificate file and a key file")
 	case cfg.CertFile != "":
@@ -32,6 +34,8 @@ func chooseCertificates(cfg Config) (certificates, error) {
 		return nil, nil
 	case len(cfg.Hosts) == 0 && isLoopback(cfg.Address) && (cfg.AgentAddress == "" || isLoopback(cfg.AgentAddress)):
 		return nil, nil
+	case cfg.CACertFile != "":
+		return readCA(cfg.CACertFile, cfg.CAKeyFile, cfg.names())
 	case cfg.DataDir == "":
 		return nil, errors.New("an own CA needs a data directory")
 	default:

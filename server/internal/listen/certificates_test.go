@@ -29,6 +29,8 @@ func TestWhichListenersHaveTLS(t *testing.T) {
 		{"loopback with a name", "naming a host asks for a certificate", Config{Address: "127.0.0.1:8080", Hosts: []string{"a.test"}, DataDir: dir}, "own"},
 		{"certificate without a key", "half a setting is a mistake", Config{Address: ":8080", CertFile: "a.pem"}, "error"},
 		{"certificate that is not there", "better now than at the first agent", Config{Address: ":8080", CertFile: dir + "/no", KeyFile: dir + "/no"}, "error"},
+		{"CA without a key", "half a setting is a mistake", Config{Address: ":8080", CACertFile: "ca.pem"}, "error"},
+		{"CA that is not there", "one that is shared is made by nobody", Config{Address: ":8080", CACertFile: dir + "/no", CAKeyFile: dir + "/no"}, "error"},
 		{"nowhere to keep a CA", "agents would have to be told anew after every start", Config{Address: ":8080"}, "error"},
 	}
 	for _, tt := range tests {
@@ -183,5 +185,50 @@ func TestGivenCertificateIsReadAgainWhenItChanges(t *testing.T) {
 	}
 	if !slices.Equal(served(), second) {
 		t.Error("a half-written file replaced a good certificate")
+	}
+}
+
+// Servers that share a database are one to agents: a certificate of any of them is of the same CA.
+func TestServersCanShareACA(t *testing.T) {
+	t.Parallel()
+	first := t.TempDir()
+	if _, err := openCA(first, nil); err != nil {
+		t.Fatal(err)
+	}
+	given := Config{Address: ":8080", CACertFile: filepath.Join(first, "ca.pem"), CAKeyFile: filepath.Join(first, "ca.key"), DataDir: t.TempDir()}
+	one, err := chooseCertificates(Config{Address: ":8080", DataDir: first})
+	if err != nil {
+		t.Fatal(err)
+	}
+	roots := x509.NewCertPool()
+	roots.AppendCertsFromPEM(one.caPEM())
+	for _, host := range []string{"a.test", "b.test"} {
+		given.Hosts = []string{host}
+		certs, err := chooseCertificates(given)
+		if err != nil {
+			t.Fatal(err)
+		}
+		made, err := certs.get(nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := made.Leaf.Verify(x509.VerifyOptions{Roots: roots, DNSName: host}); err != nil {
+			t.Errorf("%s: %v", host, err)
+		}
+	}
+	if left, err := os.ReadDir(given.DataDir); err != nil || len(left) != 0 {
+		t.Errorf("a CA of its own was made: %v, %v", left, err)
+	}
+	made, err := one.get(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	leaf := filepath.Join(t.TempDir(), "leaf.pem")
+	if err := os.WriteFile(leaf, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: made.Certificate[0]}), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	given.CACertFile = leaf
+	if _, err := chooseCertificates(given); err == nil {
+		t.Error("a certificate that is no CA was taken for one")
 	}
 }

@@ -28,6 +28,9 @@ type Config struct {
 	CertFile, KeyFile string
 	// DataDir is where an own CA is kept when no certificate is given. It is made on first use.
 	DataDir string
+	// CACertFile and CAKeyFile are an own CA that was given, and is made by nobody: for servers that
+	// share one.
+	CACertFile, CAKeyFile string
 	// Hosts are names and addresses for the own CA's server certificate, besides localhost, the
 	// loopback addresses and what is listened on. Naming one asks for TLS on loopback too.
 	Hosts []string

@@ -1,0 +1,344 @@
+package gateway_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/kedge-dev/kedge/internal/fleet"
+	"github.com/kedge-dev/kedge/internal/testkit"
+	testpostgres "github.com/kedge-dev/kedge/internal/testkit/postgres"
+	"github.com/kedge-dev/kedge/internal/wire"
+	"github.com/kedge-dev/kedge/server/gatewaytest"
+	"github.com/kedge-dev/kedge/server/internal/auth"
+	"github.com/kedge-dev/kedge/server/internal/control"
+	"github.com/kedge-dev/kedge/server/internal/gitsource"
+	"github.com/kedge-dev/kedge/server/internal/store"
+	"github.com/kedge-dev/kedge/server/internal/store/postgres"
+	"github.com/kedge-dev/kedge/server/internal/store/postgres/pgtest"
+	"github.com/kedge-dev/kedge/server/internal/store/sqlite"
+)
+
+var (
+	pgServer testpostgres.Server
+	pg       = pgtest.Template{Server: &pgServer}
+	admin    = auth.Principal{Name: "admin", FleetAdmin: true}
+)
+
+// replica is a whole server but for REST: a real store, the real control room, the real gateway.
+type replica struct {
+	*control.Service
+	store store.Store
+	door  *gatewaytest.Server
+}
+
+// noGit takes every URL and reaches none.
+type noGit struct{ control.Git }
+
+func (noGit) CheckURL(url string) (string, error) { return url, nil }
+
+func (noGit) FetchAs(context.Context, gitsource.Access, []string) (map[string]gitsource.Ref, error) {
+	return nil, errors.New("there is no Git here")
+}
+
+func startReplica(t *testing.T, st store.Store, shared bool) *replica {
+	t.Helper()
+	svc, err := control.New(control.Config{Key: make([]byte, 32), Shared: shared, Log: slog.New(slog.DiscardHandler)}, st, noGit{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := svc.Bootstrap(t.Context(), false); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
+	done := make(chan error, 1)
+	go func() { done <- svc.Work(ctx) }()
+	door, err := gatewaytest.Serve(svc, gatewaytest.Options{Lease: 10 * time.Second})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := door.Stop(); err != nil {
+			t.Errorf("stopping the gateway: %v", err)
+		}
+		cancel()
+		if err := <-done; err != nil {
+			t.Errorf("Work: %v", err)
+		}
+		_ = st.Close()
+	})
+	return &replica{Service: svc, store: st, door: door}
+}
+
+// twoReplicas are servers that share a PostgreSQL database.
+func twoReplicas(t *testing.T) (a, b *replica) {
+	t.Helper()
+	db := pg.Database(t)
+	var out []*replica
+	for range 2 {
+		st, err := postgres.Open(t.Context(), postgres.Config{URL: db.URL})
+		if err != nil {
+			t.Fatal(err)
+		}
+		out = append(out, startReplica(t, st, true))
+	}
+	return out[0], out[1]
+}
+
+func oneReplica(t *testing.T) *replica {
+	t.Helper()
+	st, err := sqlite.Open(t.Context(), sqlite.Config{Path: filepath.Join(t.TempDir(), "kedge.db")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return startReplica(t, st, false)
+}
+
+// onEveryKind runs a test with one replica on SQLite, and with two on PostgreSQL: what is done at the
+// first has to be seen at the second.
+func onEveryKind(t *testing.T, test func(t *testing.T, a, b *replica)) {
+	t.Helper()
+	t.Run("sqlite", func(t *testing.T) {
+		t.Parallel()
+		r := oneReplica(t)
+		test(t, r, r)
+	})
+	t.Run("postgres", func(t *testing.T) {
+		t.Parallel()
+		a, b := twoReplicas(t)
+		test(t, a, b)
+	})
+}
+
+func enroll(t *testing.T, r *replica, tenant, name string) control.Enrollment {
+	t.Helper()
+	e, err := r.EnrollAgent(t.Context(), admin, tenant, control.EnrollAgent{Name: name})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return e
+}
+
+// render gives a deployment a revision, as a worker would have.
+func render(t *testing.T, r *replica, tenant, name, value string) {
+	t.Helper()
+	digest, content, size := configMap(t, value).Pack()
+	err := r.store.Update(t.Context(), func(tx store.Tx) error {
+		ten, err := tx.Tenants().ByName(t.Context(), tenant)
+		if err != nil {
+			return err
+		}
+		d, err := tx.Deployments().ByName(t.Context(), ten.ID, name)
+		if err != nil {
+			return err
+		}
+		if err := tx.Bundles().Put(t.Context(), fleet.Bundle{TenantID: ten.ID, Digest: digest, Content: content, Size: size, CreatedAt: time.Now()}); err != nil {
+			return err
+		}
+		if err := tx.Deployments().SetRendered(t.Context(), ten.ID, d.ID, fleet.Rendered{Commit: value, Key: value, Digest: digest, At: time.Now()}); err != nil {
+			return err
+		}
+		targets, err := tx.Targets().OfDeployment(t.Context(), ten.ID, d.ID)
+		for _, target := range targets {
+			v := fleet.Version{Epoch: 1, Generation: target.Desired.Generation + 1}
+			if err := tx.Targets().SetDesired(t.Context(), ten.ID, target.ID, fleet.Desired{Version: v, Digest: digest, Commit: value, Namespace: d.Namespace}); err != nil {
+				return err
+			}
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func deploy(t *testing.T, r *replica, tenant, name, environment string) {
+	t.Helper()
+	_, err := r.CreateDeployment(t.Context(), admin, tenant, control.CreateDeployment{
+		Name: name, Environment: environment, Source: fleet.Source{RepoURL: "https://git.example.com/a.git", Path: "."},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestChangeReachesAgentsOnEveryReplica(t *testing.T) {
+	t.Parallel()
+	onEveryKind(t, func(t *testing.T, a, b *replica) {
+		paris, rome := enroll(t, a, "default", "paris"), enroll(t, a, "default", "rome")
+		here, _ := connect(t, a.door, paris.Token, nil)
+		here.snapshot()
+		there, _ := connect(t, b.door, rome.Token, nil)
+		there.snapshot()
+		deploy(t, a, "default", "app", "")
+		for i := range 3 {
+			render(t, a, "default", "app", fmt.Sprint(i))
+			for _, p := range []*peer{here, there} {
+				if d := p.recv().GetDesired(); d.GetGeneration() != int64(i+1) || d.GetTenant() != "default" {
+					t.Fatalf("received %v, want generation %d", d, i+1)
+				}
+			}
+		}
+	})
+}
+
+// covers: C7
+func TestRevocationEndsStreamsOnEveryReplica(t *testing.T) {
+	t.Parallel()
+	onEveryKind(t, func(t *testing.T, a, b *replica) {
+		e := enroll(t, a, "default", "paris")
+		p, _ := connect(t, b.door, e.Token, nil)
+		p.snapshot()
+		tokens, err := a.AgentTokens(t.Context(), admin, "default", "paris")
+		if err != nil {
+			t.Fatal(err)
+		}
+		began := time.Now()
+		if err := a.RevokeAgentToken(t.Context(), admin, "default", "paris", tokens[0].ID); err != nil {
+			t.Fatal(err)
+		}
+		if err := p.ended(); status.Code(err) != codes.Unauthenticated {
+			t.Errorf("the stream ended with %v, want Unauthenticated", err)
+		}
+		if took := time.Since(began); took > 5*time.Second {
+			t.Errorf("it took %s", took)
+		}
+	})
+}
+
+// covers: C8
+func TestDeletedAgentIsToldSo(t *testing.T) {
+	t.Parallel()
+	onEveryKind(t, func(t *testing.T, a, b *replica) {
+		e := enroll(t, a, "default", "paris")
+		p, _ := connect(t, b.door, e.Token, nil)
+		p.snapshot()
+		if err := a.DeleteAgent(t.Context(), admin, "default", "paris", 0); err != nil {
+			t.Fatal(err)
+		}
+		if err := p.ended(); status.Code(err) != codes.Unauthenticated {
+			t.Errorf("the stream ended with %v, want Unauthenticated", err)
+		}
+		if err := dial(t, b.door, e.Token).ended(); status.Code(err) != codes.Unauthenticated {
+			t.Errorf("coming back ended with %v", err)
+		}
+	})
+}
+
+// covers: C7
+func TestRotationIsCompletedByTheReplicaThatTheAgentComesBackTo(t *testing.T) {
+	t.Parallel()
+	onEveryKind(t, func(t *testing.T, a, b *replica) {
+		e := enroll(t, a, "default", "paris")
+		p, _ := connect(t, b.door, e.Token, nil)
+		p.snapshot()
+		op, err := a.RotateAgentToken(t.Context(), admin, "default", "paris")
+		if err != nil {
+			t.Fatal(err)
+		}
+		token := p.newToken()
+		p.tokenStored(token.Operation, "")
+		_ = p.ended()
+		back, _ := connect(t, a.door, token.Token, nil)
+		back.snapshot()
+		testkit.Eventually(t, 20*time.Second, func(ctx context.Context) error {
+			got, err := b.Operation(ctx, admin, "default", op.ID)
+			if err == nil && got.State != fleet.OperationCompleted {
+				err = fmt.Errorf("the rotation is %s: %s", got.State, got.Message)
+			}
+			return err
+		})
+		if err := dial(t, b.door, e.Token).ended(); status.Code(err) != codes.Unauthenticated {
+			t.Errorf("the old token is let in: %v", err)
+		}
+	})
+}
+
+// A deployment of one tenant on an environment that another one granted: its agent gets it, and reports
+// under the deployment's tenant.
+func TestGrantedDeploymentsAreServedAcrossTenants(t *testing.T) {
+	t.Parallel()
+	onEveryKind(t, func(t *testing.T, a, b *replica) {
+		if _, err := a.CreateTenant(t.Context(), admin, control.CreateTenant{Name: "guest"}); err != nil {
+			t.Fatal(err)
+		}
+		e := enroll(t, a, "default", "paris")
+		if _, err := a.CreateGrant(t.Context(), admin, "default", control.CreateGrant{
+			Environment: "default", Grantee: "guest", Limits: fleet.Limits{Namespaces: []string{"default"}},
+		}); err != nil {
+			t.Fatal(err)
+		}
+		p, _ := connect(t, b.door, e.Token, nil)
+		p.snapshot()
+		deploy(t, a, "guest", "app", "default/default")
+		render(t, a, "guest", "app", "1")
+		d, err := wire.ParseDesired(p.recv().GetDesired())
+		if err != nil || d.Tenant != "guest" || len(d.Bundle) == 0 || len(d.State.Limits.Namespaces) != 1 {
+			t.Fatalf("received %+v, %v", d, err)
+		}
+		p.status(wire.Status{Target: d.Target, Full: true, Observed: fleet.Observed{
+			Version: d.State.Version, Digest: d.State.Digest, Sync: fleet.SyncSynced, Health: fleet.HealthCurrent, AsOf: time.Now(),
+		}})
+		testkit.Eventually(t, 20*time.Second, func(ctx context.Context) error {
+			v, err := a.Deployment(ctx, admin, "guest", "app")
+			if err == nil && (len(v.Targets) != 1 || v.Targets[0].View.Health != fleet.HealthCurrent) {
+				err = errors.New("not reported yet")
+			}
+			return err
+		})
+	})
+}
+
+// A database that restarts takes every connection with it. What an agent was told is stored is stored,
+// and the rest arrives too.
+func TestStatusesSurviveLostDatabaseConnections(t *testing.T) {
+	t.Parallel()
+	db := pg.Database(t)
+	st, err := postgres.Open(t.Context(), postgres.Config{URL: db.URL})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := startReplica(t, st, true)
+	e := enroll(t, r, "default", "paris")
+	deploy(t, r, "default", "app", "")
+	render(t, r, "default", "app", "1")
+	p, _ := connect(t, r.door, e.Token, nil)
+	p.held()
+	d, err := wire.ParseDesired(p.snapshot()[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	chaos, err := pgx.Connect(t.Context(), db.Admin)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer chaos.Close(t.Context())
+	const rounds, each = 10, 20
+	last := ""
+	for round := range rounds {
+		for i := range each {
+			last = fmt.Sprint(round, "/", i)
+			p.status(wire.Status{Target: d.Target, Full: true, Observed: fleet.Observed{
+				Version: d.State.Version, Digest: d.State.Digest, Sync: fleet.SyncSynced, Health: fleet.HealthCurrent, Message: last, AsOf: time.Now(),
+			}})
+		}
+		if _, err := chaos.Exec(t.Context(), `SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+			WHERE datname = current_database() AND pid <> pg_backend_pid()`); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for p.recv().GetStatusStored().GetCount() < rounds*each {
+	}
+	v, err := r.Deployment(t.Context(), admin, "default", "app")
+	if err != nil || v.Targets[0].Observed.Message != last {
+		t.Errorf("all was confirmed, and what is stored is %q, not %q: %v", v.Targets[0].Observed.Message, last, err)
+	}
+}

@@ -1,0 +1,48 @@
+package server
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/kedge-dev/kedge/server/internal/listen"
+	"github.com/kedge-dev/kedge/server/internal/login"
+	"github.com/kedge-dev/kedge/server/internal/restapi"
+)
+
+// OIDCConfig lets people log in by an identity provider. The zero value leaves it out.
+type OIDCConfig struct {
+	// Issuer is the URL of the provider, exactly as it names itself.
+	Issuer string
+	// ClientID is what the provider knows this server by; ClientSecretFile holds its secret, if it has one.
+	ClientID, ClientSecretFile string
+	// Scopes, UserClaim and GroupsClaim have the defaults of the login room.
+	Scopes                 []string
+	UserClaim, GroupsClaim string
+	// AdminGroups are the groups whose people are fleet admins.
+	AdminGroups []string
+	// SessionTTL is how long a login lasts; default 12 h.
+	SessionTTL time.Duration
+}
+
+// newLogin makes the way in for people; it is nil when no provider is set up.
+func newLogin(cfg Config, r rooms, door *listen.Server) (restapi.Login, error) {
+	o := cfg.OIDC
+	if o.Issuer == "" {
+		return nil, nil
+	}
+	secret := ""
+	if o.ClientSecretFile != "" {
+		text, err := os.ReadFile(o.ClientSecretFile)
+		if err != nil {
+			return nil, fmt.Errorf("reading --oidc-client-secret-file: %w", err)
+		}
+		secret = strings.TrimSpace(string(text))
+	}
+	return login.New(login.Config{
+		Issuer: o.Issuer, ClientID: o.ClientID, ClientSecret: secret, Scopes: o.Scopes, UserClaim: o.UserClaim, GroupsClaim: o.GroupsClaim,
+		AdminGroups: o.AdminGroups, SessionTTL: o.SessionTTL,
+		ExternalURL: func() string { return externalURL(cfg, door) }, Key: r.key, Log: cfg.Log,
+	}, r.control)
+}
