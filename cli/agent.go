@@ -7,8 +7,9 @@ import (
 )
 
 func (a *app) agentCommand() *cobra.Command {
-	return group("agent", "Enrol, upgrade, uninstall and delete agents",
-		a.agentEnrollCommand(), a.agentManifestCommand(), a.agentDeleteCommand(), getCommand(a, "get", agentResource()))
+	return group("agent", "Enrol, label, upgrade, uninstall and delete agents",
+		a.agentEnrollCommand(), a.agentManifestCommand(), a.agentLabelCommand(), a.agentRotateCommand(), a.agentTokenCommand(),
+		a.agentDeleteCommand(), getCommand(a, "get", agentResource()))
 }
 
 func (a *app) agentManifestCommand() *cobra.Command {

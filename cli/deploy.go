@@ -11,8 +11,11 @@ import (
 )
 
 func (a *app) deployCommand() *cobra.Command {
-	return group("deploy", "Create, read and delete deployments",
-		a.deployCreateCommand(), getCommand(a, "get", deploymentResource()), a.deployDeleteCommand())
+	cmd := group("deploy", "Create, change, suspend, read and delete deployments",
+		a.deployCreateCommand(), a.deploySetCommand(), getCommand(a, "get", deploymentResource()), a.deployHistoryCommand(),
+		a.deployReleaseCommand(), a.deployDismissCommand(), a.deployDeleteCommand())
+	cmd.AddCommand(a.suspendVerbs("deployment", deploymentPath)...)
+	return cmd
 }
 
 func (a *app) deployCreateCommand() *cobra.Command {
@@ -43,6 +46,10 @@ func (a *app) deployCreateCommand() *cobra.Command {
 	f.BoolVar(&noPrune, "no-prune", false, "keep objects that have left the source")
 	f.BoolVar(&req.Policy.Adopt, "adopt", false, "take over existing objects that nobody owns")
 	f.BoolVar(&req.Policy.AllowEmpty, "allow-empty", false, "accept a source that holds no object")
+	f.BoolVar(&req.Policy.Manual, "manual", false, "wait for kedge sync instead of following the source")
+	f.BoolVar(&req.Policy.PruneOnDetach, "prune-on-detach", false, "delete the objects in clusters that leave the environment")
+	f.StringToStringVar(&req.Source.Variables, "variables", nil, "replace ${name} in the objects, name=value,…; values may use {agent.name} and {agent.labels.KEY}")
+	f.StringToStringVar(&req.Labels, "labels", nil, "labels of the deployment, key=value,…")
 	f.BoolVar(&wait, "wait", false, "wait until it has arrived in every cluster, as status --watch does")
 	f.DurationVar(&w.timeout, "timeout", 5*time.Minute, "with --wait: give up after this long; 0 is never")
 	must(cmd.MarkFlagRequired("repo"))

@@ -17,7 +17,7 @@ import (
 
 func (a *app) agentEnrollCommand() *cobra.Command {
 	var req apiv1.EnrollAgent
-	var tokenFile string
+	var tokenFile, chosenFile string
 	cmd := &cobra.Command{
 		Use:   "enroll NAME",
 		Short: "Enrol an agent and print the manifest that installs it",
@@ -27,6 +27,10 @@ func (a *app) agentEnrollCommand() *cobra.Command {
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			req.Name = args[0]
+			var err error
+			if req.Token, err = chosenToken(chosenFile); err != nil {
+				return err
+			}
 			return a.enroll(cmd.Context(), req, tokenFile)
 		},
 	}
@@ -35,6 +39,7 @@ func (a *app) agentEnrollCommand() *cobra.Command {
 	f.StringSliceVar(&req.Namespaces, "namespaces", nil, "limit the agent to these namespaces (default: the whole cluster)")
 	f.StringVar(&req.Image, "image", "", "image of the agent (default: the server's)")
 	f.StringVar(&req.ServerAddress, "server-address", "", "how the agent reaches the server, such as grpcs://host:443 (default: the server's)")
+	f.StringVar(&chosenFile, "chosen-token-file", "", "file with a token of your own choice, as it is in the cluster's Secret; weak ones are refused")
 	f.StringVar(&tokenFile, "agent-token-file", "", "also write the agent's token to this new file, readable for you alone")
 	return cmd
 }
@@ -57,7 +62,11 @@ func (a *app) enroll(ctx context.Context, req apiv1.EnrollAgent, tokenFile strin
 		}
 		return err
 	}
-	fmt.Fprint(a.Out, made.Manifest)
+	if _, err := fmt.Fprint(a.Out, made.Manifest); err != nil {
+		drop()
+		return failure("the manifest could not be written, and it holds the only copy of the token: "+err.Error(),
+			fmt.Sprintf("kedge agent token create %s makes another one; kedge agent manifest %s prints the rest", req.Name, req.Name))
+	}
 	if err := keep(made.Token); err != nil {
 		return err
 	}
@@ -78,7 +87,7 @@ func newTokenFile(path string) (keep func(token string) error, drop func(), err 
 	keep = func(token string) error {
 		_, err := file.WriteString(token + "\n")
 		if err := errors.Join(err, file.Close()); err != nil {
-			return fmt.Errorf("writing the token, which is also in the manifest: %w", err)
+			return fmt.Errorf("writing the token, of which there is no other copy here: %w", err)
 		}
 		return nil
 	}

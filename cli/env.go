@@ -9,7 +9,10 @@ import (
 )
 
 func (a *app) envCommand() *cobra.Command {
-	return group("env", "Name places to deploy to", a.envCreateCommand(), getCommand(a, "get", environmentResource()))
+	cmd := group("env", "Name places to deploy to", a.envCreateCommand(), a.envSetCommand(), getCommand(a, "get", environmentResource()), a.grantCommand(),
+		a.removeVerb("environment", "Deletes an environment that no deployment uses.", environmentPath))
+	cmd.AddCommand(a.suspendVerbs("environment", environmentPath)...)
+	return cmd
 }
 
 func (a *app) envCreateCommand() *cobra.Command {
@@ -17,7 +20,7 @@ func (a *app) envCreateCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "create NAME",
 		Short:   "Create an environment of the agents named or selected",
-		Long:    "An agent belongs to the environment when it is named, or when it has all the labels. With neither, every agent does.",
+		Long:    "An agent belongs to the environment when it is named, or when it has all the labels. The environment \"default\" has every agent.",
 		Example: "kedge env create eu --match-labels region=eu\nkedge env create canary --agents prod-1,prod-2",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -49,6 +49,8 @@ func (a *app) follow(ctx context.Context, c *client.Client, relevant func(apiv1.
 			return nil
 		case err == nil:
 			away = false
+		case ctx.Err() != nil:
+			return ctx.Err() // it is we who gave up, not the server
 		case first || !temporary(err):
 			return err
 		case !away:

@@ -37,7 +37,9 @@ type resource[T any] struct {
 var formats = []string{"table", "json", "yaml", "name"}
 
 func (a *app) getCommand() *cobra.Command {
-	return group("get", "List agents, deployments, environments, events, repositories",
+	return group("get", "List agents, deployments, environments, events, repositories and the rest",
+		getCommand(a, "", tenantResource()), getCommand(a, "", memberResource()), getCommand(a, "", tokenResource()), getCommand(a, "", grantResource()),
+		getCommand(a, "", credentialResource()), getCommand(a, "", operationResource()),
 		getCommand(a, "", agentResource()), getCommand(a, "", deploymentResource()), getCommand(a, "", environmentResource()),
 		getCommand(a, "", eventResource()), getCommand(a, "", repositoryResource()))
 }
@@ -54,12 +56,31 @@ func getCommand[T any](a *app, use string, res resource[T]) *cobra.Command {
 		cmd.Args = cobra.MaximumNArgs(1)
 	}
 	cmd.RunE = func(cmd *cobra.Command, args []string) error { return g.run(cmd.Context(), args) }
-	cmd.Flags().StringVarP(&g.format, "output", "o", "table", "how to print: "+strings.Join(formats, ", "))
-	cmd.Flags().BoolVarP(&g.watch, "watch", "w", false, "go on and print what changes")
+	g.flags(cmd)
 	if res.flags != nil {
 		res.flags(cmd.Flags())
 	}
+	if res.get != nil {
+		cmd.ValidArgsFunction = completeNames(a, res)
+	}
+	return cmd
+}
+
+func (g *getter[T]) flags(cmd *cobra.Command) {
+	cmd.Flags().StringVarP(&g.format, "output", "o", "table", "how to print: "+strings.Join(formats, ", "))
+	cmd.Flags().BoolVarP(&g.watch, "watch", "w", false, "go on and print what changes")
 	must(cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(formats, cobra.ShellCompDirectiveNoFileComp)))
+}
+
+// getOf makes the command that lists what belongs to the one thing that its argument names.
+func getOf[T any](a *app, use, short string, of func(name string) resource[T]) *cobra.Command {
+	g := &getter[T]{app: a}
+	cmd := &cobra.Command{Use: use, Short: short, Args: cobra.ExactArgs(1)}
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		g.res = of(args[0])
+		return g.run(cmd.Context(), nil)
+	}
+	g.flags(cmd)
 	return cmd
 }
 

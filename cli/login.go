@@ -20,28 +20,31 @@ import (
 const maxToken = 64 << 10
 
 func (a *app) loginCommand() *cobra.Command {
-	return &cobra.Command{
+	var sso bool
+	cmd := &cobra.Command{
 		Use:   "login URL",
 		Short: "Log in to a server and remember it",
 		Long: "Checks the token with the server and stores it, readable for you alone, in $XDG_CONFIG_HOME/kedge/config.yaml " +
-			"(or $KEDGE_CONFIG). The token comes from --token-file, from standard input, or is asked for.",
+			"(or $KEDGE_CONFIG). The token comes from --token-file, from standard input, or is asked for; with --sso you log in with a browser.",
 		Example: "kedge login https://kedge.example.com --token-file token\nkedge login http://127.0.0.1:8080 < token",
 		Args:    cobra.ExactArgs(1),
-		RunE:    func(cmd *cobra.Command, args []string) error { return a.runLogin(cmd.Context(), args[0]) },
+		RunE:    func(cmd *cobra.Command, args []string) error { return a.runLogin(cmd.Context(), args[0], sso) },
 	}
+	cmd.Flags().BoolVar(&sso, "sso", false, "log in with a browser at the server's identity provider")
+	return cmd
 }
 
-func (a *app) runLogin(ctx context.Context, address string) error {
+func (a *app) runLogin(ctx context.Context, address string, sso bool) error {
 	address = strings.TrimRight(address, "/")
 	u, err := url.Parse(address)
 	if err != nil || u.Host == "" {
 		return failure(fmt.Sprintf("%q is not the address of a server", address), "kedge login https://HOST[:PORT]")
 	}
-	token, err := a.askToken()
+	ca, err := a.ca("")
 	if err != nil {
 		return err
 	}
-	ca, err := a.ca("")
+	token, err := a.loginToken(ctx, address, ca, sso)
 	if err != nil {
 		return err
 	}
@@ -62,6 +65,13 @@ func (a *app) runLogin(ctx context.Context, address string) error {
 	}
 	fmt.Fprintf(a.Out, "Logged in to %s as %s (%s).\n", address, who.Name, who.Role)
 	return nil
+}
+
+func (a *app) loginToken(ctx context.Context, address string, ca []byte, sso bool) (string, error) {
+	if sso {
+		return a.ssoToken(ctx, address, ca)
+	}
+	return a.askToken()
 }
 
 func (a *app) remember(c profile.Context) error {

@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"fmt"
+	"net/url"
 	"slices"
 	"strconv"
 	"strings"
@@ -16,10 +17,18 @@ import (
 
 func agentResource() resource[apiv1.Agent] {
 	name := func(v apiv1.Agent) string { return v.Name }
+	filter := url.Values{"limit": {"500"}}
 	return resource[apiv1.Agent]{
 		use: "agents", aliases: []string{"agent"}, short: "List agents, one line per replica",
 		kinds: []string{"agent", "connection", "token"},
-		list:  func(ctx context.Context, c *client.Client) ([]apiv1.Agent, error) { return c.Agents(ctx) },
+		flags: func(f *pflag.FlagSet) {
+			queryFlag(f, filter, "label", "only those with this label, key=value; may be repeated")
+			queryFlag(f, filter, "q", "only those with this text in their name")
+			queryFlag(f, filter, "connected", "only those that are connected (true) or not (false)")
+		},
+		list: func(ctx context.Context, c *client.Client) ([]apiv1.Agent, error) {
+			return client.List[apiv1.Agent](ctx, c, c.In("agents"), filter, 0)
+		},
 		get: func(ctx context.Context, c *client.Client, name string) (apiv1.Agent, error) {
 			return c.Agent(ctx, name)
 		},
@@ -60,10 +69,22 @@ func agentRows(v apiv1.Agent, now time.Time) [][]string {
 }
 
 func deploymentResource() resource[apiv1.Deployment] {
+	filter := url.Values{"limit": {"500"}}
 	return resource[apiv1.Deployment]{
 		use: "deployments", aliases: []string{"deployment", "deploy"}, short: "List deployments and how they are doing",
 		kinds: []string{"deployment", "desired", "status", "connection", "agent", "environment"},
-		list:  func(ctx context.Context, c *client.Client) ([]apiv1.Deployment, error) { return c.Deployments(ctx) },
+		flags: func(f *pflag.FlagSet) {
+			queryFlag(f, filter, "environment", "only those of this environment")
+			queryFlag(f, filter, "agent", "only those with a target on this agent")
+			queryFlag(f, filter, "repository", "only those of this repository, by its URL")
+			queryFlag(f, filter, "sync", "only those with a target that is Synced, Syncing, OutOfSync, Pending, Failed, …")
+			queryFlag(f, filter, "health", "only those with a target that is Current, InProgress, Failed, Stale, …")
+			queryFlag(f, filter, "label", "only those with this label, key=value; may be repeated")
+			queryFlag(f, filter, "q", "only those with this text in name, repository, path, commit or source error")
+		},
+		list: func(ctx context.Context, c *client.Client) ([]apiv1.Deployment, error) {
+			return client.List[apiv1.Deployment](ctx, c, c.In("deployments"), filter, 0)
+		},
 		get: func(ctx context.Context, c *client.Client, name string) (apiv1.Deployment, error) {
 			return c.Deployment(ctx, name)
 		},
@@ -78,8 +99,8 @@ func deploymentResource() resource[apiv1.Deployment] {
 }
 
 func deploymentRows(v apiv1.Deployment, now time.Time) [][]string {
-	ready := 0
-	for _, t := range v.Targets {
+	ready, targets := 0, attached(v)
+	for _, t := range targets {
 		ready += btoi(arrived(t))
 	}
 	sync := deploymentSync(v)
@@ -87,7 +108,7 @@ func deploymentRows(v apiv1.Deployment, now time.Time) [][]string {
 		sync = "Deleting"
 	}
 	return [][]string{{
-		v.Name, sync, deploymentHealth(v, now), fmt.Sprintf("%d/%d", ready, len(v.Targets)), shortCommit(v.Commit),
+		v.Name, sync, deploymentHealth(v, now), fmt.Sprintf("%d/%d", ready, len(targets)), shortCommit(v.Commit),
 		v.Environment, v.Namespace, cell(v.Message),
 	}}
 }
@@ -96,12 +117,17 @@ func environmentResource() resource[apiv1.Environment] {
 	name := func(v apiv1.Environment) string { return v.Name }
 	return resource[apiv1.Environment]{
 		use: "environments", aliases: []string{"environment", "env", "envs"}, short: "List environments and what they select",
-		kinds: []string{"environment"},
+		kinds: []string{"environment", "agent", "deployment"},
 		list:  func(ctx context.Context, c *client.Client) ([]apiv1.Environment, error) { return c.Environments(ctx) },
-		key:   name, name: name,
-		header: []string{"NAME", "SELECTS", "CREATED"},
+		get: func(ctx context.Context, c *client.Client, name string) (apiv1.Environment, error) {
+			return client.Get[apiv1.Environment](ctx, c, c.In("environments", name))
+		},
+		key: name, name: name,
+		header: []string{"NAME", "STATE", "SELECTS", "AGENTS", "DEPLOYMENTS", "CREATED"},
 		rows: func(v apiv1.Environment, _ time.Time) [][]string {
-			return [][]string{{v.Name, cell(selects(v)), stamp(v.CreatedAt)}}
+			return [][]string{{
+				v.Name, suspended(v.Suspension, "Active"), cell(selects(v)), strconv.Itoa(len(v.Selected)), strconv.Itoa(v.Deployments), stamp(v.CreatedAt),
+			}}
 		},
 	}
 }

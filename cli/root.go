@@ -69,16 +69,27 @@ func build(o Options) (*cobra.Command, *app) {
 
 	root.AddCommand(
 		a.loginCommand(),
+		a.contextCommand(),
 		a.agentCommand(),
 		a.envCommand(),
-		a.deployCommand(),
 		a.repoCommand(),
+		a.credentialCommand(),
+		a.deployCommand(),
+		a.syncCommand(),
+		a.rollbackCommand(),
+		a.runCommand(),
+		a.operationCommand(),
+		a.tenantCommand(),
+		a.tokenCommand(),
+		a.fleetCommand(),
+		a.auditCommand(),
 		a.getCommand(),
 		a.statusCommand(),
 		a.demoCommand(),
 		a.versionCommand(),
 	)
 	a.markStart(root)
+	a.complete(root)
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return &exitError{exitUsage, firstLine(err), cmd.CommandPath() + " --help"}
 	})

@@ -100,6 +100,10 @@ func (a *app) misused(err error) *exitError {
 		names := strings.ReplaceAll(strings.TrimSuffix(rest, `" not set`), `", "`, ", --")
 		text = fmt.Sprintf("%s needs --%s: %s", a.chosen.CommandPath(), names, usageLine(a.chosen))
 	}
+	if rest, ok := strings.CutPrefix(text, "if any flags in the group ["); ok {
+		names, _, _ := strings.Cut(rest, "]")
+		text = fmt.Sprintf("%s takes only one of --%s", a.chosen.CommandPath(), strings.ReplaceAll(names, " ", ", --"))
+	}
 	return &exitError{exitUsage, text, help}
 }
 
@@ -113,12 +117,20 @@ func refused(err error) *exitError {
 		text, where, _ := strings.Cut(text, "; GET /api/")
 		next := "kedge get deployments and kedge get agents list what there is; another tenant: --tenant NAME"
 		if path, _, ok := strings.Cut(where, " lists"); ok {
-			next = "kedge get " + path[strings.LastIndex(path, "/")+1:] + " lists what there is; another tenant: --tenant NAME"
+			next = listing(path[strings.LastIndex(path, "/")+1:]) + " lists what there is; another tenant: --tenant NAME"
 		}
 		return &exitError{exitFailed, text, next}
 	default:
 		return &exitError{exitFailed, text, ""}
 	}
+}
+
+// listing is the command that lists what the API has under a name.
+func listing(noun string) string {
+	if noun == "runs" {
+		return "kedge run get DEPLOYMENT"
+	}
+	return "kedge get " + noun
 }
 
 // firstLine drops the usage that cobra appends to some errors.

@@ -105,13 +105,18 @@ func arrived(t apiv1.Target) bool {
 	return t.Sync == string(fleet.SyncSynced) && t.Health == string(fleet.HealthCurrent) && t.ObservedGeneration == t.Generation
 }
 
+// attached are the targets that belong: one that was let go is listed, and nothing more comes to it.
+func attached(d apiv1.Deployment) []apiv1.Target {
+	return slices.DeleteFunc(slices.Clone(d.Targets), func(t apiv1.Target) bool { return !t.DetachedAt.IsZero() })
+}
+
 // failed is why the newest generation does not arrive, or "". What is known only from before an
 // agent was lost is no failure: it may have passed.
 func failed(d apiv1.Deployment) string {
 	if reason := sourceProblem(d); reason != "" {
 		return reason
 	}
-	for _, t := range d.Targets {
+	for _, t := range attached(d) {
 		now := t.StaleSince.IsZero() && t.ObservedGeneration == t.Generation
 		if now && (t.Sync == string(fleet.SyncFailed) || t.Health == string(fleet.HealthFailed)) {
 			return strings.TrimSuffix(fmt.Sprintf("agent %s: %s", t.Agent, t.Message), ": ")
@@ -188,15 +193,16 @@ func (s *statusWatch) look(d apiv1.Deployment) (step, error) {
 	if !s.complete(d) {
 		return step{}, nil
 	}
-	fmt.Fprintf(s.app.Out, "Deployment %q has arrived on %s at commit %s.\n", d.Name, count(len(d.Targets), "target"), shortCommit(d.Commit))
+	fmt.Fprintf(s.app.Out, "Deployment %q has arrived on %s at commit %s.\n", d.Name, count(len(attached(d)), "target"), shortCommit(d.Commit))
 	return step{done: true}, nil
 }
 
 func (s *statusWatch) complete(d apiv1.Deployment) bool {
-	if len(d.Targets) == 0 || d.Commit == "" || !strings.HasPrefix(d.Commit, s.opts.commit) {
+	targets := attached(d)
+	if len(targets) == 0 || d.Commit == "" || !strings.HasPrefix(d.Commit, s.opts.commit) {
 		return false
 	}
-	for _, t := range d.Targets {
+	for _, t := range targets {
 		if !arrived(t) {
 			return false
 		}
@@ -230,8 +236,11 @@ func (s *statusWatch) report(d apiv1.Deployment) {
 	}
 	if problem := sourceProblem(d); problem != "" {
 		say("", "source: "+problem)
-	} else if len(d.Targets) == 0 {
+	} else if len(attached(d)) == 0 {
 		say("", fmt.Sprintf("no agent belongs to environment %s yet", d.Environment))
+	}
+	if d.Held != "" {
+		say("held", "held: "+d.Held)
 	}
 	for _, t := range d.Targets {
 		health := t.Health

@@ -33,11 +33,34 @@ func (a *app) printStatus(d apiv1.Deployment) error {
 			}
 		}
 	}
-	if err := targets.write(a.Out); err != nil || len(objects.rows) == 0 {
+	if err := targets.write(a.Out); err != nil {
 		return err
 	}
-	fmt.Fprintln(a.Out)
-	return objects.write(a.Out)
+	if len(objects.rows) > 0 {
+		fmt.Fprintln(a.Out)
+		if err := objects.write(a.Out); err != nil {
+			return err
+		}
+	}
+	return a.printDetached(d)
+}
+
+// printDetached says what became of targets that were let go, and how to be rid of their lines.
+func (a *app) printDetached(d apiv1.Deployment) error {
+	for _, t := range d.Targets {
+		if t.DetachedAt.IsZero() {
+			continue
+		}
+		why := t.DetachedWhy
+		if why == "" {
+			why = "it left the environment"
+		}
+		if _, err := fmt.Fprintf(a.Out, "\n%s was let go at %s: %s. Its objects stay and nobody manages them; forget them with: kedge deploy dismiss %s %s\n",
+			t.Agent, stamp(t.DetachedAt), why, d.Name, t.ID); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func well(o apiv1.Object) bool {
@@ -72,8 +95,11 @@ func statusFacts(d apiv1.Deployment, now time.Time) [][]string {
 	}
 	if d.SourceError != "" {
 		rows = append(rows, []string{"Problem", d.SourceError})
-	} else if d.Message != "" {
+	} else if d.Message != "" && d.Message != d.Held {
 		rows = append(rows, []string{"Message", d.Message})
+	}
+	if d.Held != "" {
+		rows = append(rows, []string{"Held", d.Held})
 	}
 	if !d.DeletedAt.IsZero() {
 		rows = append(rows, []string{"Deleted", stamp(d.DeletedAt) + ", while its objects are being deleted"})

@@ -145,7 +145,9 @@ func (c *Client) request(ctx context.Context, method, path string, query url.Val
 	if err != nil {
 		return nil, fmt.Errorf("making a request: %w", err)
 	}
-	r.Header.Set("Authorization", "Bearer "+c.cfg.Token)
+	if c.cfg.Token != "" {
+		r.Header.Set("Authorization", "Bearer "+c.cfg.Token)
+	}
 	r.Header.Set("User-Agent", c.cfg.Agent)
 	if body != nil {
 		r.Header.Set("Content-Type", "application/json")

@@ -16,27 +16,12 @@ func (c *Client) Whoami(ctx context.Context) (apiv1.Whoami, error) {
 	return out, err
 }
 
-// list reads all pages of a listing.
-func list[T any](ctx context.Context, c *Client, collection string) ([]T, error) {
-	query := url.Values{"limit": {"500"}}
-	all := []T{}
-	for {
-		var page apiv1.List[T]
-		if err := c.call(ctx, http.MethodGet, c.inTenant(collection), query, nil, &page); err != nil {
-			return nil, err
-		}
-		all = append(all, page.Items...)
-		// A server that repeats itself must not keep us here.
-		if page.Next == "" || page.Next == query.Get("after") {
-			return all, nil
-		}
-		query.Set("after", page.Next)
-	}
-}
+// pages asks for few, large ones.
+var pages = url.Values{"limit": {"500"}}
 
 // Agents lists all agents by name.
 func (c *Client) Agents(ctx context.Context) ([]apiv1.Agent, error) {
-	return list[apiv1.Agent](ctx, c, "agents")
+	return List[apiv1.Agent](ctx, c, c.In("agents"), pages, 0)
 }
 
 // Agent reads one agent.
@@ -72,7 +57,7 @@ func (c *Client) Manifest(ctx context.Context, name, image, serverAddress string
 
 // Environments lists all environments by name.
 func (c *Client) Environments(ctx context.Context) ([]apiv1.Environment, error) {
-	return list[apiv1.Environment](ctx, c, "environments")
+	return List[apiv1.Environment](ctx, c, c.In("environments"), pages, 0)
 }
 
 // CreateEnvironment creates an environment.
@@ -84,7 +69,7 @@ func (c *Client) CreateEnvironment(ctx context.Context, req apiv1.CreateEnvironm
 
 // Deployments lists all deployments by name, without their objects.
 func (c *Client) Deployments(ctx context.Context) ([]apiv1.Deployment, error) {
-	return list[apiv1.Deployment](ctx, c, "deployments")
+	return List[apiv1.Deployment](ctx, c, c.In("deployments"), pages, 0)
 }
 
 // Deployment reads one deployment with all its objects.
@@ -109,9 +94,7 @@ func (c *Client) DeleteDeployment(ctx context.Context, name string) error {
 
 // Repositories lists all repositories.
 func (c *Client) Repositories(ctx context.Context) ([]apiv1.Repository, error) {
-	var out apiv1.List[apiv1.Repository]
-	err := c.call(ctx, http.MethodGet, c.inTenant("repositories"), nil, nil, &out)
-	return out.Items, err
+	return List[apiv1.Repository](ctx, c, c.In("repositories"), pages, 0)
 }
 
 // Webhook asks what the Git host of a repository has to be told, by the repository's id.

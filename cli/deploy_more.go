@@ -1,0 +1,125 @@
+package cli
+
+import (
+	"context"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/kedge-dev/kedge/cli/internal/client"
+	"github.com/kedge-dev/kedge/internal/apiv1"
+)
+
+// deploySetCommand changes only what is named on the command line.
+func (a *app) deploySetCommand() *cobra.Command {
+	var repo, path, revision, env, namespace string
+	var globs []string
+	var labels, variables map[string]string
+	var prune, adopt, empty, manual, onDetach bool
+	var cmd *cobra.Command
+	cmd = a.verb("set NAME", "Change a deployment; what is not named stays as it is", 1, func(ctx context.Context, c *client.Client, args []string) error {
+		f := cmd.Flags()
+		var req apiv1.UpdateDeployment
+		for name, text := range map[string]struct {
+			value *string
+			into  **string
+		}{
+			"repo": {&repo, &req.Source.RepoURL}, "path": {&path, &req.Source.Path}, "revision": {&revision, &req.Source.Revision},
+			"env": {&env, &req.Environment}, "namespace": {&namespace, &req.Namespace},
+		} {
+			if f.Changed(name) {
+				*text.into = text.value
+			}
+		}
+		for name, on := range map[string]struct {
+			value *bool
+			into  **bool
+		}{
+			"prune": {&prune, &req.Policy.Prune}, "adopt": {&adopt, &req.Policy.Adopt}, "allow-empty": {&empty, &req.Policy.AllowEmpty},
+			"manual": {&manual, &req.Policy.Manual}, "prune-on-detach": {&onDetach, &req.Policy.PruneOnDetach},
+		} {
+			if f.Changed(name) {
+				*on.into = on.value
+			}
+		}
+		if f.Changed("glob") {
+			req.Source.Globs = append([]string{}, globs...)
+		}
+		req.Source.Variables, req.Labels = variables, labels
+		if err := client.Do(ctx, c, http.MethodPatch, deploymentPath(c, args[0]), req); err != nil {
+			return err
+		}
+		return a.say("Deployment %q is changed.", args[0])
+	})
+	cmd.Long = "Changing the source brings the new objects and, unless pruning is off, removes those that are gone. Labels, variables and globs are replaced whole."
+	cmd.Example = "kedge deploy set web --revision v1.4\nkedge deploy set web --manual    # from now on: kedge sync web"
+	f := cmd.Flags()
+	f.StringVar(&repo, "repo", "", "URL of the Git repository")
+	f.StringVar(&path, "path", "", "folder in the repository; may use {agent.name} and {agent.labels.KEY}")
+	f.StringVar(&revision, "revision", "", "branch, tag or commit; empty is the default branch")
+	f.StringArrayVar(&globs, "glob", nil, "which files below the path; may be repeated")
+	pairsFlag(f, &variables, "variables", "replace ${name} in the objects; empty removes them")
+	pairsFlag(f, &labels, "labels", "labels of the deployment; empty removes them")
+	f.StringVar(&env, "env", "", "environment to deploy to; OWNER/NAME for a granted one")
+	f.StringVar(&namespace, "namespace", "", "namespace of objects that name none")
+	f.BoolVar(&prune, "prune", true, "delete objects that have left the source")
+	f.BoolVar(&adopt, "adopt", false, "take over existing objects that nobody owns")
+	f.BoolVar(&empty, "allow-empty", false, "accept a source that holds no object")
+	f.BoolVar(&manual, "manual", false, "wait for kedge sync instead of following the source")
+	f.BoolVar(&onDetach, "prune-on-detach", false, "delete the objects in clusters that leave the environment")
+	return cmd
+}
+
+func (a *app) deployReleaseCommand() *cobra.Command {
+	return a.verb("release NAME", "End the pin of a rollback: the deployment follows its source again", 1, func(ctx context.Context, c *client.Client, args []string) error {
+		if err := client.Do(ctx, c, http.MethodPost, deploymentPath(c, args[0])+"/release", nil); err != nil {
+			return err
+		}
+		return a.say("Deployment %q follows its source again.", args[0])
+	})
+}
+
+func (a *app) deployHistoryCommand() *cobra.Command {
+	return getOf(a, "history NAME", "List the revisions that a rollback can go back to, newest first", revisionResource)
+}
+
+func revisionResource(deployment string) resource[apiv1.Revision] {
+	seq := func(v apiv1.Revision) string { return strconv.FormatInt(v.Seq, 10) }
+	var d apiv1.Deployment
+	var newest int64
+	return resource[apiv1.Revision]{
+		use: "revisions", kinds: []string{"deployment"}, bounded: true,
+		list: func(ctx context.Context, c *client.Client) (kept []apiv1.Revision, err error) {
+			if d, err = c.Deployment(ctx, deployment); err != nil {
+				return nil, err
+			}
+			kept, err = client.List[apiv1.Revision](ctx, c, c.In("deployments", deployment, "revisions"), nil, 0)
+			if len(kept) > 0 {
+				newest = kept[0].Seq
+			}
+			return kept, err
+		},
+		key: seq, name: seq, header: []string{"REVISION", "COMMIT", "RENDERED", "STATE"},
+		rows: func(v apiv1.Revision, _ time.Time) [][]string {
+			state := "-"
+			switch {
+			case d.Pin != nil && d.Pin.Revision == v.Seq:
+				state = "Pinned by " + d.Pin.By + " since " + stamp(d.Pin.At)
+			case v.Seq == newest:
+				state = "Newest"
+			}
+			return [][]string{{seq(v), shortCommit(v.Commit), stamp(v.RenderedAt), state}}
+		},
+	}
+}
+
+func (a *app) deployDismissCommand() *cobra.Command {
+	return a.verb("dismiss NAME TARGET", "Forget a target that was let go: its objects stay, and are listed no longer", 2, func(ctx context.Context, c *client.Client, args []string) error {
+		if err := client.Do(ctx, c, http.MethodPost, c.In("deployments", args[0], "targets", args[1], "dismiss"), nil); err != nil {
+			return err
+		}
+		return a.say("Target %s is dismissed.", args[1])
+	})
+}

@@ -1,0 +1,119 @@
+package cli
+
+import (
+	"context"
+	"net/http"
+	"net/url"
+	"strconv"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/kedge-dev/kedge/cli/internal/client"
+	"github.com/kedge-dev/kedge/internal/apiv1"
+)
+
+func (a *app) fleetCommand() *cobra.Command {
+	var reason string
+	freeze := a.verb("freeze", "Send nothing new to any cluster, until unfrozen; what runs goes on", 0, func(ctx context.Context, c *client.Client, _ []string) error {
+		if err := client.Do(ctx, c, http.MethodPost, c.Top("fleet", "freeze"), apiv1.Suspend{Reason: reason}); err != nil {
+			return err
+		}
+		return a.say("The fleet is frozen; lift it with kedge fleet unfreeze.")
+	})
+	freeze.Flags().StringVar(&reason, "reason", "", "for those who wonder why nothing moves")
+	unfreeze := a.verb("unfreeze", "Lift the freeze: every cluster gets what is newest", 0, func(ctx context.Context, c *client.Client, _ []string) error {
+		if err := client.Do(ctx, c, http.MethodPost, c.Top("fleet", "unfreeze"), nil); err != nil {
+			return err
+		}
+		return a.say("The fleet is no longer frozen.")
+	})
+	get := a.verb("get", "Show how large the fleet is, and whether it is frozen", 0, func(ctx context.Context, c *client.Client, _ []string) error {
+		v, err := client.Get[apiv1.Fleet](ctx, c, c.Top("fleet"))
+		if err != nil {
+			return err
+		}
+		t := table{header: []string{"STATE", "AGENTS", "CONNECTED", "DEPLOYMENTS", "TARGETS"}, colour: a.colour()}
+		t.rows = [][]string{{suspended(v.Suspension, "Active"), strconv.Itoa(v.Agents), strconv.Itoa(v.Connected), strconv.Itoa(v.Deployments), strconv.Itoa(v.Targets)}}
+		return t.write(a.Out)
+	})
+	return group("fleet", "See and freeze the whole fleet", get, freeze, unfreeze)
+}
+
+func (a *app) operationCommand() *cobra.Command {
+	return group("operation", "Follow work that goes on after a command has returned", getCommand(a, "get", operationResource()))
+}
+
+func operationResource() resource[apiv1.Operation] {
+	name := func(v apiv1.Operation) string { return v.ID }
+	filter := url.Values{}
+	return resource[apiv1.Operation]{
+		use: "operations", aliases: []string{"operation", "ops"}, short: "List operations, newest first", kinds: []string{"operation"}, bounded: true,
+		flags: func(f *pflag.FlagSet) {
+			queryFlag(f, filter, "state", "only those that are Waiting, InProgress, Completed or Failed")
+			queryFlag(f, filter, "kind", "only those of this kind of resource, such as deployment")
+			queryFlag(f, filter, "name", "only those of the resource of this name")
+		},
+		list: func(ctx context.Context, c *client.Client) ([]apiv1.Operation, error) {
+			return client.List[apiv1.Operation](ctx, c, c.In("operations"), filter, 100)
+		},
+		get: func(ctx context.Context, c *client.Client, id string) (apiv1.Operation, error) {
+			return client.Get[apiv1.Operation](ctx, c, c.In("operations", id))
+		},
+		key: name, name: name, header: []string{"ID", "ACTION", "RESOURCE", "STATE", "BY", "SINCE", "MESSAGE"},
+		rows: func(v apiv1.Operation, _ time.Time) [][]string {
+			return [][]string{{v.ID, v.Action, v.Kind + "/" + v.Name, v.State, orDash(v.By), stamp(v.CreatedAt), cell(orDash(v.Message))}}
+		},
+	}
+}
+
+// queryFlag is a flag that goes into the query of a listing.
+func queryFlag(f *pflag.FlagSet, into url.Values, name, usage string) {
+	f.Func(name, usage, func(value string) error {
+		into.Add(name, value)
+		return nil
+	})
+}
+
+func (a *app) auditCommand() *cobra.Command {
+	cmd := getCommand(a, "audit", auditResource())
+	cmd.Short = "Show who did what, newest first"
+	return cmd
+}
+
+func auditResource() resource[apiv1.AuditEvent] {
+	var fleet bool
+	most := 100
+	filter := url.Values{}
+	key := func(v apiv1.AuditEvent) string { return strconv.FormatInt(v.Seq, 10) }
+	return resource[apiv1.AuditEvent]{
+		use: "audit", short: "Show who did what, newest first", kinds: []string{"event"}, bounded: true,
+		flags: func(f *pflag.FlagSet) {
+			queryFlag(f, filter, "actor", "only what this token or person did")
+			queryFlag(f, filter, "action", "only this action, such as deployment.create")
+			queryFlag(f, filter, "kind", "only what was done to this kind of resource")
+			queryFlag(f, filter, "name", "only what was done to the resource of this name")
+			queryFlag(f, filter, "since", "only after this time (RFC 3339)")
+			queryFlag(f, filter, "until", "only before this time (RFC 3339)")
+			f.IntVar(&most, "limit", most, "at most this many")
+			fleetFlag(f, &fleet)
+		},
+		list: func(ctx context.Context, c *client.Client) ([]apiv1.AuditEvent, error) {
+			path := c.In("audit")
+			if fleet {
+				path = c.Top("audit")
+			}
+			filter.Set("limit", strconv.Itoa(min(most, 500))) // of a page
+			found, err := client.List[apiv1.AuditEvent](ctx, c, path, filter, most)
+			if err != nil {
+				return nil, err
+			}
+			return found[:min(most, len(found))], nil
+		},
+		key: key, name: key, header: []string{"TIME", "ACTOR", "DOOR", "ACTION", "RESOURCE", "FROM", "DETAIL"},
+		rows: func(v apiv1.AuditEvent, _ time.Time) [][]string {
+			return [][]string{{stamp(v.At), v.Actor, orDash(v.Door), v.Action, orDash(v.Name), orDash(v.Address), cell(orDash(v.Detail))}}
+		},
+	}
+}

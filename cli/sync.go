@@ -1,0 +1,143 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/kedge-dev/kedge/cli/internal/client"
+	"github.com/kedge-dev/kedge/internal/apiv1"
+)
+
+func deploymentPath(c *client.Client, name string) string { return c.In("deployments", name) }
+
+func (a *app) syncCommand() *cobra.Command {
+	var req apiv1.CreateRun
+	var w waiting
+	cmd := a.verb("sync DEPLOYMENT", "Sync now: what a manual deployment waits for", 1, func(ctx context.Context, c *client.Client, args []string) error {
+		run, err := client.Send[apiv1.SyncRun](ctx, c, http.MethodPost, c.In("deployments", args[0], "runs"), req)
+		if err != nil {
+			return err
+		}
+		return a.followRun(ctx, c, run, w)
+	})
+	cmd.Long = "Syncs a deployment to the newest commit of its source, or to a revision. Syncing an automated deployment to a revision pins it there\n" +
+		"until kedge deploy release. Runs of one deployment go one after another."
+	cmd.Flags().StringVar(&req.Revision, "revision", "", "branch, tag or commit (default: the deployment's own)")
+	w.flags(cmd)
+	return cmd
+}
+
+func (a *app) rollbackCommand() *cobra.Command {
+	var req apiv1.Rollback
+	var w waiting
+	cmd := a.verb("rollback DEPLOYMENT", "Go back to a kept revision; needs no Git", 1, func(ctx context.Context, c *client.Client, args []string) error {
+		if req.Revision == 0 && req.Commit == "" {
+			before, err := revisionBefore(ctx, c, args[0])
+			if err != nil {
+				return err
+			}
+			req.Revision = before
+		}
+		run, err := client.Send[apiv1.SyncRun](ctx, c, http.MethodPost, c.In("deployments", args[0], "rollback"), req)
+		if err != nil {
+			return err
+		}
+		return a.followRun(ctx, c, run, w)
+	})
+	cmd.Long = "Goes back to a revision of kedge deploy history, by default to the one before that which is deployed. An automated deployment stays\n" +
+		"there, pinned, until kedge deploy release."
+	cmd.Flags().Int64Var(&req.Revision, "revision", 0, "number of a kept revision (kedge deploy history NAME)")
+	cmd.Flags().StringVar(&req.Commit, "commit", "", "commit of a kept revision")
+	cmd.MarkFlagsMutuallyExclusive("revision", "commit")
+	w.flags(cmd)
+	return cmd
+}
+
+// revisionBefore is the newest kept revision that is older than what is deployed.
+func revisionBefore(ctx context.Context, c *client.Client, name string) (int64, error) {
+	d, err := c.Deployment(ctx, name)
+	if err != nil {
+		return 0, err
+	}
+	kept, err := client.List[apiv1.Revision](ctx, c, c.In("deployments", name, "revisions"), nil, 0)
+	if err != nil {
+		return 0, err
+	}
+	deployed := int64(0)
+	if d.Pin != nil {
+		deployed = d.Pin.Revision
+	} else if len(kept) > 0 {
+		deployed = kept[0].Seq
+	}
+	for _, r := range kept {
+		if r.Seq < deployed {
+			return r.Seq, nil
+		}
+	}
+	return 0, failure(fmt.Sprintf("deployment %q has no older revision", name), "kedge deploy history "+name)
+}
+
+// followRun says that a run was asked for, or waits for its end.
+func (a *app) followRun(ctx context.Context, c *client.Client, run apiv1.SyncRun, w waiting) error {
+	if !w.wait {
+		fmt.Fprintf(a.Err, "See it happen: kedge run get %s, kedge status %s --watch\n", run.Deployment, run.Deployment)
+		return a.say("Run %s (%s %d of deployment %q) is %s.", run.ID, run.Kind, run.Seq, run.Deployment, run.Phase)
+	}
+	if err := a.awaitOperation(ctx, c, run.Operation, w); err != nil {
+		return err
+	}
+	done, err := client.Get[apiv1.SyncRun](ctx, c, c.In("runs", run.ID))
+	if err != nil {
+		return err
+	}
+	return a.say("Run %s (%s of deployment %q to %s) has %s.", done.ID, done.Kind, done.Deployment, shortCommit(done.Commit), lower(done.Phase))
+}
+
+func lower(phase string) string { return string(phase[0]-'A'+'a') + phase[1:] }
+
+func (a *app) runCommand() *cobra.Command {
+	get := getOf(a, "get DEPLOYMENT", "List the sync runs of a deployment, newest first", runResource)
+	terminate := a.verb("terminate ID", "End a run: one that waits at once, one that runs is no longer waited for", 1, func(ctx context.Context, c *client.Client, args []string) error {
+		run, err := client.Send[apiv1.SyncRun](ctx, c, http.MethodPost, c.In("runs", args[0], "terminate"), nil)
+		if err != nil {
+			return err
+		}
+		return a.say("Run %s is %s.", run.ID, lower(run.Phase))
+	})
+	terminate.ValidArgsFunction = cobra.NoFileCompletions // which run depends on the deployment
+	return group("run", "Follow and end sync runs", get, terminate)
+}
+
+func runResource(deployment string) resource[apiv1.SyncRun] {
+	id := func(v apiv1.SyncRun) string { return v.ID }
+	return resource[apiv1.SyncRun]{
+		use: "runs", kinds: []string{"run"}, bounded: true,
+		list: func(ctx context.Context, c *client.Client) ([]apiv1.SyncRun, error) {
+			return client.List[apiv1.SyncRun](ctx, c, c.In("deployments", deployment, "runs"), nil, 100)
+		},
+		key: id, name: id, header: []string{"ID", "RUN", "KIND", "REVISION", "COMMIT", "PHASE", "BY", "CREATED", "TOOK", "MESSAGE"},
+		rows: func(v apiv1.SyncRun, now time.Time) [][]string {
+			revision := orDash(v.Revision)
+			if v.Kept > 0 {
+				revision = "kept " + strconv.FormatInt(v.Kept, 10)
+			}
+			return [][]string{{v.ID, strconv.FormatInt(v.Seq, 10), v.Kind, revision, shortCommit(v.Commit), v.Phase, orDash(v.By), stamp(v.CreatedAt), took(v, now), cell(orDash(v.Message))}}
+		},
+	}
+}
+
+func took(v apiv1.SyncRun, now time.Time) string {
+	switch {
+	case v.StartedAt.IsZero():
+		return "-"
+	case v.FinishedAt.IsZero():
+		return age(now.Sub(v.StartedAt))
+	default:
+		return v.FinishedAt.Sub(v.StartedAt).Round(time.Millisecond).String()
+	}
+}

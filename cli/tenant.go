@@ -1,0 +1,154 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/kedge-dev/kedge/cli/internal/client"
+	"github.com/kedge-dev/kedge/internal/apiv1"
+)
+
+func (a *app) tenantCommand() *cobra.Command {
+	path := func(c *client.Client, name string) string { return c.Top("tenants", name) }
+	cmd := group("tenant", "Wall teams off from each other: tenants, their quotas and members",
+		a.tenantCreateCommand(), a.tenantQuotaCommand(), getCommand(a, "get", tenantResource()), a.memberCommand(),
+		a.removeVerb("tenant", "Deletes an empty tenant. Agents, environments, repositories, credentials and deployments have to be deleted before.", path))
+	cmd.AddCommand(a.suspendVerbs("tenant", path)...)
+	return cmd
+}
+
+func quotaFlags(f *pflag.FlagSet, q *apiv1.Quota) {
+	f.IntVar(&q.Agents, "max-agents", 0, "most agents; 0 is without a bound, here and below")
+	f.IntVar(&q.Environments, "max-environments", 0, "most environments")
+	f.IntVar(&q.Repositories, "max-repositories", 0, "most repositories")
+	f.IntVar(&q.Deployments, "max-deployments", 0, "most deployments")
+	f.IntVar(&q.Targets, "max-targets", 0, "most targets: deployments times clusters")
+	f.IntVar(&q.Tokens, "max-tokens", 0, "most API tokens")
+}
+
+func (a *app) tenantCreateCommand() *cobra.Command {
+	var req apiv1.CreateTenant
+	cmd := a.verb("create NAME", "Create a tenant, with an environment \"default\"", 1, func(ctx context.Context, c *client.Client, args []string) error {
+		req.Name = args[0]
+		if err := client.Do(ctx, c, http.MethodPost, c.Top("tenants"), req); err != nil {
+			return err
+		}
+		return a.say("Tenant %q is created. Work in it with --tenant %s.", args[0], args[0])
+	})
+	quotaFlags(cmd.Flags(), &req.Quota)
+	return cmd
+}
+
+func (a *app) tenantQuotaCommand() *cobra.Command {
+	var wanted apiv1.Quota
+	var cmd *cobra.Command
+	cmd = a.verb("quota NAME", "Change the quota of a tenant; what is not named stays", 1, func(ctx context.Context, c *client.Client, args []string) error {
+		now, err := client.Get[apiv1.Tenant](ctx, c, c.Top("tenants", args[0]))
+		if err != nil {
+			return err
+		}
+		merged := now.Quota
+		for flag, field := range map[string][2]*int{
+			"max-agents": {&merged.Agents, &wanted.Agents}, "max-environments": {&merged.Environments, &wanted.Environments},
+			"max-repositories": {&merged.Repositories, &wanted.Repositories}, "max-deployments": {&merged.Deployments, &wanted.Deployments},
+			"max-targets": {&merged.Targets, &wanted.Targets}, "max-tokens": {&merged.Tokens, &wanted.Tokens},
+		} {
+			if cmd.Flags().Changed(flag) {
+				*field[0] = *field[1]
+			}
+		}
+		if err := client.Do(ctx, c, http.MethodPatch, c.Top("tenants", args[0]), apiv1.UpdateTenant{Quota: &merged}); err != nil {
+			return err
+		}
+		return a.say("The quota of tenant %q is %s.", args[0], quotaText(merged))
+	})
+	quotaFlags(cmd.Flags(), &wanted)
+	return cmd
+}
+
+func quotaText(q apiv1.Quota) string {
+	var parts []string
+	for _, p := range []struct {
+		n    int
+		noun string
+	}{{q.Agents, "agents"}, {q.Environments, "environments"}, {q.Repositories, "repositories"}, {q.Deployments, "deployments"}, {q.Targets, "targets"}, {q.Tokens, "tokens"}} {
+		if p.n > 0 {
+			parts = append(parts, fmt.Sprintf("at most %d %s", p.n, p.noun))
+		}
+	}
+	if len(parts) == 0 {
+		return "without bounds"
+	}
+	return strings.Join(parts, ", ")
+}
+
+func tenantResource() resource[apiv1.Tenant] {
+	name := func(v apiv1.Tenant) string { return v.Name }
+	return resource[apiv1.Tenant]{
+		use: "tenants", aliases: []string{"tenant"}, short: "List the tenants that you may read", kinds: []string{"tenant"},
+		list: func(ctx context.Context, c *client.Client) ([]apiv1.Tenant, error) {
+			return client.List[apiv1.Tenant](ctx, c, c.Top("tenants"), nil, 0)
+		},
+		get: func(ctx context.Context, c *client.Client, name string) (apiv1.Tenant, error) {
+			return client.Get[apiv1.Tenant](ctx, c, c.Top("tenants", name))
+		},
+		key: name, name: name, header: []string{"NAME", "STATE", "QUOTA", "CREATED"},
+		rows: func(v apiv1.Tenant, _ time.Time) [][]string {
+			return [][]string{{v.Name, suspended(v.Suspension, "Active"), cell(quotaText(v.Quota)), stamp(v.CreatedAt)}}
+		},
+	}
+}
+
+// suspended reads a suspension, or what is true without one.
+func suspended(s *apiv1.Suspension, else_ string) string {
+	if s == nil {
+		return else_
+	}
+	text := "Suspended by " + s.By + " since " + stamp(s.At)
+	if s.Reason != "" {
+		text += ": " + s.Reason
+	}
+	return cell(text)
+}
+
+func (a *app) memberCommand() *cobra.Command {
+	path := func(c *client.Client, kind, subject string) string { return c.In("members", kind, subject) }
+	set := a.verb("set person|group SUBJECT ROLE", "Give a person or a group a role: viewer, deployer or admin", 3,
+		func(ctx context.Context, c *client.Client, args []string) error {
+			if err := client.Do(ctx, c, http.MethodPut, path(c, args[0], args[1]), apiv1.PutMember{Role: args[2]}); err != nil {
+				return err
+			}
+			return a.say("%s %q is %s of tenant %q.", capital(args[0]), args[1], args[2], c.Tenant())
+		})
+	set.Long = "Names are those of the identity provider. The tenant is that of --tenant."
+	set.Example = "kedge tenant member set group web-team deployer --tenant shop"
+	remove := a.verb("remove person|group SUBJECT", "Take a role away", 2, func(ctx context.Context, c *client.Client, args []string) error {
+		if err := client.Do(ctx, c, http.MethodDelete, path(c, args[0], args[1]), nil); err != nil {
+			return err
+		}
+		return a.say("%s %q has no role in tenant %q any more.", capital(args[0]), args[1], c.Tenant())
+	})
+	kinds := cobra.FixedCompletions([]string{"person", "group"}, cobra.ShellCompDirectiveNoFileComp)
+	set.ValidArgsFunction, remove.ValidArgsFunction = kinds, kinds
+	return group("member", "Say who may do what in a tenant", set, remove, getCommand(a, "get", memberResource()))
+}
+
+func memberResource() resource[apiv1.Member] {
+	name := func(v apiv1.Member) string { return v.Kind + "/" + v.Subject }
+	return resource[apiv1.Member]{
+		use: "members", aliases: []string{"member"}, short: "List who has which role in the tenant", kinds: []string{"tenant"},
+		list: func(ctx context.Context, c *client.Client) ([]apiv1.Member, error) {
+			return client.List[apiv1.Member](ctx, c, c.In("members"), nil, 0)
+		},
+		key: name, name: name, header: []string{"KIND", "SUBJECT", "ROLE", "SINCE"},
+		rows: func(v apiv1.Member, _ time.Time) [][]string {
+			return [][]string{{v.Kind, v.Subject, v.Role, stamp(v.CreatedAt)}}
+		},
+	}
+}

@@ -1,0 +1,128 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/kedge-dev/kedge/cli/internal/client"
+	"github.com/kedge-dev/kedge/internal/apiv1"
+)
+
+// verb is a command that connects and then does one thing.
+func (a *app) verb(use, short string, args int, run func(ctx context.Context, c *client.Client, args []string) error) *cobra.Command {
+	return &cobra.Command{
+		Use: use, Short: short, Args: cobra.ExactArgs(args),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			c, err := a.connect()
+			if err != nil {
+				return err
+			}
+			return run(cmd.Context(), c, args)
+		},
+	}
+}
+
+// say prints one line about what was done.
+func (a *app) say(format string, args ...any) error {
+	_, err := fmt.Fprintf(a.Out, format+"\n", args...)
+	return err
+}
+
+// removeVerb deletes what path names.
+func (a *app) removeVerb(noun, long string, path func(c *client.Client, name string) string) *cobra.Command {
+	cmd := a.verb("delete NAME", "Delete "+article(noun), 1, func(ctx context.Context, c *client.Client, args []string) error {
+		if err := client.Do(ctx, c, http.MethodDelete, path(c, args[0]), nil); err != nil {
+			return err
+		}
+		return a.say("%s %q is deleted.", capital(noun), args[0])
+	})
+	cmd.Long = long
+	return cmd
+}
+
+// suspendVerbs are suspend and resume of what path names.
+func (a *app) suspendVerbs(noun string, path func(c *client.Client, name string) string) []*cobra.Command {
+	var reason string
+	suspend := a.verb("suspend NAME", "Send nothing new to "+article(noun)+"; what runs goes on, and drift is healed", 1,
+		func(ctx context.Context, c *client.Client, args []string) error {
+			if err := client.Do(ctx, c, http.MethodPost, path(c, args[0])+"/suspend", apiv1.Suspend{Reason: reason}); err != nil {
+				return err
+			}
+			return a.say("%s %q is suspended; lift it with kedge %s resume %s.", capital(noun), args[0], commandOf(noun), args[0])
+		})
+	suspend.Flags().StringVar(&reason, "reason", "", "for those who wonder why nothing moves")
+	resume := a.verb("resume NAME", "Lift the suspension of "+article(noun), 1, func(ctx context.Context, c *client.Client, args []string) error {
+		if err := client.Do(ctx, c, http.MethodPost, path(c, args[0])+"/resume", nil); err != nil {
+			return err
+		}
+		return a.say("%s %q is resumed.", capital(noun), args[0])
+	})
+	return []*cobra.Command{suspend, resume}
+}
+
+func commandOf(noun string) string {
+	switch noun {
+	case "deployment":
+		return "deploy"
+	case "environment":
+		return "env"
+	default:
+		return noun
+	}
+}
+
+func article(noun string) string {
+	switch noun[0] {
+	case 'a', 'e', 'i', 'o', 'u':
+		return "an " + noun
+	}
+	return "a " + noun
+}
+
+func capital(noun string) string { return string(noun[0]-'a'+'A') + noun[1:] }
+
+// waiting bounds how long a command waits for something to be done.
+type waiting struct {
+	wait    bool
+	timeout time.Duration
+}
+
+func (w *waiting) flags(cmd *cobra.Command) {
+	cmd.Flags().BoolVar(&w.wait, "wait", false, "wait until it is done")
+	cmd.Flags().DurationVar(&w.timeout, "timeout", 5*time.Minute, "with --wait: give up after this long; 0 is never")
+}
+
+// awaitOperation follows an operation to its end.
+func (a *app) awaitOperation(ctx context.Context, c *client.Client, id string, w waiting) error {
+	if w.timeout > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, w.timeout)
+		defer cancel()
+	}
+	var last apiv1.Operation
+	err := a.follow(ctx, c, func(change apiv1.Change) bool { return change.ID == id }, func(ctx context.Context) (step, error) {
+		op, err := client.Get[apiv1.Operation](ctx, c, c.In("operations", id))
+		if err != nil {
+			return step{}, err
+		}
+		if op.State != last.State {
+			fmt.Fprintf(a.Err, "%s: %s\n", op.Action, op.State)
+		}
+		last = op
+		return step{done: op.State == "Completed" || op.State == "Failed"}, nil
+	})
+	switch {
+	case errors.Is(ctx.Err(), context.DeadlineExceeded):
+		return &exitError{exitTimeout, fmt.Sprintf("%s of %s is not done after %s", last.Action, last.Name, w.timeout), "kedge operation get " + id}
+	case err != nil:
+		return err
+	case last.State == "Failed":
+		return &exitError{exitUnhealthy, fmt.Sprintf("%s of %s has failed: %s", last.Action, last.Name, last.Message), "kedge status " + last.Name}
+	}
+	return nil
+}
