@@ -21,41 +21,81 @@ type StatusError struct {
 
 func (e *StatusError) Error() string { return fmt.Sprintf("%s: %d: %s", e.Request, e.Code, e.Body) }
 
-// Call sends a request to /api/v1 + path as the admin and decodes the answer into out unless that
-// is nil.
-func (s *Server) Call(ctx context.Context, method, path string, in, out any) error {
+// Answer is what a server said, whatever it was.
+type Answer struct {
+	Code   int
+	Header http.Header
+	Body   []byte
+}
+
+// As is the same server for a caller with another token; "" is for one that has none.
+func (s *Server) As(token string) *Server {
+	other := *s
+	other.Token = token
+	return &other
+}
+
+// At is the same server as it is reached at another address.
+func (s *Server) At(url string) *Server {
+	other := *s
+	other.URL = url
+	return &other
+}
+
+// Ask sends a request to /api/v1 + path and returns the answer, whatever it says. in is the body: nil
+// for none, raw bytes as they are, anything else as JSON.
+func (s *Server) Ask(ctx context.Context, method, path string, header http.Header, in any) (Answer, error) {
 	var content io.Reader
-	if in != nil {
+	switch body := in.(type) {
+	case nil:
+	case []byte:
+		content = bytes.NewReader(body)
+	default:
 		raw, err := json.Marshal(in)
 		if err != nil {
-			return fmt.Errorf("encoding a request: %w", err)
+			return Answer{}, fmt.Errorf("encoding a request: %w", err)
 		}
 		content = bytes.NewReader(raw)
 	}
 	req, err := http.NewRequestWithContext(ctx, method, s.URL+"/api/v1"+path, content)
 	if err != nil {
-		return err
+		return Answer{}, err
 	}
-	req.Header.Set("Authorization", "Bearer "+s.Token)
+	if s.Token != "" {
+		req.Header.Set("Authorization", "Bearer "+s.Token)
+	}
 	req.Header.Set("Content-Type", "application/json")
+	for name, values := range header {
+		req.Header[name] = values
+	}
 	res, err := s.HTTP.Do(req)
 	if err != nil {
-		return err
+		return Answer{}, err
 	}
 	defer res.Body.Close()
 	answer, err := io.ReadAll(res.Body)
 	if err != nil {
-		return fmt.Errorf("reading the answer to %s %s: %w", method, path, err)
+		return Answer{}, fmt.Errorf("reading the answer to %s %s: %w", method, path, err)
 	}
-	if res.StatusCode >= http.StatusMultipleChoices {
-		return &StatusError{Code: res.StatusCode, Request: method + " " + path, Body: string(answer)}
+	return Answer{Code: res.StatusCode, Header: res.Header, Body: answer}, nil
+}
+
+// Call is Ask for requests that are to succeed: it decodes the answer into out unless that is nil, and
+// any other answer is a StatusError.
+func (s *Server) Call(ctx context.Context, method, path string, in, out any) error {
+	answer, err := s.Ask(ctx, method, path, nil, in)
+	if err != nil {
+		return err
+	}
+	if answer.Code >= http.StatusMultipleChoices {
+		return &StatusError{Code: answer.Code, Request: method + " " + path, Body: string(answer.Body)}
 	}
 	if raw, ok := out.(*[]byte); ok {
-		*raw = answer
+		*raw = answer.Body
 		return nil
 	}
 	if out == nil {
 		return nil
 	}
-	return json.Unmarshal(answer, out)
+	return json.Unmarshal(answer.Body, out)
 }

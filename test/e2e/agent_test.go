@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"net/http"
-	"path/filepath"
 	"testing"
 
 	"github.com/kedge-dev/kedge/internal/apiv1"
@@ -33,20 +32,28 @@ func enroll(tb testing.TB, s *testServer, cluster *testkit.Cluster, req apiv1.En
 // install is enroll without the start.
 func install(tb testing.TB, s *testServer, cluster *testkit.Cluster, req apiv1.EnrollAgent) *testAgent {
 	tb.Helper()
-	c := rig.Cluster{Kubectl: filepath.Join(testkit.KubeBinDir(tb), "kubectl"), Kubeconfig: cluster.Kubeconfig()}
-	if _, err := s.Install(tb.Context(), c, req); err != nil {
+	var e apiv1.Enrollment
+	s.call(tb, http.MethodPost, tenantPath+"/agents", req, &e)
+	return apply(tb, cluster, req.Name, e.Manifest)
+}
+
+// apply installs an agent by its manifest and reads how it is to be started.
+func apply(tb testing.TB, cluster *testkit.Cluster, name, manifest string) *testAgent {
+	tb.Helper()
+	c := newSite(tb, cluster)
+	if _, err := c.Run(tb.Context(), manifest, "apply", "-f", "-"); err != nil {
 		tb.Fatal(err)
 	}
 	tb.Cleanup(func() {
-		if err := c.Uninstall(context.WithoutCancel(tb.Context()), req.Name); err != nil {
+		if err := c.Uninstall(context.WithoutCancel(tb.Context()), name); err != nil {
 			tb.Error(err)
 		}
 	})
-	pod, err := c.Pod(tb.Context(), req.Name, binary(tb, "kedge-agent"), tb.TempDir())
+	pod, err := c.Pod(tb.Context(), name, binary(tb, "kedge-agent"), tb.TempDir())
 	if err != nil {
 		tb.Fatal(err)
 	}
-	return &testAgent{name: req.Name, cluster: cluster, pod: pod}
+	return &testAgent{name: name, cluster: cluster, pod: pod}
 }
 
 // run starts the agent's process, again after a stop or kill.
@@ -64,6 +71,19 @@ func (s *testServer) agent(ctx context.Context, name string) (apiv1.Agent, error
 	var v apiv1.Agent
 	err := s.Call(ctx, http.MethodGet, tenantPath+"/agents/"+name, nil, &v)
 	return v, err
+}
+
+// awaitAgent waits until an agent of any tenant is connected.
+func awaitAgent(tb testing.TB, d desk, name string) {
+	tb.Helper()
+	testkit.Eventually(tb, patience, func(ctx context.Context) error {
+		var v apiv1.Agent
+		err := d.Call(ctx, http.MethodGet, d.path("agents/"+name), nil, &v)
+		if err == nil && !v.Connected {
+			err = fmt.Errorf("agent %q is not connected", name)
+		}
+		return err
+	})
 }
 
 func (a *testAgent) awaitConnected(tb testing.TB, s *testServer) {

@@ -53,9 +53,18 @@ func (r *testRepo) push(tb testing.TB, files map[string]string) string {
 // webhooks makes every push call the server, as a Git host does.
 func (r *testRepo) webhooks(tb testing.TB, s *testServer) {
 	tb.Helper()
-	hook := s.webhook(tb, r.url)
+	r.announce(tb, desk{Server: s.Server, tenant: "default"})
+}
+
+// announce is webhooks for a repository of any tenant.
+func (r *testRepo) announce(tb testing.TB, d desk) {
+	tb.Helper()
+	hook := d.webhook(tb, r.url)
 	ctx := context.WithoutCancel(tb.Context())
-	r.server.OnPush(func(_, ref, _ string) {
+	r.server.OnPush(func(repo, ref, _ string) {
+		if repo != r.name {
+			return
+		}
 		if code, err := sendHook(ctx, hook.URL, hook.Secret, ref); err != nil || code != http.StatusAccepted {
 			tb.Logf("webhook: %d, %v", code, err) // the server may be down on purpose
 		}
@@ -66,17 +75,12 @@ func (r *testRepo) webhooks(tb testing.TB, s *testServer) {
 // webhook asks what the Git host of a repository has to be told.
 func (s *testServer) webhook(tb testing.TB, url string) apiv1.Webhook {
 	tb.Helper()
-	var list apiv1.List[apiv1.Repository]
-	s.call(tb, http.MethodGet, rig.TenantPath+"/repositories", nil, &list)
-	for _, r := range list.Items {
-		if r.URL == url {
-			var hook apiv1.Webhook
-			s.call(tb, http.MethodPost, rig.TenantPath+"/repositories/"+r.ID+"/webhook", nil, &hook)
-			return hook
-		}
-	}
-	tb.Fatalf("the server knows no repository %s", url)
-	return apiv1.Webhook{}
+	return desk{Server: s.Server, tenant: "default"}.webhook(tb, url)
+}
+
+func (d desk) webhook(tb testing.TB, url string) apiv1.Webhook {
+	tb.Helper()
+	return decode[apiv1.Webhook](tb, d.want(tb, 200, "POST", "repositories/"+d.repository(tb, url).ID+"/webhook", nil))
 }
 
 func sendHook(ctx context.Context, url, secret, ref string) (int, error) {

@@ -3,6 +3,7 @@ package e2e_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"os"
@@ -45,10 +46,11 @@ func (s *testServer) restart(tb testing.TB) {
 
 func (s *testServer) startAt(tb testing.TB, addr string) {
 	tb.Helper()
+	program := binary(tb, "kedge-server") // the first one builds them, which does not count
 	ctx, cancel := context.WithTimeout(tb.Context(), patience)
 	defer cancel()
 	srv, err := rig.StartServer(ctx, rig.ServerConfig{
-		Binary: binary(tb, "kedge-server"), Listen: addr, DataDir: s.dir, Args: s.args, Wrap: s.wrap,
+		Binary: program, Listen: addr, DataDir: s.dir, Args: s.args, Wrap: s.wrap,
 	})
 	if err != nil {
 		tb.Fatal(err)
@@ -176,4 +178,17 @@ func (s *testServer) kedge(tb testing.TB, args ...string) (string, error) {
 	cmd.Env = append(os.Environ(), "XDG_CONFIG_HOME="+tb.TempDir(), "NO_COLOR=1")
 	out, err := cmd.CombinedOutput()
 	return string(out), err
+}
+
+// exitCode is that of a program that has ended.
+func exitCode(err error) int {
+	var exit *exec.ExitError
+	switch {
+	case err == nil:
+		return 0
+	case errors.As(err, &exit):
+		return exit.ExitCode()
+	default:
+		return -1
+	}
 }

@@ -32,7 +32,7 @@ func troubles() []trouble {
 			name: "wrong-token", reason: "a token that the server does not know, or no longer",
 			cause: func(tb testing.TB, _ *testServer, a *testAgent) func() {
 				tb.Helper()
-				return swap(tb, a.flag(tb, "token-file"), "kedge-agent-"+strings.Repeat("x", 40))
+				return a.swapToken(tb, "kedge-agent-"+strings.Repeat("x", 40))
 			},
 			kind: "token", hints: []string{"refused the token", "enrol"},
 		},
@@ -40,7 +40,7 @@ func troubles() []trouble {
 			name: "empty-token", reason: "a Secret that is filled later",
 			cause: func(tb testing.TB, _ *testServer, a *testAgent) func() {
 				tb.Helper()
-				return swap(tb, a.flag(tb, "token-file"), "\n")
+				return a.swapToken(tb, "\n")
 			},
 			kind: "token", hints: []string{"is empty"},
 		},
@@ -76,6 +76,29 @@ func swap(tb testing.TB, path, content string) func() {
 	}
 	overwrite(tb, path, content)
 	return func() { overwrite(tb, path, string(before)) }
+}
+
+// swapToken replaces the token in the agent's Secret, and in the file that the kubelet would make of it.
+func (a *testAgent) swapToken(tb testing.TB, token string) func() {
+	tb.Helper()
+	file := a.flag(tb, "token-file")
+	before, err := os.ReadFile(file)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	set := func(text string) {
+		a.setSecret(tb, text)
+		overwrite(tb, file, text)
+	}
+	set(token)
+	return func() { set(string(before)) }
+}
+
+// setSecret writes a token into the Secret that the agent's is mounted from.
+func (a *testAgent) setSecret(tb testing.TB, token string) {
+	tb.Helper()
+	patch := fmt.Sprintf(`{"stringData":{"token":%q}}`, token)
+	a.cluster.Kubectl(tb, "-n", "kedge-agent-"+a.name, "patch", "secret", a.flag(tb, "token-secret"), "--type=merge", "-p", patch)
 }
 
 // covers: C11

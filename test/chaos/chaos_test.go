@@ -1,0 +1,117 @@
+package chaos_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// restEvery is how many steps there are between two rests.
+const restEvery = 8
+
+// plan is what one run does.
+type plan struct {
+	seed   uint64
+	steps  int
+	script []string      // names of the first steps; the seed says of the others which they are
+	limit  time.Duration // for everything to come to rest
+	binary string
+	store  newDatabase
+	// planted is a bug that the server shall have; "" for none.
+	planted string
+}
+
+// run drives a world through the steps of a seed, and returns what it found and how it came there. It
+// stops at the first find: what follows from it is no news.
+func run(tb testing.TB, p plan) ([]violation, string) {
+	tb.Helper()
+	tb.Logf("KEDGE_CHAOS_SEED=%d KEDGE_CHAOS_STEPS=%d", p.seed, p.steps)
+	w := newWorld(tb, p)
+	for i := range p.steps {
+		// Each step has numbers of its own, so that how many the one before it took does not matter.
+		rng := rand.New(rand.NewPCG(p.seed, uint64(i)))
+		switch {
+		case i < len(p.script):
+			w.play(p.script[i], rng)
+		case i == p.steps/3: // whatever the seed says, every run goes back once
+			w.stepBackup(rng)
+		case i == 2*p.steps/3:
+			w.stepRestore(rng)
+		default:
+			if s := draw(rng); !s.do(w, rng) {
+				w.stepCreate(rng)
+			}
+		}
+		w.look()
+		if last := i == p.steps-1; last || i%restEvery == restEvery-1 {
+			w.rest(rng, last)
+		}
+		if len(w.ledger.found()) > 0 {
+			break
+		}
+	}
+	return w.ledger.found(), fmt.Sprintf("seed %d, steps:\n%s", p.seed, strings.Join(w.log, "\n"))
+}
+
+// play does the step of a name.
+func (w *world) play(name string, rng *rand.Rand) {
+	w.tb.Helper()
+	if name == "rest" {
+		w.rest(rng, false)
+		return
+	}
+	i := slices.IndexFunc(steps, func(s step) bool { return s.name == name })
+	if i < 0 || !steps[i].do(w, rng) {
+		w.tb.Fatalf("step %q is not known, or makes no sense now", name)
+	}
+}
+
+// check fails the test with what a run has found.
+func check(t *testing.T, p plan) {
+	t.Helper()
+	found, how := run(t, p)
+	for _, v := range found {
+		t.Errorf("seed %d: %s", p.seed, v)
+	}
+	if len(found) > 0 || testing.Verbose() {
+		t.Log(how)
+	}
+}
+
+// seeds are those of a test: one that is given, or some that are always the same.
+func seeds(t *testing.T, n int) []uint64 {
+	t.Helper()
+	if given := number(t, "KEDGE_CHAOS_SEED", 0); given != 0 {
+		return []uint64{given}
+	}
+	out := make([]uint64, n)
+	for i := range out {
+		out[i] = uint64(i + 1)
+	}
+	return out
+}
+
+// covers: T3, O5, O7, A6
+func TestChaosOnSQLite(t *testing.T) {
+	t.Parallel()
+	for _, seed := range seeds(t, 3) {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			t.Parallel()
+			check(t, plan{seed: seed, steps: int(number(t, "KEDGE_CHAOS_STEPS", 40)), limit: patience, binary: server(t), store: newSQLite})
+		})
+	}
+}
+
+// covers: T3, O5, O7, A6
+func TestChaosOnPostgreSQL(t *testing.T) {
+	t.Parallel()
+	for _, seed := range seeds(t, 2) {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			t.Parallel()
+			check(t, plan{seed: seed, steps: int(number(t, "KEDGE_CHAOS_STEPS", 40)), limit: patience, binary: server(t), store: newPostgres})
+		})
+	}
+}

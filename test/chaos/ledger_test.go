@@ -1,0 +1,318 @@
+package chaos_test
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+
+	"github.com/kedge-dev/kedge/agent/agentsim"
+	"github.com/kedge-dev/kedge/internal/fleet"
+)
+
+// The classes of what a run may find.
+const (
+	wrongDeletion = "wrong deletion"
+	lostUpdate    = "lost update"
+	olderState    = "older state"
+	foreignRow    = "foreign row"
+	stuck         = "stuck" // the clusters are as they should be, and the server does not say so
+)
+
+// violation is something that must not happen.
+type violation struct{ class, text string }
+
+func (v violation) String() string { return v.class + ": " + v.text }
+
+// consentKind is what somebody asked for that may take objects away.
+type consentKind string
+
+const (
+	consentDelete   consentKind = "delete"   // of the deployment
+	consentEdit     consentKind = "edit"     // of its source
+	consentRollback consentKind = "rollback" // or any other step between following the source and staying at a revision
+	consentDetach   consentKind = "detach"   // with pruneOnDetach, on one agent
+	consentTouch    consentKind = "touch"    // anything that makes a new state of the deployment
+)
+
+// consent is one such request. It is noted before it is sent, and stands unless the server refused it.
+type consent struct {
+	at         int
+	kind       consentKind
+	deployment string
+	agent      string // for consentDetach
+	folder     string // for consentEdit: where the deployment goes to
+	void       bool
+}
+
+// ledger is what was asked for and what the agents did, in one order, and judges every deletion the
+// moment it happens. It is safe for concurrent use.
+type ledger struct {
+	mu         sync.Mutex
+	clock      int
+	restored   int   // when a backup was last restored
+	rests      []int // when everything was last seen to be as it should be
+	consents   []*consent
+	pruning    map[string][]pruneSwitch // by deployment
+	holding    map[string]bool          // deployments that are pinned or manual: they may go back
+	histories  map[string]*history      // by tenant
+	seen       map[string]*sightings    // by agent
+	violations []violation
+}
+
+// pruneSwitch says that from a moment on a deployment prunes, or does not.
+type pruneSwitch struct {
+	at int
+	on bool
+}
+
+// sightings are what one agent was seen to do.
+type sightings struct {
+	listed map[string]listing         // objects, as of the newest state that had them
+	newest map[fleet.TargetID]content // what each target was last given
+	kept   map[string]int             // objects whose prune was held, and when
+}
+
+type listing struct{ at, commit int }
+
+func newLedger() *ledger {
+	return &ledger{
+		pruning: map[string][]pruneSwitch{}, holding: map[string]bool{},
+		histories: map[string]*history{}, seen: map[string]*sightings{},
+	}
+}
+
+func (l *ledger) nowLocked() int {
+	l.clock++
+	return l.clock
+}
+
+// consent notes a request that is about to be sent.
+func (l *ledger) consent(kind consentKind, deployment, agent string) *consent {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	c := &consent{at: l.nowLocked(), kind: kind, deployment: deployment, agent: agent}
+	l.consents = append(l.consents, c)
+	return c
+}
+
+// edit notes that the source of a deployment is about to become another folder.
+func (l *ledger) edit(deployment, folder string) *consent {
+	c := l.consent(consentEdit, deployment, "")
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	c.folder = folder
+	return c
+}
+
+// withdraw takes back what the server has refused.
+func (l *ledger) withdraw(consents ...*consent) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, c := range consents {
+		c.void = true
+	}
+}
+
+// prunes notes what a deployment's policy says, and whether it is pinned or manual.
+func (l *ledger) prunes(deployment string, on, holding bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.pruning[deployment] = append(l.pruning[deployment], pruneSwitch{at: l.nowLocked(), on: on})
+	l.holding[deployment] = holding
+}
+
+// push notes a commit that is about to be pushed.
+func (l *ledger) push(tenant, name string, f folder) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.nowLocked()
+	l.histories[tenant].add(name, f)
+}
+
+// rest notes that everything is as it should be: requests before it explain nothing that is put into
+// a cluster after it.
+func (l *ledger) rest() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.rests = append(l.rests, l.nowLocked())
+}
+
+func (l *ledger) restore() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.restored = l.nowLocked()
+}
+
+func (l *ledger) report(class, format string, args ...any) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.reportLocked(class, format, args...)
+}
+
+func (l *ledger) reportLocked(class, format string, args ...any) {
+	v := violation{class, fmt.Sprintf(format, args...)}
+	if !slices.Contains(l.violations, v) {
+		l.violations = append(l.violations, v)
+	}
+}
+
+// found returns what was found so far.
+func (l *ledger) found() []violation {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.Clone(l.violations)
+}
+
+// watch returns what a cluster of an agent tells its events to.
+func (l *ledger) watch(agent string) func(agentsim.Event) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.seen[agent] = &sightings{listed: map[string]listing{}, newest: map[fleet.TargetID]content{}, kept: map[string]int{}}
+	return func(e agentsim.Event) {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.nowLocked()
+		switch e.Kind {
+		case agentsim.EventTaken:
+			l.takenLocked(agent, e)
+		case agentsim.EventKept:
+			l.seen[agent].kept[e.Object.Name] = l.clock
+		case agentsim.EventDeleted:
+			l.deletedLocked(agent, e)
+		}
+	}
+}
+
+// takenLocked judges a state that an agent was given.
+func (l *ledger) takenLocked(agent string, e agentsim.Event) {
+	s := l.seen[agent]
+	if e.Desired == nil { // a tombstone, or let go: what comes after begins anew
+		delete(s.newest, e.Target)
+		return
+	}
+	given := content{}
+	for _, o := range e.Desired.Objects() {
+		given[o.Ref.Name] = valueOf(o.Content)
+	}
+	name := ""
+	for object := range given {
+		name = folderOf(object)
+	}
+	if tenantOf(name) != tenantOf(agent) || e.Tenant != tenantOf(agent) {
+		l.reportLocked(foreignRow, "agent %s was given %v of %s/%s", agent, given, e.Tenant, e.Deployment)
+		return
+	}
+	h := l.histories[tenantOf(agent)]
+	first, last := h.first(name, given), h.last(name, given)
+	if first < 0 {
+		l.reportLocked(lostUpdate, "agent %s was given what no commit says: %v of %s", agent, given, e.Deployment)
+	}
+	if was := s.newest[e.Target]; was != nil && first >= 0 && sameFolder(was, name) &&
+		last < h.first(name, was) && !l.mayGoBackLocked(e.Deployment, s.listed, was) {
+		l.reportLocked(olderState, "agent %s had %v of %s (commit %d) and was given %v (commit %d), version %v",
+			agent, was, e.Deployment, h.first(name, was), given, last, e.State.Version)
+	}
+	s.newest[e.Target] = given
+	for object := range given {
+		s.listed[object] = listing{at: l.clock, commit: first}
+		delete(s.kept, object)
+	}
+}
+
+// mayGoBackLocked reports whether somebody asked for an older commit of a deployment.
+func (l *ledger) mayGoBackLocked(deployment string, listed map[string]listing, was content) bool {
+	since := l.clock
+	for object := range was {
+		since = min(since, listed[object].at)
+	}
+	return l.holding[deployment] || l.askedLocked(consentRollback, deployment, "", l.restBeforeLocked(since))
+}
+
+// deletedLocked judges a deletion.
+func (l *ledger) deletedLocked(agent string, e agentsim.Event) {
+	object, s := e.Object.Name, l.seen[agent]
+	was := s.listed[object]
+	since := l.restBeforeLocked(was.at)
+	defer func() {
+		delete(s.listed, object)
+		delete(s.kept, object)
+	}()
+	if tenantOf(object) != tenantOf(agent) {
+		l.reportLocked(foreignRow, "agent %s deleted %s", agent, object)
+		return
+	}
+	var why string
+	switch {
+	case l.askedLocked(consentDelete, e.Deployment, "", since):
+		return // whichever state it was that the agent heard of first
+	case e.State.Tombstone:
+		if l.askedLocked(consentDetach, e.Deployment, agent, since) {
+			return
+		}
+		why = "by a tombstone, and nobody asked to delete the deployment"
+	case !l.prunedSinceLocked(e.Deployment, since):
+		why = "by a prune, and pruning is off"
+	case l.histories[tenantOf(agent)].gaveUp(object, was.commit),
+		l.editedAwayLocked(e.Deployment, folderOf(object), since), l.askedLocked(consentRollback, e.Deployment, "", since):
+		return
+	default:
+		kept, held := s.kept[object]
+		if held && kept > l.restored && l.askedLocked(consentTouch, e.Deployment, "", l.restored) {
+			return // the first prune after a restore was held, and then somebody went on
+		}
+		why = "by a prune, and no commit, edit or rollback has given it up"
+	}
+	l.reportLocked(wrongDeletion, "%s on agent %s was deleted %s (deployment %s, version %v, commit %.8s, listed at %d by commit %d, now %d, restored %d)",
+		object, agent, why, e.Deployment, e.State.Version, e.State.Commit, was.at, was.commit, l.clock, l.restored)
+}
+
+// restBeforeLocked is the last rest before a moment.
+func (l *ledger) restBeforeLocked(at int) int {
+	out := 0
+	for _, rest := range l.rests {
+		if rest < at {
+			out = rest
+		}
+	}
+	return out
+}
+
+func (l *ledger) askedLocked(kind consentKind, deployment, agent string, since int) bool {
+	return slices.ContainsFunc(l.consents, func(c *consent) bool {
+		return !c.void && c.kind == kind && c.deployment == deployment && c.agent == agent && c.at > since
+	})
+}
+
+// editedAwayLocked reports whether a deployment was given another folder than this one.
+func (l *ledger) editedAwayLocked(deployment, folder string, since int) bool {
+	return slices.ContainsFunc(l.consents, func(c *consent) bool {
+		return !c.void && c.kind == consentEdit && c.deployment == deployment && c.folder != folder && c.at > since
+	})
+}
+
+// prunedSinceLocked reports whether the policy of a deployment was to prune at any time since a moment.
+func (l *ledger) prunedSinceLocked(deployment string, since int) bool {
+	on := false
+	for _, s := range l.pruning[deployment] {
+		if s.at > since {
+			on = on || s.on
+		} else {
+			on = s.on
+		}
+	}
+	return on
+}
+
+func sameFolder(c content, name string) bool {
+	for object := range maps.Keys(c) {
+		return folderOf(object) == name
+	}
+	return false
+}
+
+func valueOf(object map[string]any) string {
+	data, _ := object["data"].(map[string]any)
+	value, _ := data["v"].(string)
+	return value
+}

@@ -1,0 +1,204 @@
+package chaos_test
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/kedge-dev/kedge/internal/apiv1"
+	"github.com/kedge-dev/kedge/internal/fleet"
+)
+
+// rest lets everything come to rest and compares the clusters with what was asked for. The last rest of
+// a run leaves nothing manual, pinned or broken, so that all of it is determined.
+func (w *world) rest(rng *rand.Rand, last bool) {
+	w.tb.Helper()
+	w.host.start()
+	w.mend(rng, last)
+	for _, a := range w.agents {
+		if !a.ready() { // without what is left of its backoff
+			w.disconnect(a)
+			w.connect(a)
+		}
+	}
+	w.note("rest")
+	wrong := w.await()
+	for _, v := range wrong {
+		w.ledger.report(v.class, "after %v: %s", w.limit, v.text)
+	}
+	w.ledger.rest()
+}
+
+// mend takes away what would leave open how things should be.
+func (w *world) mend(rng *rand.Rand, last bool) {
+	w.tb.Helper()
+	for _, name := range slices.Sorted(maps.Keys(w.tenants)) {
+		t := w.tenants[name]
+		for _, name := range slices.Sorted(maps.Keys(t.deployments)) {
+			if head := w.ledger.histories[t.name].head()[t.deployments[name].folder]; !head.good() {
+				w.commit(rng, t, t.deployments[name].folder, w.varied(rng, t, t.deployments[name].folder))
+			}
+			path := "/tenants/" + t.name + "/deployments/" + name
+			if t.deployments[name].suspended {
+				w.plainly(t, name, http.MethodPost, path+"/resume", nil)
+			}
+			if last && t.deployments[name].manual {
+				no := false
+				w.ledger.consent(consentRollback, name, "")
+				w.plainly(t, name, http.MethodPatch, path, apiv1.UpdateDeployment{Policy: apiv1.UpdatePolicy{Manual: &no}})
+			}
+			if last && w.read(t, name).pinned {
+				w.ledger.consent(consentRollback, name, "")
+				w.plainly(t, name, http.MethodPost, path+"/release", nil)
+			}
+		}
+	}
+}
+
+// plainly changes a deployment without faults.
+func (w *world) plainly(t *tenant, name, method, path string, in any) {
+	w.tb.Helper()
+	w.ledger.consent(consentTouch, name, "")
+	w.note("%s %s", method, path)
+	w.host.must(method, path, in, nil)
+	w.adopt(t, name, w.read(t, name))
+}
+
+// await looks until nothing is wrong, and returns what still is when that takes too long.
+func (w *world) await() []violation {
+	w.tb.Helper()
+	ctx, cancel := context.WithTimeout(w.tb.Context(), w.limit)
+	defer cancel()
+	tick := time.NewTicker(50 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		wrong := w.wrong()
+		if len(wrong) == 0 || len(w.ledger.found()) > 0 {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return wrong
+		case <-tick.C:
+		}
+	}
+}
+
+// wrong is everything that is not as it was asked for.
+func (w *world) wrong() []violation {
+	w.tb.Helper()
+	var out []violation
+	for _, t := range w.tenants {
+		targets := map[fleet.TargetID]bool{}
+		var list apiv1.List[apiv1.Deployment]
+		w.host.must(http.MethodGet, "/tenants/"+t.name+"/deployments?limit=100", nil, &list)
+		for _, d := range list.Items {
+			for _, target := range d.Targets {
+				targets[fleet.TargetID(target.ID)] = true
+			}
+			switch {
+			case !d.DeletedAt.IsZero():
+				out = append(out, violation{stuck, fmt.Sprintf("deployment %s is still on its way out: %+v", d.Name, d.Targets)})
+			case t.deployments[d.Name] == nil:
+				out = append(out, violation{lostUpdate, fmt.Sprintf("deployment %s is there, and was deleted", d.Name)})
+			}
+		}
+		for name := range t.deployments {
+			out = append(out, w.wrongWith(t, name)...)
+		}
+		for _, a := range w.agents {
+			if a.tenant == t.name {
+				out = append(out, w.strays(a, targets)...)
+			}
+		}
+	}
+	return out
+}
+
+// strays are objects of targets that the server does not know. Only a restored backup may lose rows.
+func (w *world) strays(a *agent, known map[fleet.TargetID]bool) []violation {
+	var out []violation
+	for _, o := range a.cluster.Objects() {
+		if o.Target != "" && !known[o.Target] && w.ledger.restored == 0 {
+			out = append(out, violation{lostUpdate, fmt.Sprintf("%s on agent %s belongs to a target that the server does not know", o.Name, a.name)})
+		}
+	}
+	return out
+}
+
+// wrongWith compares one deployment with what was asked for, on every agent.
+func (w *world) wrongWith(t *tenant, name string) []violation {
+	w.tb.Helper()
+	ctx, cancel := context.WithTimeout(w.tb.Context(), patience)
+	defer cancel()
+	got, err := w.host.send(ctx, w.host.admin, http.MethodGet, "/tenants/"+t.name+"/deployments/"+name, nil, nil)
+	if err != nil {
+		w.tb.Fatalf("reading %s: %v", name, err)
+	}
+	var d apiv1.Deployment
+	if err := got.into(&d); err != nil || !got.ok() {
+		return []violation{{lostUpdate, fmt.Sprintf("deployment %s cannot be read: %d %s", name, got.code, got.body)}}
+	}
+	w.adopt(t, name, known(d)) // a run that has started meanwhile may have pinned it
+	var out []violation
+	for _, a := range w.agents {
+		if a.tenant != t.name {
+			continue
+		}
+		i := slices.IndexFunc(d.Targets, func(target apiv1.Target) bool {
+			return target.Agent == a.name && target.DetachedAt.IsZero() && !target.Tombstone
+		})
+		selected := t.deployments[name].selected(a)
+		switch {
+		case i >= 0 != selected:
+			out = append(out, violation{lostUpdate, fmt.Sprintf("deployment %s on agent %s: attached is %t, and should be %t: %+v", name, a.name, i >= 0, selected, d.Targets)})
+		case selected:
+			out = append(out, w.wrongOn(t, t.deployments[name], a, d.Targets[i])...)
+		}
+	}
+	return out
+}
+
+// wrongOn compares one target with what was asked for.
+func (w *world) wrongOn(t *tenant, d *deployment, a *agent, target apiv1.Target) []violation {
+	has, kept := content{}, content{}
+	for _, o := range a.cluster.Objects() {
+		if string(o.Target) == target.ID {
+			has[o.Name] = valueOf(o.Content)
+		}
+	}
+	for _, o := range target.Objects {
+		if strings.Contains(o.Message, "kept: ") { // and so the user knows of it
+			kept[o.Name] = has[o.Name]
+			delete(has, o.Name)
+		}
+	}
+	where := fmt.Sprintf("%s on agent %s (%s %s, generation %d of %d, kept %v)", d.name, a.name, target.Sync, target.Message, target.ObservedGeneration, target.Generation, kept)
+	h := w.ledger.histories[t.name]
+	if w.ledger.restored > 0 && target.Sync == string(fleet.SyncFailed) && strings.Contains(target.Message, "belongs to another deployment") {
+		// The backup knows another target of this deployment on this agent than the one that put the
+		// objects there. Nothing is deleted, the server says what is wrong, and a person has to decide.
+		return nil
+	}
+	if d.manual || d.pinned {
+		// Where it stands depends on when its runs started: it is at some commit, or nowhere yet.
+		for object := range has {
+			if h.first(folderOf(object), has) < 0 {
+				return []violation{{lostUpdate, fmt.Sprintf("%s holds %v, which no commit says", where, has)}}
+			}
+		}
+		return nil
+	}
+	if want := h.head()[d.folder].objects; !maps.Equal(has, want) {
+		return []violation{{lostUpdate, fmt.Sprintf("%s holds %v, and should hold %v", where, has, want)}}
+	}
+	if target.Sync != string(fleet.SyncSynced) || target.ObservedGeneration != target.Generation || target.Health == string(fleet.HealthStale) {
+		return []violation{{stuck, where}}
+	}
+	return nil
+}

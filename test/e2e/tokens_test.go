@@ -1,0 +1,236 @@
+package e2e_test
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/base64"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/kedge-dev/kedge/internal/apiv1"
+	"github.com/kedge-dev/kedge/internal/testkit"
+)
+
+// randomToken is what `openssl rand -hex 32` prints.
+func randomToken() string {
+	var b [32]byte
+	_, _ = rand.Read(b[:]) // never fails
+	return hex.EncodeToString(b[:])
+}
+
+// covers: C5
+func TestUserChoosesTheTokenOfAnAgent(t *testing.T) {
+	t.Parallel()
+	cluster, s, repo := testkit.SharedCluster(t), startServer(t), newRepo(t)
+	d, ns := s.desk(t, "default"), cluster.Namespace(t)
+	for _, weak := range []string{"short", strings.Repeat("a", 40), "password-password-password-password", "correct-horse-battery-staple-and-more-words", randomToken()[:16]} {
+		refused := d.want(t, 422, "POST", "agents", apiv1.EnrollAgent{Name: "chosen", Token: weak})
+		if !strings.Contains(string(refused.Body), "token") || strings.Contains(string(refused.Body), weak) {
+			t.Errorf("the weak token %q is refused with %s", weak, refused.Body)
+		}
+	}
+	token := randomToken()
+	a := install(t, s, cluster, apiv1.EnrollAgent{Name: "chosen", Token: token})
+	if got := a.secret(t); got != token {
+		t.Errorf("the Secret of the manifest holds another token than the chosen one")
+	}
+	a.run(t)
+	a.awaitConnected(t, s)
+	commit := repo.push(t, map[string]string{"cm.yaml": configMap(ns, "chosen", "one")})
+	s.deploy(t, apiv1.CreateDeployment{Name: "web", Source: apiv1.Source{RepoURL: repo.url}})
+	s.awaitDeployment(t, "web", healthyAt(commit, 1))
+	// The same one is nobody else's.
+	if used := d.ask(t, "POST", "agents", apiv1.EnrollAgent{Name: "copycat", Token: token}); used.Code < 400 || strings.Contains(s.Log(), token) {
+		t.Errorf("a token that is taken: %d %s (or it is in the log)", used.Code, used.Body)
+	}
+}
+
+// secret reads the token in the agent's Secret.
+func (a *testAgent) secret(tb testing.TB) string {
+	tb.Helper()
+	encoded := a.cluster.Kubectl(tb, "-n", "kedge-agent-"+a.name, "get", "secret", a.flag(tb, "token-secret"), "-o", "jsonpath={.data.token}")
+	token, err := base64.StdEncoding.DecodeString(encoded)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return strings.TrimSpace(string(token))
+}
+
+// covers: C7
+func TestTokenRotatesInBandWithoutARestart(t *testing.T) {
+	t.Parallel()
+	for name, namespaces := range map[string]bool{"rotated": false, "rotated-limited": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			cluster, s, repo := testkit.SharedCluster(t), startServer(t), newRepo(t)
+			d, ns := s.desk(t, "default"), cluster.Namespace(t)
+			req := apiv1.EnrollAgent{Name: name}
+			if namespaces {
+				req.Namespaces = []string{ns}
+			}
+			a := enroll(t, s, cluster, req)
+			commit := repo.push(t, map[string]string{"cm.yaml": configMap(ns, "kept", "one")})
+			s.deploy(t, apiv1.CreateDeployment{Name: "web", Source: apiv1.Source{RepoURL: repo.url}})
+			s.awaitDeployment(t, "web", healthyAt(commit, 1))
+			old := a.secret(t)
+
+			out, err := s.kedge(t, "agent", "rotate-token", name, "--wait")
+			if err != nil || !strings.Contains(out, "has a new token") {
+				t.Fatalf("kedge agent rotate-token: %v\n%s", err, out)
+			}
+			fresh := a.secret(t)
+			if fresh == old || fresh == "" {
+				t.Error("the Secret still holds the old token")
+			}
+			tokens := get[apiv1.List[apiv1.AgentToken]](t, d, "agents/"+name+"/tokens").Items
+			if len(tokens) != 2 || tokens[0].Valid || !tokens[1].Valid {
+				t.Errorf("after a rotation the tokens are %+v", tokens)
+			}
+			a.awaitConnected(t, s)
+			select {
+			case <-a.Done():
+				t.Fatal("the agent has ended")
+			default:
+			}
+			// It works with the new one, and so does a new process from the same Secret.
+			repo.webhooks(t, s)
+			second := repo.push(t, map[string]string{"cm.yaml": configMap(ns, "kept", "two")})
+			s.awaitDeployment(t, "web", healthyAt(second, 1))
+			a.Kill()
+			a.remount(t)
+			a.run(t)
+			a.awaitConnected(t, s)
+			if code, _, _ := poll(t, s.URL+"/api/v1/cluster/"+old+"/applications", ""); code != http.StatusUnauthorized {
+				t.Errorf("the old token still opens the server: %d", code)
+			}
+			if strings.Contains(s.Log()+a.Log(), fresh) {
+				t.Error("the new token is in a log")
+			}
+		})
+	}
+}
+
+// remount reads the agent's files from the cluster again, as a new pod does.
+func (a *testAgent) remount(tb testing.TB) {
+	tb.Helper()
+	pod, err := newSite(tb, a.cluster).Pod(tb.Context(), a.name, binary(tb, "kedge-agent"), tb.TempDir())
+	if err != nil {
+		tb.Fatal(err)
+	}
+	a.pod = pod
+}
+
+// covers: C7
+func TestTwoTokensAreValidAndAThirdIsRefused(t *testing.T) {
+	t.Parallel()
+	cluster, s, repo := testkit.SharedCluster(t), startServer(t), newRepo(t)
+	d, ns := s.desk(t, "default"), cluster.Namespace(t)
+	a := enroll(t, s, cluster, apiv1.EnrollAgent{Name: "two-tokens"})
+	commit := repo.push(t, map[string]string{"cm.yaml": configMap(ns, "kept", "one")})
+	s.deploy(t, apiv1.CreateDeployment{Name: "web", Source: apiv1.Source{RepoURL: repo.url}})
+	s.awaitDeployment(t, "web", healthyAt(commit, 1))
+	first := get[apiv1.List[apiv1.AgentToken]](t, d, "agents/two-tokens/tokens").Items[0]
+	second := decode[apiv1.NewAgentToken](t, d.want(t, 201, "POST", "agents/two-tokens/tokens", apiv1.CreateAgentToken{}))
+	third := d.want(t, 409, "POST", "agents/two-tokens/tokens", apiv1.CreateAgentToken{})
+	if !strings.Contains(string(third.Body), first.ID) || !strings.Contains(string(third.Body), "revoke") {
+		t.Errorf("a third token is refused with %s", third.Body)
+	}
+	d.want(t, 409, "POST", "agents/two-tokens/rotate-token", nil)
+
+	// By hand: the new one into the Secret, then the old one revoked. The agent comes back by itself.
+	a.swapToken(t, second.Token)
+	d.want(t, 204, "DELETE", "agents/two-tokens/tokens/"+first.ID, nil)
+	s.awaitEvent(t, "AgentConnected", "")
+	testkit.Eventually(t, patience, func(ctx context.Context) error {
+		v, err := s.agent(ctx, "two-tokens")
+		if err == nil && (!v.Connected || !v.Connections[0].ConnectedAt.After(first.CreatedAt)) {
+			err = fmt.Errorf("the agent is %+v", v)
+		}
+		return err
+	})
+	repo.webhooks(t, s)
+	next := repo.push(t, map[string]string{"cm.yaml": configMap(ns, "kept", "two")})
+	s.awaitDeployment(t, "web", healthyAt(next, 1))
+
+	// All revoked: the stream ends, the agent says so and goes on; what it has applied stays.
+	before := len(a.writes(t))
+	d.want(t, 204, "DELETE", "agents/two-tokens/tokens/"+second.ID, nil)
+	testkit.Eventually(t, ended, func(ctx context.Context) error {
+		v, err := s.agent(ctx, "two-tokens")
+		if err == nil && v.Connected {
+			err = fmt.Errorf("still connected")
+		}
+		return err
+	})
+	a.checkTrouble(t, trouble{reason: "no token is valid any more", kind: "token", hints: []string{"refused the token"}})
+	shows(t, cluster, "two", "-n", ns, "get", "configmap", "kept", "-o", "jsonpath={.data.value}")
+	if writes := a.writes(t)[before:]; len(deletions(writes)) > 0 {
+		t.Errorf("without a token the agent deleted %+v", deletions(writes))
+	}
+}
+
+func deletions(requests []testkit.Request) []testkit.Request {
+	var out []testkit.Request
+	for _, r := range requests {
+		if strings.HasPrefix(r.Verb, "delete") {
+			out = append(out, r)
+		}
+	}
+	return out
+}
+
+// covers: C8
+func TestAgentThatWasDeletedOnTheServerDeletesNothing(t *testing.T) {
+	t.Parallel()
+	cluster, s, repo := testkit.SharedCluster(t), startServer(t), newRepo(t)
+	ns := cluster.Namespace(t)
+	a := enroll(t, s, cluster, apiv1.EnrollAgent{Name: "forgotten"})
+	commit := repo.push(t, map[string]string{"cm.yaml": configMap(ns, "kept", "one")})
+	s.deploy(t, apiv1.CreateDeployment{Name: "web", Source: apiv1.Source{RepoURL: repo.url}})
+	s.awaitDeployment(t, "web", healthyAt(commit, 1))
+	before := len(a.writes(t))
+	if out, err := s.kedge(t, "agent", "delete", "forgotten"); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	a.checkTrouble(t, trouble{reason: "the server has forgotten the agent", kind: "token", hints: []string{"refused the token"}})
+	if gone := deletions(a.writes(t)[before:]); len(gone) > 0 {
+		t.Errorf("an agent that was deleted on the server deleted %+v", gone)
+	}
+	// It goes on healing drift, and the server lists what it left behind.
+	cluster.Kubectl(t, "-n", ns, "patch", "configmap", "kept", "--type=merge", "-p", `{"data":{"value":"edited"}}`)
+	shows(t, cluster, "one", "-n", ns, "get", "configmap", "kept", "-o", "jsonpath={.data.value}")
+	d, err := s.deployment(t.Context(), "web")
+	if err != nil || len(d.Targets) != 1 || d.Targets[0].Sync != "Detached" || d.Targets[0].Agent != "forgotten" || len(d.Targets[0].Objects) != 1 {
+		t.Fatalf("the target of a deleted agent reads %+v, %v", d.Targets, err)
+	}
+	if out, err := s.kedge(t, "deploy", "dismiss", "web", d.Targets[0].ID); err != nil {
+		t.Errorf("kedge deploy dismiss: %v\n%s", err, out)
+	}
+	if d, err = s.deployment(t.Context(), "web"); err != nil || len(d.Targets) != 0 {
+		t.Errorf("after it was dismissed there is %+v, %v", d.Targets, err)
+	}
+	// Enrolled again under the same name it deletes nothing either.
+	if _, err := s.Install(t.Context(), newSite(t, cluster).Cluster, apiv1.EnrollAgent{Name: "forgotten"}); err != nil {
+		t.Fatal(err)
+	}
+	a.Kill()
+	a.remount(t)
+	a.run(t)
+	a.awaitConnected(t, s)
+	s.awaitDeployment(t, "web", func(d apiv1.Deployment) error {
+		for _, target := range d.Targets {
+			if target.DetachedAt.IsZero() && target.ObservedGeneration == target.Generation && target.Generation > 0 {
+				return nil // it has had its say
+			}
+		}
+		return errors.New("not reported")
+	})
+	shows(t, cluster, "one", "-n", ns, "get", "configmap", "kept", "-o", "jsonpath={.data.value}")
+	if gone := deletions(a.writes(t)[before:]); len(gone) > 0 {
+		t.Errorf("enrolled again it deleted %+v", gone)
+	}
+}
