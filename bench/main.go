@@ -30,20 +30,16 @@ var benchmarks = []struct {
 }{
 	{"B1", benchPush},
 	{"B6", benchFanOut},
+	{"B7", benchCrash},
+	{"B8", benchStorm},
+	{"B9", benchListing},
+	{"B10", benchPartition},
 }
 
 func run() error {
-	var o options
-	flag.StringVar(&o.binDir, "bin", "bin", "folder of kedge-server, kedge-agent and simagents")
-	flag.StringVar(&o.kubeBin, "kube-bin", "", "folder of the control plane, as hack/kube/build.sh prints it")
-	flag.StringVar(&o.out, "out", "bench/out/results.jsonl", "file that results are appended to")
-	flag.StringVar(&o.commit, "commit", "", "what was measured")
-	only := flag.String("only", "", "comma list of benchmarks, such as B1,B6")
-	flag.BoolVar(&o.full, "full", false, "the large sizes too")
-	flag.DurationVar(&o.settle, "settle", 0, "how long to wait before idle memory is read (0: not read; 150s lets two garbage collections pass)")
-	flag.Parse()
-	if o.kubeBin == "" {
-		return errors.New("--kube-bin is missing: use $(hack/kube/build.sh)")
+	o, only, err := parseOptions()
+	if err != nil {
+		return err
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
@@ -53,17 +49,72 @@ func run() error {
 	}
 	var errs []error
 	for _, b := range benchmarks {
-		if *only == "" || slices.Contains(strings.Split(*only, ","), b.name) {
-			if err := b.run(ctx, r); err != nil {
-				errs = append(errs, fmt.Errorf("%s: %w", b.name, err))
-			}
+		if len(only) > 0 && !slices.Contains(only, b.name) {
+			continue
+		}
+		if err := b.run(ctx, r); err != nil {
+			errs = append(errs, fmt.Errorf("%s: %w", b.name, err))
 		}
 	}
 	return errors.Join(append(errs, r.close())...)
 }
 
+// options are what the command was told.
 type options struct {
-	binDir, kubeBin, out, commit string
-	full                         bool
-	settle                       time.Duration
+	binDir, kubeBin, out, commit, logDir string
+	databases                            []string
+	full, small                          bool
+	settle, partition                    time.Duration
+}
+
+func parseOptions() (o options, only []string, err error) {
+	flag.StringVar(&o.binDir, "bin", "bin", "folder of kedge-server, kedge-agent, simagents and storm")
+	flag.StringVar(&o.kubeBin, "kube-bin", "", "folder of the control plane, as hack/kube/build.sh prints it")
+	flag.StringVar(&o.out, "out", "bench/out/results.jsonl", "file that results are appended to")
+	flag.StringVar(&o.commit, "commit", "", "what was measured")
+	flag.StringVar(&o.logDir, "logs", "", "folder for the logs of the programs (default: they are removed)")
+	names := flag.String("only", "", "comma list of benchmarks, such as B1,B6")
+	database := flag.String("database", "", "sqlite, postgres or both (default: sqlite, with --full both)")
+	flag.BoolVar(&o.full, "full", false, "the large sizes too")
+	flag.BoolVar(&o.small, "small", false, "sizes that show only that the benchmarks work")
+	flag.DurationVar(&o.settle, "settle", 0, "how long to wait before idle memory is read (0: not read; 270s lets two garbage collections of an idle program pass)")
+	flag.DurationVar(&o.partition, "partition", minPartition, "how long B10 cuts the line at least; it stays cut until all commits are made")
+	flag.Parse()
+	if o.kubeBin == "" {
+		return o, nil, errors.New("--kube-bin is missing: use $(hack/kube/build.sh)")
+	}
+	if o.full && o.small {
+		return o, nil, errors.New("--full and --small contradict each other")
+	}
+	if o.databases, err = databases(*database, o.full); err != nil {
+		return o, nil, err
+	}
+	if *names != "" {
+		only = strings.Split(*names, ",")
+	}
+	return o, only, nil
+}
+
+// databases are the kinds to measure with.
+func databases(asked string, full bool) ([]string, error) {
+	switch {
+	case asked == "both" || asked == "" && full:
+		return []string{sqlite, postgres}, nil
+	case asked == sqlite || asked == "":
+		return []string{sqlite}, nil
+	case asked == postgres:
+		return []string{postgres}, nil
+	}
+	return nil, fmt.Errorf("--database is sqlite, postgres or both, not %q", asked)
+}
+
+// of chooses among three sizes.
+func of[T any](o options, small, quick, full T) T {
+	switch {
+	case o.small:
+		return small
+	case o.full:
+		return full
+	}
+	return quick
 }

@@ -9,6 +9,7 @@ import (
 	"k8s.io/client-go/dynamic"
 
 	"github.com/kedge-dev/kedge/internal/apiv1"
+	"github.com/kedge-dev/kedge/internal/manifest"
 	"github.com/kedge-dev/kedge/internal/rig"
 	"github.com/kedge-dev/kedge/internal/testkit/gitserver"
 )
@@ -37,15 +38,7 @@ func benchPush(ctx context.Context, r *rigging) error {
 // pushRound measures one repository with that many apps, each a deployment of its own.
 func (r *rigging) pushRound(ctx context.Context, kube dynamic.Interface, apps, pushes int) error {
 	name := fmt.Sprintf("b1-%d", apps)
-	git, err := r.git()
-	if err != nil {
-		return err
-	}
-	dir, err := r.subdir("clone-")
-	if err != nil {
-		return err
-	}
-	repo, err := git.CreateRepo(ctx, name, dir)
+	git, repo, err := r.repository(ctx, name)
 	if err != nil {
 		return err
 	}
@@ -140,6 +133,39 @@ func (p *pusher) files(app int, value string, into map[string]string) {
 		into[fmt.Sprintf("apps/%04d/cm-%d.yaml", app, i)] = fmt.Sprintf(
 			"apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: app-%04d-%d\ndata:\n  value: %q\n", app, i, value)
 	}
+}
+
+// change commits new values for one app, pushes them, and returns the digest of what an agent has to
+// hold then: it is computed here, so that no word of the server's is taken for it.
+func (p *pusher) change(ctx context.Context, app int, value string) (digest string, err error) {
+	files := map[string]string{}
+	p.files(app, value, files)
+	if digest, err = digestOf(files); err != nil {
+		return "", err
+	}
+	_, err = p.repo.CommitAndPush(ctx, files, value)
+	return digest, err
+}
+
+// digestOf names the objects of some files as Kedge does.
+func digestOf(files map[string]string) (string, error) {
+	set, err := setOf(files)
+	if err != nil {
+		return "", err
+	}
+	return set.Digest(), nil
+}
+
+func setOf(files map[string]string) (*manifest.Set, error) {
+	var objects []manifest.Object
+	for name, content := range files {
+		found, err := manifest.Parse(name, []byte(content))
+		if err != nil {
+			return nil, err
+		}
+		objects = append(objects, found...)
+	}
+	return manifest.NewSet(objects, "default")
 }
 
 // notify sends a signed webhook as a Git host does.

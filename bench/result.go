@@ -3,6 +3,7 @@ package main
 import (
 	"encoding/json"
 	"fmt"
+	"math"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -31,7 +32,7 @@ func (r *rigging) report(res result) error {
 	if res.Floor > 0 {
 		res.Ratio = res.Value / res.Floor
 	}
-	line := fmt.Sprintf("%-32s %10.3f %-4s (min %.3f, max %.3f, %d runs)", res.Name, res.Value, res.Unit, res.Min, res.Max, res.Runs)
+	line := fmt.Sprintf("%-48s %10.3f %-4s (min %.3f, max %.3f, %d runs)", res.Name, res.Value, res.Unit, res.Min, res.Max, res.Runs)
 	if res.Floor > 0 {
 		line += fmt.Sprintf("  floor %.3f, ratio %.2f", res.Floor, res.Ratio)
 	}
@@ -50,6 +51,32 @@ func (r *rigging) report(res result) error {
 	defer f.Close()
 	_, err = f.Write(append(raw, '\n'))
 	return err
+}
+
+// reportAll reports figures in their order.
+func (r *rigging) reportAll(all ...result) error {
+	for _, res := range all {
+		if err := r.report(res); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// single is a figure that was measured once.
+func single(name string, value float64, unit string) result {
+	return result{Name: name, Value: value, Unit: unit, Runs: 1, Min: value, Max: value}
+}
+
+func (r *rigging) reportValue(name string, value float64, unit string) error {
+	return r.report(single(name, value, unit))
+}
+
+// exponent says how a figure grows from the first size to the last: 1 means that ten times as much
+// takes ten times as long.
+func exponent(sizes []int, values []float64) float64 {
+	last := len(sizes) - 1
+	return math.Log(values[last]/values[0]) / math.Log(float64(sizes[last])/float64(sizes[0]))
 }
 
 // samples are times of the same work.

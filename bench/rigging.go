@@ -1,12 +1,14 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"path/filepath"
+	"time"
 
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
@@ -24,10 +26,17 @@ type rigging struct {
 	dir     string
 	machine string
 	cluster *localcluster.Cluster // started by the first that needs it
+	pg      *pgServer             // likewise
+	common  []string              // arguments of every server, once they are made
 	closers []func() error
 }
 
 func newRigging(o options) (*rigging, error) {
+	if o.logDir != "" {
+		if err := os.MkdirAll(o.logDir, 0o750); err != nil {
+			return nil, err
+		}
+	}
 	dir, err := os.MkdirTemp("", "kedge-bench-")
 	if err != nil {
 		return nil, err
@@ -94,7 +103,7 @@ func (r *rigging) server(ctx context.Context, args ...string) (*rig.Server, erro
 }
 
 func (r *rigging) logFile(name string) (io.Writer, error) {
-	f, err := os.Create(filepath.Join(r.dir, name))
+	f, err := os.Create(filepath.Join(cmp.Or(r.logDir, r.dir), name))
 	if err != nil {
 		return nil, err
 	}
@@ -140,4 +149,30 @@ func (r *rigging) git() (*gitserver.Server, error) {
 	}
 	r.closers = append(r.closers, s.Close)
 	return s, nil
+}
+
+// repository starts a Git server with one repository.
+func (r *rigging) repository(ctx context.Context, name string) (*gitserver.Server, *gitserver.Repo, error) {
+	git, err := r.git()
+	if err != nil {
+		return nil, nil, err
+	}
+	dir, err := r.subdir("clone-")
+	if err != nil {
+		return nil, nil, err
+	}
+	repo, err := git.CreateRepo(ctx, name, dir)
+	return git, repo, err
+}
+
+// pause waits, and reports false when ctx has ended.
+func pause(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-t.C:
+		return true
+	}
 }

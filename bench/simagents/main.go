@@ -1,20 +1,23 @@
-// Command simagents is a fleet of simulated agents for benchmarks. It prints, one per line,
-// "connected N" when all are, and "applied DIGEST N NANOSECONDS-SINCE-1970" when N agents hold a
-// bundle.
+// Command simagents is a fleet of simulated agents for benchmarks: the real link each, applying in
+// memory. It prints, one per line and with times in nanoseconds since 1970:
+//
+//	connected AGENTS CONNECTIONS TIME    when the number of connected agents, or of connections so far, changes
+//	applied AGENT TARGET DIGEST TIME     when an agent has taken up a bundle
+//	bytes RECEIVED SENT SOCKETS TIME     of the open connections, TLS included, when it gets SIGUSR1
 package main
 
 import (
 	"context"
-	"errors"
 	"flag"
 	"fmt"
+	"hash/fnv"
 	"os"
 	"os/signal"
 	"path/filepath"
-	"sync"
 	"syscall"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/kedge-dev/kedge/agent/agentsim"
@@ -29,15 +32,24 @@ func main() {
 }
 
 func run() error {
-	var cfg agentsim.Config
+	metrics := prometheus.NewRegistry()
+	cfg := agentsim.Config{Metrics: metrics}
 	flag.StringVar(&cfg.Address, "server-address", "", "grpc://host:port")
 	flag.StringVar(&cfg.CAFile, "ca-cert-file", "", "certificate of the server's CA")
 	tokens := flag.String("token-dir", "", "folder with a token per agent")
+	quiet := flag.Bool("quiet", false, "do not tell of what is applied")
+	sick := flag.Uint("sick", 0, "one target of this many cannot be applied (0: none)")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	held := holders{by: map[*agentsim.Agent]string{}, count: map[string]int{}}
-	cfg.Applied = held.applied
+	cfg.Applied = func(a *agentsim.Agent, target fleet.TargetID, d fleet.Desired) {
+		if *sick > 0 && chosen(target, *sick) {
+			reportSick(a, target, d)
+		}
+		if !*quiet {
+			fmt.Printf("applied %s %s %s %d\n", a.Replica, target, d.Digest, time.Now().UnixNano())
+		}
+	}
 	sim, err := agentsim.New(cfg)
 	if err != nil {
 		return err
@@ -47,54 +59,59 @@ func run() error {
 		return err
 	}
 	g, ctx := errgroup.WithContext(ctx)
-	var agents []*agentsim.Agent
 	for _, file := range files {
 		a, err := sim.Agent(file.Name(), filepath.Join(*tokens, file.Name()))
 		if err != nil {
 			return err
 		}
-		agents = append(agents, a)
 		g.Go(func() error { return a.Run(ctx) })
 	}
-	g.Go(func() error { return awaitAll(ctx, agents) })
+	g.Go(func() error { return tellConnected(ctx, metrics) })
+	g.Go(func() error { return tellBytes(ctx) })
 	return g.Wait()
 }
 
-// awaitAll tells when every agent is connected.
-func awaitAll(ctx context.Context, agents []*agentsim.Agent) error {
-	tick := time.NewTicker(20 * time.Millisecond)
+// chosen picks one target of n, always the same.
+func chosen(target fleet.TargetID, n uint) bool {
+	h := fnv.New32a()
+	_, _ = h.Write([]byte(target)) // never fails
+	return h.Sum32()%uint32(n) == 0
+}
+
+func reportSick(a *agentsim.Agent, target fleet.TargetID, d fleet.Desired) {
+	a.Report(target, fleet.Observed{
+		Version: d.Version, Digest: d.Digest, Sync: fleet.SyncFailed, Health: fleet.HealthFailed, Message: "it cannot be applied", AsOf: time.Now(),
+	}, nil)
+}
+
+// tellConnected tells how many agents are connected whenever that changes. It looks at the metrics
+// that the agents share: their number does not matter then.
+func tellConnected(ctx context.Context, metrics prometheus.Gatherer) error {
+	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
-	for _, a := range agents {
-		for a.Ready(ctx) != nil {
-			select {
-			case <-ctx.Done():
-				return nil
-			case <-tick.C:
+	agents, connections := -1.0, -1.0
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		}
+		families, err := metrics.Gather()
+		if err != nil {
+			return err
+		}
+		nowAgents, nowConnections := 0.0, 0.0
+		for _, f := range families {
+			switch f.GetName() {
+			case "kedge_agent_connected":
+				nowAgents = f.GetMetric()[0].GetGauge().GetValue()
+			case "kedge_agent_connects_total":
+				nowConnections = f.GetMetric()[0].GetCounter().GetValue()
 			}
 		}
-	}
-	fmt.Printf("connected %d\n", len(agents))
-	return nil
-}
-
-// holders counts which agents hold which bundle.
-type holders struct {
-	mu    sync.Mutex
-	by    map[*agentsim.Agent]string
-	count map[string]int
-}
-
-func (h *holders) applied(a *agentsim.Agent, _ fleet.TargetID, d fleet.Desired) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if before := h.by[a]; before == d.Digest {
-		return
-	} else if before != "" {
-		h.count[before]--
-	}
-	h.by[a] = d.Digest
-	h.count[d.Digest]++
-	if _, err := fmt.Printf("applied %s %d %d\n", d.Digest, h.count[d.Digest], time.Now().UnixNano()); err != nil && !errors.Is(err, os.ErrClosed) {
-		fmt.Fprintln(os.Stderr, "simagents:", err)
+		if nowAgents != agents || nowConnections != connections {
+			agents, connections = nowAgents, nowConnections
+			fmt.Printf("connected %.0f %.0f %d\n", agents, connections, time.Now().UnixNano())
+		}
 	}
 }

@@ -1,0 +1,159 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/metadata"
+
+	"github.com/kedge-dev/kedge/internal/fleet"
+	"github.com/kedge-dev/kedge/internal/wire"
+	"github.com/kedge-dev/kedge/internal/wire/agentv1"
+)
+
+// objects is how many objects every target has.
+const objects = 4
+
+// agent is one stream.
+type agent struct {
+	*weather
+	cc          *grpc.ClientConn
+	name, token string
+	probed      bool
+	wants       int     // targets
+	pace        float64 // statuses per second; 0: as many as possible
+	stream      grpc.BidiStreamingClient[agentv1.ConnectRequest, agentv1.ConnectResponse]
+	targets     []wire.Desired
+}
+
+func (a *agent) run(ctx context.Context) error {
+	ctx, cancel := context.WithCancel(metadata.AppendToOutgoingContext(ctx, "authorization", "Bearer "+a.token))
+	defer cancel()
+	var err error
+	if a.stream, err = agentv1.NewAgentServiceClient(a.cc).Connect(ctx); err != nil {
+		return fmt.Errorf("connecting %s: %w", a.name, err)
+	}
+	hello := wire.Hello{AgentVersion: "storm", Replica: a.name, Clock: time.Now()}
+	if err := a.stream.Send(&agentv1.ConnectRequest{Frame: &agentv1.ConnectRequest_Hello{Hello: hello.Proto()}}); err != nil {
+		return err
+	}
+	if err := a.collect(); err != nil {
+		return fmt.Errorf("waiting for the targets of %s: %w", a.name, err)
+	}
+	a.waiting.Done()
+	failed := make(chan error, 1)
+	go func() { failed <- a.listen() }()
+	select {
+	case <-ctx.Done():
+		return nil
+	case <-a.begin:
+	}
+	if err := a.send(ctx); err != nil && !errors.Is(err, io.EOF) {
+		return err
+	}
+	cancel()
+	if err := <-failed; ctx.Err() == nil {
+		return err
+	}
+	return nil
+}
+
+// collect reads desired states until there is one for every target.
+func (a *agent) collect() error {
+	seen := map[fleet.TargetID]bool{}
+	for len(a.targets) < a.wants {
+		frame, err := a.stream.Recv()
+		if err != nil {
+			return err
+		}
+		if frame.GetWelcome().GetSendHeld() {
+			held := &agentv1.ConnectRequest_Held{Held: wire.HeldProto(nil)}
+			if err := a.stream.Send(&agentv1.ConnectRequest{Frame: held}); err != nil {
+				return err
+			}
+		}
+		if frame.GetDesired() == nil {
+			continue
+		}
+		d, err := wire.ParseDesired(frame.GetDesired())
+		if err != nil {
+			return err
+		}
+		if !seen[d.Target] {
+			seen[d.Target] = true
+			a.targets = append(a.targets, d)
+		}
+	}
+	return nil
+}
+
+// listen counts what the server confirms until the stream ends.
+func (a *agent) listen() error {
+	counted := int64(0)
+	for {
+		frame, err := a.stream.Recv()
+		if err != nil {
+			return err
+		}
+		if stored := frame.GetStatusStored(); stored != nil {
+			a.stored.Add(stored.GetCount() - counted)
+			counted = stored.GetCount()
+		}
+	}
+}
+
+// send sends statuses until ctx ends: first whole ones, then one object at a time.
+func (a *agent) send(ctx context.Context) error {
+	began := time.Now()
+	for n := 0; ctx.Err() == nil; n++ {
+		if a.pace > 0 {
+			// One that is late sends at once, so that the pace is kept on the whole.
+			pause(ctx, time.Until(began.Add(time.Duration(float64(n)/a.pace*float64(time.Second)))))
+		}
+		i := n % len(a.targets)
+		made := time.Now()
+		if a.probed && i == 0 {
+			fmt.Printf("probe %d\n", made.UnixNano())
+		}
+		frame := &agentv1.ConnectRequest_Status{Status: a.status(a.targets[i], n, made).Proto()}
+		if err := a.stream.Send(&agentv1.ConnectRequest{Frame: frame}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// status is the n-th status of the storm. Its message says when it was made.
+func (a *agent) status(d wire.Desired, n int, made time.Time) wire.Status {
+	round := n / len(a.targets)
+	s := wire.Status{Target: d.Target, Full: round == 0, Observed: fleet.Observed{
+		Version: d.State.Version, Digest: d.State.Digest, Sync: fleet.SyncSynced, Health: fleet.HealthCurrent,
+		Message: strconv.FormatInt(made.UnixNano(), 10), AsOf: made,
+	}}
+	for o := range objects {
+		if s.Full || o == round%objects {
+			s.Objects = append(s.Objects, fleet.ObjectStatus{
+				ObjectRef: fleet.ObjectRef{Version: "v1", Kind: "ConfigMap", Namespace: "default", Name: fmt.Sprintf("%s-%d", d.Deployment, o)},
+				Sync:      fleet.SyncSynced, Health: fleet.HealthCurrent, Message: fmt.Sprintf("round %d", round),
+			})
+		}
+	}
+	return s
+}
+
+func pause(ctx context.Context, d time.Duration) {
+	if d <= 0 {
+		return
+	}
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+	case <-t.C:
+	}
+}
