@@ -116,8 +116,8 @@ type UpdateEnvironment struct {
 	MatchLabels map[string]string `json:"matchLabels,omitzero" doc:"All labels from now on; {} asks for none."`
 }
 
-// CreateEnvironment asks for a new environment. With neither agents nor labels it selects every
-// agent of its tenant.
+// CreateEnvironment asks for a new environment. It names agents or gives labels, or both: every agent
+// of the tenant is in the environment "default" already.
 type CreateEnvironment struct {
 	Name        string            `json:"name" doc:"An RFC 1123 label, unique in the tenant."`
 	Agents      []string          `json:"agents,omitempty" nullable:"false" doc:"Names of agents that belong to it."`
