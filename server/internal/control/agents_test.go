@@ -240,6 +240,38 @@ func TestPolicyMayDeleteWhatLeavesAnEnvironment(t *testing.T) {
 	d.wantPlaces(t, "default", "web", map[string]string{"paris": "detached"})
 }
 
+// A freeze means that nothing is deleted, and so does an agent that is ahead of the server: what is
+// remembered of its leaving may be older than its return.
+func TestPolicyDeletesNothingInAFreezeNorBehindAnAgentsBack(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	paris := d.enroll(t, "default", "paris", map[string]string{"tier": "prod"})
+	_, err := d.CreateEnvironment(d.ctx, root, "default", control.CreateEnvironment{Name: "prod", MatchLabels: map[string]string{"tier": "prod"}})
+	ok(t, err)
+	_, err = d.CreateDeployment(d.ctx, root, "default", control.CreateDeployment{
+		Name: "web", Environment: "prod", PruneOnDetach: true, Source: fleet.Source{RepoURL: "https://git.example.com/apps.git"},
+	})
+	ok(t, err)
+	d.render(t, "default", "web", "1")
+	relabel := func(labels map[string]string) {
+		t.Helper()
+		_, err := d.UpdateAgent(d.ctx, root, "default", "paris", control.UpdateAgent{Labels: &labels}, 0)
+		ok(t, err)
+	}
+	_, err = d.Freeze(d.ctx, root, "holiday")
+	ok(t, err)
+	relabel(nil)
+	d.wantPlaces(t, "default", "web", map[string]string{"paris": "detached"})
+	_, err = d.Unfreeze(d.ctx, root)
+	ok(t, err)
+	relabel(map[string]string{"tier": "prod"})
+	relabel(nil)
+	d.wantPlaces(t, "default", "web", map[string]string{"paris": "tombstone"})
+	target := d.targets(t, "default", "web")["paris"]
+	ok(t, d.AgentAhead(d.ctx, paris, target.ID, fleet.Version{Epoch: target.Desired.Epoch, Generation: target.Desired.Generation + 2}))
+	d.wantPlaces(t, "default", "web", map[string]string{"paris": "detached"})
+}
+
 func TestAgentWithoutALabelThatASourceNeedsKeepsWhatItHas(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)
