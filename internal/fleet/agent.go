@@ -35,6 +35,7 @@ type Connection struct {
 	KubeVersion    string
 	ClusterUID     string // UID of kube-system, "" when not readable
 	RemoteAddr     string
+	Standby        bool // another replica leads; this one waits to take over
 	ConnectedAt    time.Time
 	LastSeenAt     time.Time
 	DisconnectedAt time.Time // zero while connected
@@ -42,6 +43,18 @@ type Connection struct {
 
 // Connected reports whether the connection was open when it was last written.
 func (c Connection) Connected() bool { return c.DisconnectedAt.IsZero() }
+
+// Role is what the replica is for: "leader" or "standby".
+func (c Connection) Role() string {
+	if c.Standby {
+		return "standby"
+	}
+	return "leader"
+}
+
+// Leads reports whether the connection is open and of the replica that speaks for its agent: without
+// one the agent is not there, however many others wait.
+func (c Connection) Leads() bool { return c.Connected() && !c.Standby }
 
 // ServerReplica is one running server. Its beat tells the others that it is alive.
 type ServerReplica struct {

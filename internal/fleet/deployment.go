@@ -20,20 +20,6 @@ type Source struct {
 // DefaultGlob selects every manifest below the path of a source.
 const DefaultGlob = "**/*.{yaml,yml,json}"
 
-// Policy says how a deployment is applied.
-type Policy struct {
-	// Prune deletes objects that have left the source.
-	Prune bool
-	// Adopt takes over existing objects that nobody owns.
-	Adopt bool
-	// AllowEmpty accepts a source that holds no object; otherwise that is an error.
-	AllowEmpty bool
-	// Manual waits for a SyncRun instead of following the source.
-	Manual bool
-	// PruneOnDetach deletes the objects of a target that leaves the environment; otherwise they stay.
-	PruneOnDetach bool
-}
-
 // Deployment is a source, a destination and a policy.
 type Deployment struct {
 	ID           DeploymentID
@@ -55,7 +41,11 @@ type Deployment struct {
 	CreatedAt         time.Time
 	DeletedAt         time.Time // zero unless its tombstones are still on their way
 
-	Rendered    Rendered
+	Rendered Rendered
+	// EditedAt is when source or namespace was edited, until the commit that is then newest was looked at:
+	// what comes of that is what a user has asked for, see Desired.Consent. Zero when there is nothing to
+	// look at.
+	EditedAt    time.Time
 	SourceError string    // why the newest revision could not be used; "" when it could
 	SourceAt    time.Time // when SourceError or Rendered last changed
 }

@@ -52,8 +52,20 @@ type Grant struct {
 	TenantID      TenantID // the owner of the environment
 	EnvironmentID EnvironmentID
 	Environment   string   // its name; filled on reads
+	OwnerName     string   // filled on reads
 	Grantee       TenantID // who may deploy to it
 	GranteeName   string   // filled on reads
 	Limits        Limits
-	CreatedAt     time.Time
+	// ServiceAccount is who agents act as for deployments by this grant, "namespace/name", whatever those
+	// say themselves; "" leaves it to them.
+	ServiceAccount string
+	CreatedAt      time.Time
+}
+
+// Applied is the policy of a deployment as it is by the grant.
+func (g Grant) Applied(p Policy) Policy {
+	if g.ServiceAccount != "" {
+		p.ServiceAccount = g.ServiceAccount
+	}
+	return p
 }

@@ -43,13 +43,30 @@ func TestTargetOfALostAgentReadsStaleNeverHealthy(t *testing.T) {
 		Desired:  fleet.Desired{Version: v},
 		Observed: fleet.Observed{Version: v, Sync: fleet.SyncSynced, Health: fleet.HealthCurrent, AsOf: time.Unix(100, 0)},
 	}
-	if got := target.ViewAt(time.Time{}); got.Health != fleet.HealthCurrent || got.Sync != fleet.SyncSynced {
-		t.Fatalf("connected: got %+v", got)
+	unheard := target
+	unheard.Observed = fleet.Observed{}
+	cases := map[string]struct {
+		reason   string
+		target   fleet.Target
+		presence fleet.Presence
+		health   fleet.Health
+		since    time.Time
+	}{
+		"Connected":      {"what it says is how it is", target, fleet.Presence{Connected: true, LastSeen: time.Unix(50, 0)}, fleet.HealthCurrent, time.Time{}},
+		"Lost":           {"it was heard of after its last report", target, fleet.Presence{LastSeen: time.Unix(200, 0)}, fleet.HealthStale, time.Unix(200, 0)},
+		"Crashed":        {"the last report is later than what a crash left behind", target, fleet.Presence{LastSeen: time.Unix(50, 0)}, fleet.HealthStale, time.Unix(100, 0)},
+		"EnrolledAnew":   {"another agent, which has never connected, has taken the target up", target, fleet.Presence{}, fleet.HealthStale, time.Unix(100, 0)},
+		"NeverConnected": {"nothing was ever known", unheard, fleet.Presence{}, fleet.HealthUnknown, time.Time{}},
+		"LostAtOnce":     {"it was there, and has said nothing of this target", unheard, fleet.Presence{LastSeen: time.Unix(50, 0)}, fleet.HealthStale, time.Unix(50, 0)},
+		"Silent":         {"it is there, and has said nothing yet", unheard, fleet.Presence{Connected: true}, fleet.HealthUnknown, time.Time{}},
 	}
-	lost := time.Unix(200, 0)
-	got := target.ViewAt(lost)
-	if got.Health != fleet.HealthStale || !got.StaleSince.Equal(lost) {
-		t.Fatalf("lost: got %+v", got)
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if got := tc.target.ViewAt(tc.presence); got.Health != tc.health || !got.StaleSince.Equal(tc.since) {
+				t.Errorf("%s: got %+v", tc.reason, got)
+			}
+		})
 	}
 }
 
@@ -59,7 +76,7 @@ func TestSyncedSpeaksOfTheNewestGenerationOnly(t *testing.T) {
 		Desired:  fleet.Desired{Version: fleet.Version{Epoch: 1, Generation: 5}},
 		Observed: fleet.Observed{Version: fleet.Version{Epoch: 1, Generation: 4}, Sync: fleet.SyncSynced, Health: fleet.HealthCurrent},
 	}
-	if got := target.ViewAt(time.Time{}).Sync; got != fleet.SyncPending {
+	if got := target.ViewAt(fleet.Presence{Connected: true}).Sync; got != fleet.SyncPending {
 		t.Fatalf("an older generation that is synced reads %s", got)
 	}
 }

@@ -27,6 +27,12 @@ type Desired struct {
 	// HoldPrune keeps everything that has left the bundle, for the first sync after the server
 	// found the agent ahead of itself.
 	HoldPrune bool
+	// Consent says that an edit of the deployment itself has brought this state, so that what it no
+	// longer names may be deleted whatever PruneLimit says; protected kinds are held all the same.
+	Consent bool
+	// Confirmed names objects, as ObjectRef.String does, whose held deletion a user has confirmed for
+	// just this bundle. Protected kinds are deleted only so.
+	Confirmed []string
 	// Tombstone asks for the objects of this target to be deleted, and says that the deployment
 	// was deleted on purpose. Nothing else does.
 	Tombstone bool
@@ -48,9 +54,13 @@ const (
 	SyncDeleted SyncState = "Deleted" // a tombstone was carried out
 	SyncRewound SyncState = "Rewound" // the agent is ahead of the server: see invariant 4
 	// SyncOutOfSync is Kedge's own view: a newer revision is there and waits, for a sync run, for the
-	// end of a suspension, or for the release of a pin.
+	// end of a suspension, or for the release of a pin. An agent says it of what it found changed and
+	// leaves so, because the policy is to report drift or to try only.
 	SyncOutOfSync SyncState = "OutOfSync"
 	SyncDetached  SyncState = "Detached" // let go: its objects stay and are listed
+	// SyncHeld is said of objects only: not in the source any more, and kept until a user confirms that
+	// they may be deleted.
+	SyncHeld SyncState = "Held"
 )
 
 // Health is the state of objects in the words of kstatus.
@@ -98,6 +108,10 @@ type Target struct {
 	// DetachedAt is when it left the environment; Why says how. Zero while it belongs.
 	DetachedAt  time.Time
 	DetachedWhy string
+	// LeftIn is the cluster in which a deleted agent has left it, as that agent has told it; "" when it
+	// did not. While AgentID is set too, an agent of the same name has been given it that has not yet
+	// said that it is in that cluster, and nothing is sent.
+	LeftIn string
 
 	Desired  Desired
 	Observed Observed
@@ -123,9 +137,33 @@ type View struct {
 	StaleSince time.Time // zero unless Health is HealthStale
 }
 
-// ViewAt derives what users see. lost is when the agent was last heard of if it is not connected
-// now, and zero while it is.
-func (t Target) ViewAt(lost time.Time) View {
+// Presence is what is known of whether an agent is there. The zero value is one that was never heard of,
+// or that there is none any more.
+type Presence struct {
+	Connected bool
+	LastSeen  time.Time // zero when it never connected; of no meaning while it is connected
+}
+
+// LostSince is since when nothing new is known of a target whose agent is as p says; zero when what is
+// known is how it is. It is the one rule for what reads Stale (the store has it once more, in SQL, for
+// its filters):
+//
+//	agent connected                               not stale
+//	it was connected once, or has once reported   stale since the later of the two
+//	neither                                       not stale: nothing is known that could be old
+func (t Target) LostSince(p Presence) time.Time {
+	if p.Connected {
+		return time.Time{}
+	}
+	// A report is a sign of life, and after a crash of the server the newer of the two.
+	if t.Observed.AsOf.After(p.LastSeen) {
+		return t.Observed.AsOf
+	}
+	return p.LastSeen
+}
+
+// ViewAt derives what users see while the agent of the target is as p says.
+func (t Target) ViewAt(p Presence) View {
 	v := View{Sync: t.Observed.Sync, Health: t.Observed.Health, Message: t.Observed.Message, AsOf: t.Observed.AsOf}
 	if v.Sync == "" {
 		v.Sync, v.Health = SyncPending, HealthUnknown
@@ -133,11 +171,7 @@ func (t Target) ViewAt(lost time.Time) View {
 	if v.Sync == SyncSynced && t.Observed.Version != t.Desired.Version {
 		v.Sync = SyncPending
 	}
-	if !lost.IsZero() {
-		// A report is a sign of life, and after a crash of the server the newer of the two.
-		if v.AsOf.After(lost) {
-			lost = v.AsOf
-		}
+	if lost := t.LostSince(p); !lost.IsZero() {
 		v.Health, v.StaleSince = HealthStale, lost
 	}
 	return v

@@ -1,8 +1,6 @@
 package manifest
 
 import (
-	"slices"
-
 	"github.com/kedge-dev/kedge/internal/fleet"
 )
 
@@ -15,7 +13,6 @@ const (
 	rankCustom            // custom resources: their definitions and controllers are above
 	rankGate              // calls that the API server makes to pods of ours: a gate that is put up
 	// before its pods run would refuse everything else
-	ranks
 )
 
 // kindRanks places kinds of Kubernetes itself; all others of it are rankWorkload.
@@ -52,7 +49,8 @@ var kindRanks = map[groupKind]int{
 	{"admissionregistration.k8s.io", "MutatingAdmissionPolicyBinding"}:   rankGate,
 }
 
-func rankOf(ref fleet.ObjectRef) int {
+// RankOf orders kinds by what needs what: Namespaces and definitions first, webhooks last.
+func RankOf(ref fleet.ObjectRef) int {
 	if rank, ok := kindRanks[groupKind{ref.Group, ref.Kind}]; ok {
 		return rank
 	}
@@ -60,16 +58,4 @@ func rankOf(ref fleet.ObjectRef) int {
 		return rankCustom
 	}
 	return rankWorkload
-}
-
-// Steps returns the objects in the order in which to apply them: all of one step before the next,
-// in any order within a step. Deletion goes the other way round: the last step first. Steps that
-// would be empty are left out, and within a step the order of objects is kept.
-func Steps(objects []Object) [][]Object {
-	byRank := make([][]Object, ranks)
-	for _, o := range objects {
-		rank := rankOf(o.Ref)
-		byRank[rank] = append(byRank[rank], o)
-	}
-	return slices.DeleteFunc(byRank, func(step []Object) bool { return len(step) == 0 })
 }

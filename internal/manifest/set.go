@@ -2,6 +2,8 @@ package manifest
 
 import (
 	"cmp"
+	"errors"
+	"fmt"
 	"slices"
 
 	"github.com/kedge-dev/kedge/internal/fleet"
@@ -16,7 +18,8 @@ type Set struct {
 // NewSet makes a set. An object that names no namespace counts as one in defaultNamespace, unless
 // its kind is known to be cluster-scoped; the object itself is left as it is, since only a cluster
 // knows the scope of every kind. Two objects of one identity fail with [*DuplicateError]. Versions
-// of a group are one identity: the API server stores one object.
+// of a group are one identity: the API server stores one object. Annotations that make no sense, or
+// an order that cannot be kept, fail with [*Error].
 func NewSet(objects []Object, defaultNamespace string) (*Set, error) {
 	sorted := slices.Clone(objects)
 	slices.SortStableFunc(sorted, func(a, b Object) int { return compareRefs(a.Ref, b.Ref) })
@@ -28,6 +31,13 @@ func NewSet(objects []Object, defaultNamespace string) (*Set, error) {
 			return nil, &DuplicateError{Object: id, First: sorted[first].Source, Second: o.Source}
 		}
 		seen[id] = i
+		if _, err := o.Drift(); err != nil {
+			return nil, &Error{Source: o.Source, Problem: fmt.Sprintf("%s: %v", id, err)}
+		}
+	}
+	var problem *OrderError
+	if _, err := Arrange(sorted, defaultNamespace); errors.As(err, &problem) {
+		return nil, &Error{Source: problem.source, Problem: problem.Error()}
 	}
 	return &Set{objects: sorted, defaultNamespace: defaultNamespace}, nil
 }

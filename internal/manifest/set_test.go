@@ -184,7 +184,7 @@ func FuzzDecode(f *testing.F) {
 }
 
 // covers: A3 (order by kind)
-func TestStepsFollowWhatNeedsWhat(t *testing.T) {
+func TestRanksFollowWhatNeedsWhat(t *testing.T) {
 	t.Parallel()
 	refs := []fleet.ObjectRef{
 		ref("admissionregistration.k8s.io", "ValidatingWebhookConfiguration", "", "a"),
@@ -198,17 +198,9 @@ func TestStepsFollowWhatNeedsWhat(t *testing.T) {
 		ref("gateway.networking.k8s.io", "HTTPRoute", "n", "a"),
 		ref("networking.k8s.io", "Ingress", "n", "a"),
 	}
-	var objects []manifest.Object
+	got := make([][]string, 6)
 	for _, r := range refs {
-		objects = append(objects, manifest.Object{Ref: r})
-	}
-	var got [][]string
-	for _, step := range manifest.Steps(objects) {
-		var kinds []string
-		for _, o := range step {
-			kinds = append(kinds, o.Ref.Kind)
-		}
-		got = append(got, kinds)
+		got[manifest.RankOf(r)] = append(got[manifest.RankOf(r)], r.Kind)
 	}
 	want := [][]string{
 		{"CustomResourceDefinition", "Namespace"},

@@ -35,18 +35,8 @@ func (d Desired) Proto() *agentv1.Desired {
 		Target: string(d.Target), Tenant: d.Tenant, Deployment: d.Deployment,
 		Epoch: d.State.Epoch, Generation: d.State.Generation, Digest: d.State.Digest, Bundle: d.Bundle,
 		Commit: d.State.Commit, Tombstone: d.State.Tombstone, Detached: d.State.Detached,
-		Policy: &agentv1.Policy{
-			Namespace: d.State.Namespace, Prune: d.State.Policy.Prune, Adopt: d.State.Policy.Adopt, HoldPrune: d.State.HoldPrune,
-			AllowEmpty: d.State.Policy.AllowEmpty, Limits: limitsProto(d.State.Limits),
-		},
+		Policy: policyProto(d.State),
 	}
-}
-
-func limitsProto(l fleet.Limits) *agentv1.Limits {
-	if l.None() {
-		return nil
-	}
-	return &agentv1.Limits{Namespaces: l.Namespaces, Kinds: l.Kinds}
 }
 
 // ParseDesired reads what a server desires. Something that is neither a bundle, nor a tombstone,
@@ -57,8 +47,8 @@ func ParseDesired(m *agentv1.Desired) (Desired, error) {
 		State: fleet.Desired{
 			Version: fleet.Version{Epoch: m.GetEpoch(), Generation: m.GetGeneration()},
 			Digest:  m.GetDigest(), Commit: m.GetCommit(), Namespace: m.GetPolicy().GetNamespace(),
-			Policy:    fleet.Policy{Prune: m.GetPolicy().GetPrune(), Adopt: m.GetPolicy().GetAdopt(), AllowEmpty: m.GetPolicy().GetAllowEmpty()},
-			HoldPrune: m.GetPolicy().GetHoldPrune(), Tombstone: m.GetTombstone(), Detached: m.GetDetached(),
+			Policy: parsePolicy(m.GetPolicy()), HoldPrune: m.GetPolicy().GetHoldPrune(), Consent: m.GetPolicy().GetConsent(),
+			Confirmed: m.GetPolicy().GetConfirmed(), Tombstone: m.GetTombstone(), Detached: m.GetDetached(),
 			Limits: fleet.Limits{Namespaces: m.GetPolicy().GetLimits().GetNamespaces(), Kinds: m.GetPolicy().GetLimits().GetKinds()},
 		},
 	}
@@ -75,7 +65,7 @@ func ParseDesired(m *agentv1.Desired) (Desired, error) {
 			return Desired{}, err
 		}
 	}
-	if err := d.State.Limits.Check("limits"); err != nil {
+	if err := checkPolicy(d.State); err != nil {
 		return Desired{}, frameError("target %s: %v", d.Target, err)
 	}
 	return d, checkMeaning(d)

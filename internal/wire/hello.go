@@ -1,6 +1,9 @@
 package wire
 
 import (
+	"cmp"
+	"maps"
+	"slices"
 	"time"
 
 	"google.golang.org/protobuf/types/known/timestamppb"
@@ -18,6 +21,9 @@ type Hello struct {
 	StateHash    []byte
 	StatusHash   []byte
 	Clock        time.Time // zero when the agent did not say
+	Standby      bool      // another replica leads
+	// Held is what the agent holds; nil when it did not say.
+	Held map[fleet.TargetID]Held
 }
 
 // Welcome is a server's answer to Hello.
@@ -36,9 +42,14 @@ type Welcome struct {
 
 // Proto is the message of h, with its words made fit to be sent.
 func (h Hello) Proto() *agentv1.Hello {
+	var held *agentv1.Held
+	if h.Held != nil {
+		held = HeldProto(slices.SortedFunc(maps.Values(h.Held), func(a, b Held) int { return cmp.Compare(a.Target, b.Target) }))
+	}
 	return &agentv1.Hello{
+		Held:         held,
 		AgentVersion: cleanWord(h.AgentVersion), KubeVersion: cleanWord(h.KubeVersion), ClusterUid: cleanWord(h.ClusterUID),
-		Replica: cleanWord(h.Replica), StateHash: h.StateHash, StatusHash: h.StatusHash, Clock: timestamp(h.Clock),
+		Replica: cleanWord(h.Replica), StateHash: h.StateHash, StatusHash: h.StatusHash, Clock: timestamp(h.Clock), Standby: h.Standby,
 	}
 }
 
@@ -46,7 +57,7 @@ func (h Hello) Proto() *agentv1.Hello {
 func ParseHello(m *agentv1.Hello) (Hello, error) {
 	h := Hello{
 		AgentVersion: m.GetAgentVersion(), KubeVersion: m.GetKubeVersion(), ClusterUID: m.GetClusterUid(),
-		Replica: m.GetReplica(), StateHash: m.GetStateHash(), StatusHash: m.GetStatusHash(),
+		Replica: m.GetReplica(), StateHash: m.GetStateHash(), StatusHash: m.GetStatusHash(), Standby: m.GetStandby(),
 	}
 	for what, word := range map[string]string{
 		"agent version": h.AgentVersion, "kube version": h.KubeVersion, "cluster uid": h.ClusterUID, "replica": h.Replica,
@@ -62,6 +73,11 @@ func ParseHello(m *agentv1.Hello) (Hello, error) {
 		return Hello{}, frameError("a hash is longer than 64 bytes")
 	}
 	var err error
+	if m.GetHeld() != nil {
+		if h.Held, err = ParseHeld(m.GetHeld()); err != nil {
+			return Hello{}, err
+		}
+	}
 	h.Clock, err = moment("clock", m.GetClock())
 	return h, err
 }

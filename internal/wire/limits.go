@@ -15,6 +15,11 @@ const (
 	// MaxInlineBundle is the size up to which a compressed bundle travels inside Desired; larger
 	// ones are fetched, so that they do not hold up the frames behind them.
 	MaxInlineBundle = 32 << 10
+	// MaxMissedBundle is that size for what an agent has missed while it was away: it waits for
+	// nothing else, and a line that was bad enough to break takes long to ask once more.
+	MaxMissedBundle = 128 << 10
+	// HeldInHello is how many targets an agent lists in Hello, before it is asked to.
+	HeldInHello = 32
 	// BundleChunk is the size of one FetchBundle response.
 	BundleChunk = 64 << 10
 	// MaxBundle bounds a compressed bundle.
@@ -27,6 +32,10 @@ const (
 	// MaxObjects bounds the objects of one Status frame. A longer list is sent as a full Status
 	// and further ones with what is left.
 	MaxObjects = 2_000
+	// StatusWindow is how many Status frames an agent has on the way that were not confirmed with
+	// StatusStored. Beyond it a newer status of a target replaces the one that waits at the agent:
+	// what is written is never older than the window is long.
+	StatusWindow = 256
 	// MaxEvents bounds one Events frame.
 	MaxEvents = 256
 

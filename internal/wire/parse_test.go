@@ -14,117 +14,124 @@ import (
 	"github.com/kedge-dev/kedge/internal/wire/agentv1"
 )
 
+// malformed are frames that no honest program sends.
+var malformed = []struct {
+	name, reason string
+	parse        func() error
+}{
+	{"no replica", "replicas could not be told apart", func() error { _, err := wire.ParseHello(&agentv1.Hello{}); return err }},
+	{"endless version", "it is stored and shown", func() error {
+		_, err := wire.ParseHello(&agentv1.Hello{Replica: "r", AgentVersion: long})
+		return err
+	}},
+	{"impossible clock", "it does not fit a time", func() error {
+		_, err := wire.ParseHello(&agentv1.Hello{Replica: "r", Clock: never})
+		return err
+	}},
+	{"too many targets", "memory is bounded", func() error {
+		_, err := wire.ParseHeld(&agentv1.Held{Targets: make([]*agentv1.HeldTarget, wire.MaxTargets+1)})
+		return err
+	}},
+	{"target twice", "which one counts?", func() error {
+		_, err := wire.ParseHeld(&agentv1.Held{Targets: []*agentv1.HeldTarget{{Target: "a"}, {Target: "a"}}})
+		return err
+	}},
+	{"target that is no id", "ids become labels and names", func() error {
+		_, err := wire.ParseHeld(&agentv1.Held{Targets: []*agentv1.HeldTarget{{Target: "../etc"}}})
+		return err
+	}},
+	{"digest that is none", "it names a bundle", func() error {
+		_, err := wire.ParseStatus(&agentv1.Status{Target: "a", Digest: "sha256:zz"})
+		return err
+	}},
+	{"too many objects", "memory is bounded", func() error {
+		_, err := wire.ParseStatus(&agentv1.Status{Target: "a", Objects: make([]*agentv1.ObjectStatus, 2*wire.MaxObjects+1)})
+		return err
+	}},
+	{"object without a name", "it would be nothing", func() error {
+		_, err := wire.ParseStatus(&agentv1.Status{Target: "a", Objects: []*agentv1.ObjectStatus{{}}})
+		return err
+	}},
+	{"too many events", "memory is bounded", func() error {
+		_, err := wire.ParseEvents(&agentv1.Events{Events: make([]*agentv1.Event, wire.MaxEvents+1)})
+		return err
+	}},
+	{"unknown scope", "guessing could touch more than the agent may", func() error {
+		m := welcome.Proto()
+		m.Config.Scope = "galaxy"
+		_, err := wire.ParseWelcome(m)
+		return err
+	}},
+	{"namespaced without namespaces", "it could mean all", func() error {
+		m := welcome.Proto()
+		m.Config.Namespaces = nil
+		_, err := wire.ParseWelcome(m)
+		return err
+	}},
+	{"no lease", "the heartbeat would spin", func() error {
+		m := welcome.Proto()
+		m.LeaseMilliseconds = 0
+		_, err := wire.ParseWelcome(m)
+		return err
+	}},
+	{"neither bundle nor tombstone", "absence is never deletion", func() error {
+		m := desired.Proto()
+		m.Digest = ""
+		_, err := wire.ParseDesired(m)
+		return err
+	}},
+	{"tombstone with a bundle", "it cannot mean both", func() error {
+		m := desired.Proto()
+		m.Tombstone = true
+		_, err := wire.ParseDesired(m)
+		return err
+	}},
+	{"tombstone and detached", "one deletes, the other must not", func() error {
+		m := tombstone.Proto()
+		m.Detached = true
+		_, err := wire.ParseDesired(m)
+		return err
+	}},
+	{"detached with a bundle", "it cannot mean both", func() error {
+		m := desired.Proto()
+		m.Detached = true
+		_, err := wire.ParseDesired(m)
+		return err
+	}},
+	{"limit that is no namespace", "it would allow nothing, or be read as something else", func() error {
+		m := desired.Proto()
+		m.Policy.Limits = &agentv1.Limits{Namespaces: []string{"*"}}
+		_, err := wire.ParseDesired(m)
+		return err
+	}},
+	{"too many limits", "memory is bounded", func() error {
+		m := desired.Proto()
+		m.Policy.Limits = &agentv1.Limits{Kinds: slices.Repeat([]string{"ConfigMap"}, fleet.MaxLimits+1)}
+		_, err := wire.ParseDesired(m)
+		return err
+	}},
+	{"no new token", "the agent would lock itself out", func() error {
+		_, err := wire.ParseNewToken(&agentv1.NewToken{Operation: "op-1"})
+		return err
+	}},
+	{"new token that no header takes", "the agent would lock itself out", func() error {
+		_, err := wire.ParseNewToken(&agentv1.NewToken{Operation: "op-1", Token: "a\r\nb"})
+		return err
+	}},
+	{"answer to no rotation", "whose token is it?", func() error {
+		_, err := wire.ParseTokenStored(&agentv1.TokenStored{})
+		return err
+	}},
+}
+
+var (
+	long  = strings.Repeat("x", 300)
+	never = &timestamppb.Timestamp{Seconds: 1 << 60}
+)
+
 func TestMalformedFramesAreRefused(t *testing.T) {
 	t.Parallel()
-	long := strings.Repeat("x", 300)
-	never := &timestamppb.Timestamp{Seconds: 1 << 60}
-	manyTargets, manyObjects := make([]*agentv1.HeldTarget, wire.MaxTargets+1), make([]*agentv1.ObjectStatus, 2*wire.MaxObjects+1)
-	tests := []struct {
-		name, reason string
-		parse        func() error
-	}{
-		{"no replica", "replicas could not be told apart", func() error { _, err := wire.ParseHello(&agentv1.Hello{}); return err }},
-		{"endless version", "it is stored and shown", func() error {
-			_, err := wire.ParseHello(&agentv1.Hello{Replica: "r", AgentVersion: long})
-			return err
-		}},
-		{"impossible clock", "it does not fit a time", func() error {
-			_, err := wire.ParseHello(&agentv1.Hello{Replica: "r", Clock: never})
-			return err
-		}},
-		{"too many targets", "memory is bounded", func() error { _, err := wire.ParseHeld(&agentv1.Held{Targets: manyTargets}); return err }},
-		{"target twice", "which one counts?", func() error {
-			_, err := wire.ParseHeld(&agentv1.Held{Targets: []*agentv1.HeldTarget{{Target: "a"}, {Target: "a"}}})
-			return err
-		}},
-		{"target that is no id", "ids become labels and names", func() error {
-			_, err := wire.ParseHeld(&agentv1.Held{Targets: []*agentv1.HeldTarget{{Target: "../etc"}}})
-			return err
-		}},
-		{"digest that is none", "it names a bundle", func() error {
-			_, err := wire.ParseStatus(&agentv1.Status{Target: "a", Digest: "sha256:zz"})
-			return err
-		}},
-		{"too many objects", "memory is bounded", func() error {
-			_, err := wire.ParseStatus(&agentv1.Status{Target: "a", Objects: manyObjects})
-			return err
-		}},
-		{"object without a name", "it would be nothing", func() error {
-			_, err := wire.ParseStatus(&agentv1.Status{Target: "a", Objects: []*agentv1.ObjectStatus{{}}})
-			return err
-		}},
-		{"too many events", "memory is bounded", func() error {
-			_, err := wire.ParseEvents(&agentv1.Events{Events: make([]*agentv1.Event, wire.MaxEvents+1)})
-			return err
-		}},
-		{"unknown scope", "guessing could touch more than the agent may", func() error {
-			m := welcome.Proto()
-			m.Config.Scope = "galaxy"
-			_, err := wire.ParseWelcome(m)
-			return err
-		}},
-		{"namespaced without namespaces", "it could mean all", func() error {
-			m := welcome.Proto()
-			m.Config.Namespaces = nil
-			_, err := wire.ParseWelcome(m)
-			return err
-		}},
-		{"no lease", "the heartbeat would spin", func() error {
-			m := welcome.Proto()
-			m.LeaseMilliseconds = 0
-			_, err := wire.ParseWelcome(m)
-			return err
-		}},
-		{"neither bundle nor tombstone", "absence is never deletion", func() error {
-			m := desired.Proto()
-			m.Digest = ""
-			_, err := wire.ParseDesired(m)
-			return err
-		}},
-		{"tombstone with a bundle", "it cannot mean both", func() error {
-			m := desired.Proto()
-			m.Tombstone = true
-			_, err := wire.ParseDesired(m)
-			return err
-		}},
-		{"tombstone and detached", "one deletes, the other must not", func() error {
-			m := tombstone.Proto()
-			m.Detached = true
-			_, err := wire.ParseDesired(m)
-			return err
-		}},
-		{"detached with a bundle", "it cannot mean both", func() error {
-			m := desired.Proto()
-			m.Detached = true
-			_, err := wire.ParseDesired(m)
-			return err
-		}},
-		{"limit that is no namespace", "it would allow nothing, or be read as something else", func() error {
-			m := desired.Proto()
-			m.Policy.Limits = &agentv1.Limits{Namespaces: []string{"*"}}
-			_, err := wire.ParseDesired(m)
-			return err
-		}},
-		{"too many limits", "memory is bounded", func() error {
-			m := desired.Proto()
-			m.Policy.Limits = &agentv1.Limits{Kinds: slices.Repeat([]string{"ConfigMap"}, fleet.MaxLimits+1)}
-			_, err := wire.ParseDesired(m)
-			return err
-		}},
-		{"no new token", "the agent would lock itself out", func() error {
-			_, err := wire.ParseNewToken(&agentv1.NewToken{Operation: "op-1"})
-			return err
-		}},
-		{"new token that no header takes", "the agent would lock itself out", func() error {
-			_, err := wire.ParseNewToken(&agentv1.NewToken{Operation: "op-1", Token: "a\r\nb"})
-			return err
-		}},
-		{"answer to no rotation", "whose token is it?", func() error {
-			_, err := wire.ParseTokenStored(&agentv1.TokenStored{})
-			return err
-		}},
-	}
-	for _, tt := range tests {
+	for _, tt := range malformed {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			if err := tt.parse(); !errors.Is(err, wire.ErrFrame) {
@@ -145,6 +152,8 @@ func TestUnknownWordsClaimLeast(t *testing.T) {
 		{"words of the server", "Rewound", "Stale", "only a server may say these", fleet.SyncPending, fleet.HealthUnknown},
 		{"nothing", "", "", "nothing is known", fleet.SyncPending, fleet.HealthUnknown},
 		{"known", "Synced", "Current", "plain words pass", fleet.SyncSynced, fleet.HealthCurrent},
+		{"changed", "OutOfSync", "Current", "an agent that does not correct drift says so", fleet.SyncOutOfSync, fleet.HealthCurrent},
+		{"held", "Held", "Current", "this is said of objects only", fleet.SyncPending, fleet.HealthCurrent},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -157,6 +166,22 @@ func TestUnknownWordsClaimLeast(t *testing.T) {
 				t.Errorf("read as %s/%s, want %s/%s: %s", got.Observed.Sync, got.Observed.Health, tt.wantSync, tt.wantHealth, tt.reason)
 			}
 		})
+	}
+}
+
+// What an engine says of an object comes out of the other end of the wire.
+func TestObjectsKeepTheirWords(t *testing.T) {
+	t.Parallel()
+	ref := fleet.ObjectRef{Kind: "ConfigMap", Name: "a"}
+	for _, word := range []fleet.SyncState{fleet.SyncSyncing, fleet.SyncSynced, fleet.SyncOutOfSync, fleet.SyncFailed, fleet.SyncDeleted, fleet.SyncHeld} {
+		said := wire.Status{Target: "a", Objects: []fleet.ObjectStatus{{ObjectRef: ref, Sync: word}}}
+		got, err := wire.ParseStatus(said.Proto())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got.Objects[0].Sync != word {
+			t.Errorf("%s arrives as %s", word, got.Objects[0].Sync)
+		}
 	}
 }
 

@@ -39,7 +39,7 @@ func (s Status) Proto() *agentv1.Status {
 	}
 	for _, o := range s.Objects {
 		out.Objects = append(out.Objects, &agentv1.ObjectStatus{
-			Ref: refProto(o.ObjectRef), Sync: string(syncWord(string(o.Sync))), Health: string(healthWord(string(o.Health))),
+			Ref: refProto(o.ObjectRef), Sync: string(objectSync(string(o.Sync))), Health: string(healthWord(string(o.Health))),
 			Message: clean(o.Message, maxMessage),
 		})
 	}
@@ -81,7 +81,7 @@ func parseObjects(s *Status, m *agentv1.Status) error {
 			return err
 		}
 		s.Objects = append(s.Objects, fleet.ObjectStatus{
-			ObjectRef: ref, Sync: syncWord(o.GetSync()), Health: healthWord(o.GetHealth()), Message: clean(o.GetMessage(), maxMessage),
+			ObjectRef: ref, Sync: objectSync(o.GetSync()), Health: healthWord(o.GetHealth()), Message: clean(o.GetMessage(), maxMessage),
 		})
 	}
 	for _, r := range m.GetGone() {
@@ -118,11 +118,19 @@ func parseRef(m *agentv1.ObjectRef) (fleet.ObjectRef, error) {
 // word that claims least.
 func syncWord(word string) fleet.SyncState {
 	switch s := fleet.SyncState(word); s {
-	case fleet.SyncSyncing, fleet.SyncSynced, fleet.SyncFailed, fleet.SyncDeleted, fleet.SyncDetached:
+	case fleet.SyncSyncing, fleet.SyncSynced, fleet.SyncFailed, fleet.SyncOutOfSync, fleet.SyncDeleted, fleet.SyncDetached:
 		return s
 	default:
 		return fleet.SyncPending
 	}
+}
+
+// objectSync is syncWord for an object, of which one thing more can be said.
+func objectSync(word string) fleet.SyncState {
+	if s := fleet.SyncState(word); s == fleet.SyncHeld {
+		return s
+	}
+	return syncWord(word)
 }
 
 func healthWord(word string) fleet.Health {

@@ -16,6 +16,11 @@
 //	Held{targets}                   ──▶
 //	                                ◀──       Desired …                   only what differs
 //	                                ◀──       SnapshotComplete
+//	or, which saves a round trip when little is held
+//	Hello{state_hash, held, …}      ──▶
+//	                                ◀──       Welcome{send_held: false}   they differ
+//	                                ◀──       Desired …                   only what differs
+//	                                ◀──       SnapshotComplete
 //	then, in any order and for as long as the stream lives:
 //	Status, Events, Heartbeat       ──▶
 //	                                ◀──       Desired, StatusStored
@@ -361,7 +366,12 @@ type Hello struct {
 	Clock *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=clock,proto3" json:"clock,omitempty"`
 	// Hash over the statuses that a server has confirmed with StatusStored, see wire.StatusHash;
 	// empty when none was.
-	StatusHash    []byte `protobuf:"bytes,7,opt,name=status_hash,json=statusHash,proto3" json:"status_hash,omitempty"`
+	StatusHash []byte `protobuf:"bytes,7,opt,name=status_hash,json=statusHash,proto3" json:"status_hash,omitempty"`
+	// What the agent holds, when that is little: it spares the server to ask.
+	Held *Held `protobuf:"bytes,8,opt,name=held,proto3" json:"held,omitempty"`
+	// Another replica of the agent leads: this one waits to take over. It is sent no Desired and sends
+	// no Held, Status or Event until it connects anew as the leader.
+	Standby       bool `protobuf:"varint,9,opt,name=standby,proto3" json:"standby,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -443,6 +453,20 @@ func (x *Hello) GetStatusHash() []byte {
 		return x.StatusHash
 	}
 	return nil
+}
+
+func (x *Hello) GetHeld() *Held {
+	if x != nil {
+		return x.Held
+	}
+	return nil
+}
+
+func (x *Hello) GetStandby() bool {
+	if x != nil {
+		return x.Standby
+	}
+	return false
 }
 
 // Held lists what the agent holds, when the hashes disagree. An agent that has restarted sends it
@@ -737,7 +761,7 @@ type Desired struct {
 	// Names the bundle: "sha256:" + hex of its uncompressed bytes. Empty on a tombstone and when
 	// detached.
 	Digest string `protobuf:"bytes,4,opt,name=digest,proto3" json:"digest,omitempty"`
-	// The bundle itself, zstd, when it is small.
+	// The bundle itself, zstd, when it is small, or not large and part of what an agent has missed.
 	Bundle []byte  `protobuf:"bytes,5,opt,name=bundle,proto3" json:"bundle,omitempty"`
 	Policy *Policy `protobuf:"bytes,6,opt,name=policy,proto3" json:"policy,omitempty"`
 	// Name of the deployment, for labels, logs and messages.
@@ -871,7 +895,31 @@ type Policy struct {
 	// A bundle without objects is meant: what was there may be pruned.
 	AllowEmpty bool `protobuf:"varint,5,opt,name=allow_empty,json=allowEmpty,proto3" json:"allow_empty,omitempty"`
 	// What the grant allows by which the deployment is on an agent of another tenant.
-	Limits        *Limits `protobuf:"bytes,6,opt,name=limits,proto3" json:"limits,omitempty"`
+	Limits *Limits `protobuf:"bytes,6,opt,name=limits,proto3" json:"limits,omitempty"`
+	// Take fields over that another manager owns, instead of reporting a conflict.
+	Force bool `protobuf:"varint,7,opt,name=force,proto3" json:"force,omitempty"`
+	// Delete and create anew what cannot be changed in place, instead of reporting that.
+	Replace bool `protobuf:"varint,8,opt,name=replace,proto3" json:"replace,omitempty"`
+	// Ask what would change, and change nothing.
+	DryRun bool `protobuf:"varint,9,opt,name=dry_run,json=dryRun,proto3" json:"dry_run,omitempty"`
+	// "correct", "report" or "ignore"; empty is correct.
+	Drift string `protobuf:"bytes,10,opt,name=drift,proto3" json:"drift,omitempty"`
+	// Fields that may differ: "KIND[/NAME]:/json/pointer".
+	Ignore []string `protobuf:"bytes,11,rep,name=ignore,proto3" json:"ignore,omitempty"`
+	// "namespace/name" of the ServiceAccount to act as; empty is the agent itself.
+	ServiceAccount string `protobuf:"bytes,12,opt,name=service_account,json=serviceAccount,proto3" json:"service_account,omitempty"`
+	// "Background", "Foreground" or "Orphan"; empty is Background.
+	Propagation string `protobuf:"bytes,13,opt,name=propagation,proto3" json:"propagation,omitempty"`
+	// How long a deletion, and becoming ready, may take before that is called failed; 0 is for ever.
+	PruneTimeoutMilliseconds int64 `protobuf:"varint,14,opt,name=prune_timeout_milliseconds,json=pruneTimeoutMilliseconds,proto3" json:"prune_timeout_milliseconds,omitempty"`
+	ReadyTimeoutMilliseconds int64 `protobuf:"varint,15,opt,name=ready_timeout_milliseconds,json=readyTimeoutMilliseconds,proto3" json:"ready_timeout_milliseconds,omitempty"`
+	// More deletions than both are held until they are confirmed; both 0 is the default of the agent.
+	PruneLimitObjects int32 `protobuf:"varint,16,opt,name=prune_limit_objects,json=pruneLimitObjects,proto3" json:"prune_limit_objects,omitempty"`
+	PruneLimitPercent int32 `protobuf:"varint,17,opt,name=prune_limit_percent,json=pruneLimitPercent,proto3" json:"prune_limit_percent,omitempty"`
+	// The deployment itself was edited: the prune limit does not hold this time.
+	Consent bool `protobuf:"varint,18,opt,name=consent,proto3" json:"consent,omitempty"`
+	// Objects, as "Kind.group namespace/name", whose held deletion was confirmed for this bundle.
+	Confirmed     []string `protobuf:"bytes,19,rep,name=confirmed,proto3" json:"confirmed,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -944,6 +992,97 @@ func (x *Policy) GetAllowEmpty() bool {
 func (x *Policy) GetLimits() *Limits {
 	if x != nil {
 		return x.Limits
+	}
+	return nil
+}
+
+func (x *Policy) GetForce() bool {
+	if x != nil {
+		return x.Force
+	}
+	return false
+}
+
+func (x *Policy) GetReplace() bool {
+	if x != nil {
+		return x.Replace
+	}
+	return false
+}
+
+func (x *Policy) GetDryRun() bool {
+	if x != nil {
+		return x.DryRun
+	}
+	return false
+}
+
+func (x *Policy) GetDrift() string {
+	if x != nil {
+		return x.Drift
+	}
+	return ""
+}
+
+func (x *Policy) GetIgnore() []string {
+	if x != nil {
+		return x.Ignore
+	}
+	return nil
+}
+
+func (x *Policy) GetServiceAccount() string {
+	if x != nil {
+		return x.ServiceAccount
+	}
+	return ""
+}
+
+func (x *Policy) GetPropagation() string {
+	if x != nil {
+		return x.Propagation
+	}
+	return ""
+}
+
+func (x *Policy) GetPruneTimeoutMilliseconds() int64 {
+	if x != nil {
+		return x.PruneTimeoutMilliseconds
+	}
+	return 0
+}
+
+func (x *Policy) GetReadyTimeoutMilliseconds() int64 {
+	if x != nil {
+		return x.ReadyTimeoutMilliseconds
+	}
+	return 0
+}
+
+func (x *Policy) GetPruneLimitObjects() int32 {
+	if x != nil {
+		return x.PruneLimitObjects
+	}
+	return 0
+}
+
+func (x *Policy) GetPruneLimitPercent() int32 {
+	if x != nil {
+		return x.PruneLimitPercent
+	}
+	return 0
+}
+
+func (x *Policy) GetConsent() bool {
+	if x != nil {
+		return x.Consent
+	}
+	return false
+}
+
+func (x *Policy) GetConfirmed() []string {
+	if x != nil {
+		return x.Confirmed
 	}
 	return nil
 }
@@ -1042,7 +1181,8 @@ func (*SnapshotComplete) Descriptor() ([]byte, []int) {
 
 // StatusStored says that the first count Status frames of this stream have been written (or
 // replaced by a newer one of the same target that has been). What is not confirmed when a stream
-// breaks is sent again on the next one.
+// breaks is sent again on the next one. An agent has no more than 256 frames on the way that are not
+// confirmed; what changes meanwhile waits with the agent, the newest of each target.
 type StatusStored struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Count         int64                  `protobuf:"varint,1,opt,name=count,proto3" json:"count,omitempty"`
@@ -1814,7 +1954,7 @@ const file_kedge_agent_v1_agent_proto_rawDesc = "" +
 	"\rstatus_stored\x18\x04 \x01(\v2\x1c.kedge.agent.v1.StatusStoredH\x00R\fstatusStored\x123\n" +
 	"\agoodbye\x18\x05 \x01(\v2\x17.kedge.agent.v1.GoodbyeH\x00R\agoodbye\x127\n" +
 	"\tnew_token\x18\x06 \x01(\v2\x18.kedge.agent.v1.NewTokenH\x00R\bnewTokenB\a\n" +
-	"\x05frame\"\xfc\x01\n" +
+	"\x05frame\"\xc0\x02\n" +
 	"\x05Hello\x12#\n" +
 	"\ragent_version\x18\x01 \x01(\tR\fagentVersion\x12!\n" +
 	"\fkube_version\x18\x02 \x01(\tR\vkubeVersion\x12\x1f\n" +
@@ -1825,7 +1965,9 @@ const file_kedge_agent_v1_agent_proto_rawDesc = "" +
 	"state_hash\x18\x05 \x01(\fR\tstateHash\x120\n" +
 	"\x05clock\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\x05clock\x12\x1f\n" +
 	"\vstatus_hash\x18\a \x01(\fR\n" +
-	"statusHash\"<\n" +
+	"statusHash\x12(\n" +
+	"\x04held\x18\b \x01(\v2\x14.kedge.agent.v1.HeldR\x04held\x12\x18\n" +
+	"\astandby\x18\t \x01(\bR\astandby\"<\n" +
 	"\x04Held\x124\n" +
 	"\atargets\x18\x01 \x03(\v2\x1a.kedge.agent.v1.HeldTargetR\atargets\"r\n" +
 	"\n" +
@@ -1868,7 +2010,7 @@ const file_kedge_agent_v1_agent_proto_rawDesc = "" +
 	"\x06commit\x18\t \x01(\tR\x06commit\x12\x1c\n" +
 	"\ttombstone\x18\n" +
 	" \x01(\bR\ttombstone\x12\x1a\n" +
-	"\bdetached\x18\v \x01(\bR\bdetached\"\xc2\x01\n" +
+	"\bdetached\x18\v \x01(\bR\bdetached\"\x98\x05\n" +
 	"\x06Policy\x12\x1c\n" +
 	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x14\n" +
 	"\x05prune\x18\x02 \x01(\bR\x05prune\x12\x14\n" +
@@ -1877,7 +2019,21 @@ const file_kedge_agent_v1_agent_proto_rawDesc = "" +
 	"hold_prune\x18\x04 \x01(\bR\tholdPrune\x12\x1f\n" +
 	"\vallow_empty\x18\x05 \x01(\bR\n" +
 	"allowEmpty\x12.\n" +
-	"\x06limits\x18\x06 \x01(\v2\x16.kedge.agent.v1.LimitsR\x06limits\">\n" +
+	"\x06limits\x18\x06 \x01(\v2\x16.kedge.agent.v1.LimitsR\x06limits\x12\x14\n" +
+	"\x05force\x18\a \x01(\bR\x05force\x12\x18\n" +
+	"\areplace\x18\b \x01(\bR\areplace\x12\x17\n" +
+	"\adry_run\x18\t \x01(\bR\x06dryRun\x12\x14\n" +
+	"\x05drift\x18\n" +
+	" \x01(\tR\x05drift\x12\x16\n" +
+	"\x06ignore\x18\v \x03(\tR\x06ignore\x12'\n" +
+	"\x0fservice_account\x18\f \x01(\tR\x0eserviceAccount\x12 \n" +
+	"\vpropagation\x18\r \x01(\tR\vpropagation\x12<\n" +
+	"\x1aprune_timeout_milliseconds\x18\x0e \x01(\x03R\x18pruneTimeoutMilliseconds\x12<\n" +
+	"\x1aready_timeout_milliseconds\x18\x0f \x01(\x03R\x18readyTimeoutMilliseconds\x12.\n" +
+	"\x13prune_limit_objects\x18\x10 \x01(\x05R\x11pruneLimitObjects\x12.\n" +
+	"\x13prune_limit_percent\x18\x11 \x01(\x05R\x11pruneLimitPercent\x12\x18\n" +
+	"\aconsent\x18\x12 \x01(\bR\aconsent\x12\x1c\n" +
+	"\tconfirmed\x18\x13 \x03(\tR\tconfirmed\">\n" +
 	"\x06Limits\x12\x1e\n" +
 	"\n" +
 	"namespaces\x18\x01 \x03(\tR\n" +
@@ -1994,25 +2150,26 @@ var file_kedge_agent_v1_agent_proto_depIdxs = []int32{
 	12, // 10: kedge.agent.v1.ConnectResponse.goodbye:type_name -> kedge.agent.v1.Goodbye
 	13, // 11: kedge.agent.v1.ConnectResponse.new_token:type_name -> kedge.agent.v1.NewToken
 	23, // 12: kedge.agent.v1.Hello.clock:type_name -> google.protobuf.Timestamp
-	4,  // 13: kedge.agent.v1.Held.targets:type_name -> kedge.agent.v1.HeldTarget
-	6,  // 14: kedge.agent.v1.Welcome.config:type_name -> kedge.agent.v1.AgentConfig
-	8,  // 15: kedge.agent.v1.Desired.policy:type_name -> kedge.agent.v1.Policy
-	9,  // 16: kedge.agent.v1.Policy.limits:type_name -> kedge.agent.v1.Limits
-	23, // 17: kedge.agent.v1.Status.as_of:type_name -> google.protobuf.Timestamp
-	17, // 18: kedge.agent.v1.Status.objects:type_name -> kedge.agent.v1.ObjectStatus
-	16, // 19: kedge.agent.v1.Status.gone:type_name -> kedge.agent.v1.ObjectRef
-	16, // 20: kedge.agent.v1.ObjectStatus.ref:type_name -> kedge.agent.v1.ObjectRef
-	19, // 21: kedge.agent.v1.Events.events:type_name -> kedge.agent.v1.Event
-	23, // 22: kedge.agent.v1.Event.at:type_name -> google.protobuf.Timestamp
-	0,  // 23: kedge.agent.v1.AgentService.Connect:input_type -> kedge.agent.v1.ConnectRequest
-	21, // 24: kedge.agent.v1.AgentService.FetchBundle:input_type -> kedge.agent.v1.FetchBundleRequest
-	1,  // 25: kedge.agent.v1.AgentService.Connect:output_type -> kedge.agent.v1.ConnectResponse
-	22, // 26: kedge.agent.v1.AgentService.FetchBundle:output_type -> kedge.agent.v1.FetchBundleResponse
-	25, // [25:27] is the sub-list for method output_type
-	23, // [23:25] is the sub-list for method input_type
-	23, // [23:23] is the sub-list for extension type_name
-	23, // [23:23] is the sub-list for extension extendee
-	0,  // [0:23] is the sub-list for field type_name
+	3,  // 13: kedge.agent.v1.Hello.held:type_name -> kedge.agent.v1.Held
+	4,  // 14: kedge.agent.v1.Held.targets:type_name -> kedge.agent.v1.HeldTarget
+	6,  // 15: kedge.agent.v1.Welcome.config:type_name -> kedge.agent.v1.AgentConfig
+	8,  // 16: kedge.agent.v1.Desired.policy:type_name -> kedge.agent.v1.Policy
+	9,  // 17: kedge.agent.v1.Policy.limits:type_name -> kedge.agent.v1.Limits
+	23, // 18: kedge.agent.v1.Status.as_of:type_name -> google.protobuf.Timestamp
+	17, // 19: kedge.agent.v1.Status.objects:type_name -> kedge.agent.v1.ObjectStatus
+	16, // 20: kedge.agent.v1.Status.gone:type_name -> kedge.agent.v1.ObjectRef
+	16, // 21: kedge.agent.v1.ObjectStatus.ref:type_name -> kedge.agent.v1.ObjectRef
+	19, // 22: kedge.agent.v1.Events.events:type_name -> kedge.agent.v1.Event
+	23, // 23: kedge.agent.v1.Event.at:type_name -> google.protobuf.Timestamp
+	0,  // 24: kedge.agent.v1.AgentService.Connect:input_type -> kedge.agent.v1.ConnectRequest
+	21, // 25: kedge.agent.v1.AgentService.FetchBundle:input_type -> kedge.agent.v1.FetchBundleRequest
+	1,  // 26: kedge.agent.v1.AgentService.Connect:output_type -> kedge.agent.v1.ConnectResponse
+	22, // 27: kedge.agent.v1.AgentService.FetchBundle:output_type -> kedge.agent.v1.FetchBundleResponse
+	26, // [26:28] is the sub-list for method output_type
+	24, // [24:26] is the sub-list for method input_type
+	24, // [24:24] is the sub-list for extension type_name
+	24, // [24:24] is the sub-list for extension extendee
+	0,  // [0:24] is the sub-list for field type_name
 }
 
 func init() { file_kedge_agent_v1_agent_proto_init() }

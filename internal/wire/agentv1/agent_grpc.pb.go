@@ -16,6 +16,11 @@
 //	Held{targets}                   ──▶
 //	                                ◀──       Desired …                   only what differs
 //	                                ◀──       SnapshotComplete
+//	or, which saves a round trip when little is held
+//	Hello{state_hash, held, …}      ──▶
+//	                                ◀──       Welcome{send_held: false}   they differ
+//	                                ◀──       Desired …                   only what differs
+//	                                ◀──       SnapshotComplete
 //	then, in any order and for as long as the stream lives:
 //	Status, Events, Heartbeat       ──▶
 //	                                ◀──       Desired, StatusStored

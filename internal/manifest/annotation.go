@@ -1,0 +1,119 @@
+package manifest
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/kedge-dev/kedge/internal/fleet"
+)
+
+// Annotations by which an object says how it is applied.
+const (
+	// AnnotationWave holds an integer: a wave begins when everything of the lower ones is ready.
+	AnnotationWave = "kedge.dev/wave"
+	// AnnotationDependsOn names objects of the same bundle that have to be ready before: a list, parted
+	// by commas, of "Kind[.group] [namespace/]name".
+	AnnotationDependsOn = "kedge.dev/depends-on"
+	// AnnotationDrift says for one object what the policy of its deployment says for all.
+	AnnotationDrift = "kedge.dev/drift"
+
+	// What other tools of the field call the same; users bring it along.
+	argoWave          = "argocd.argoproj.io/sync-wave"
+	cliUtilsDependsOn = "config.kubernetes.io/depends-on"
+)
+
+// annotation returns what an object says under the first of names that it has.
+func (o Object) annotation(names ...string) (name, value string) {
+	metadata, _ := o.Content["metadata"].(map[string]any)
+	annotations, _ := metadata["annotations"].(map[string]any)
+	for _, name := range names {
+		if value, ok := annotations[name].(string); ok {
+			return name, value
+		}
+	}
+	return "", ""
+}
+
+// wave returns the wave of an object, 0 unless it says one.
+func (o Object) wave() (int, error) {
+	name, value := o.annotation(AnnotationWave, argoWave)
+	if name == "" {
+		return 0, nil
+	}
+	wave, err := strconv.ParseInt(strings.TrimSpace(value), 10, 32)
+	if err != nil {
+		return 0, fmt.Errorf("annotation %s: %s is not an integer between -2147483648 and 2147483647", name, quoteShort(value))
+	}
+	return int(wave), nil
+}
+
+// Drift returns what an object says of drift, "" when it leaves that to its deployment.
+func (o Object) Drift() (fleet.DriftMode, error) {
+	name, value := o.annotation(AnnotationDrift)
+	switch mode := fleet.DriftMode(value); {
+	case name == "", mode == fleet.DriftCorrect, mode == fleet.DriftReport, mode == fleet.DriftIgnore:
+		return mode, nil
+	}
+	return "", fmt.Errorf("annotation %s: %s is none of correct, report and ignore", AnnotationDrift, quoteShort(value))
+}
+
+// reference is an object as another one names it. Its namespace may be left out.
+type reference struct {
+	ref  fleet.ObjectRef
+	text string // as it was written
+	name string // of the annotation
+}
+
+// dependsOn returns what an object says that it depends on.
+func (o Object) dependsOn() ([]reference, error) {
+	var out []reference
+	for _, annotation := range []string{AnnotationDependsOn, cliUtilsDependsOn} {
+		name, value := o.annotation(annotation)
+		if name == "" || strings.TrimSpace(value) == "" {
+			continue
+		}
+		for text := range strings.SplitSeq(value, ",") {
+			text = strings.TrimSpace(text)
+			ref, err := parseReference(text)
+			if err != nil {
+				return nil, fmt.Errorf("annotation %s: %s: %w", name, quoteShort(text), err)
+			}
+			out = append(out, reference{ref, text, name})
+		}
+	}
+	return out, nil
+}
+
+var errReference = errors.New(`names no object: write "Deployment.apps web" or "Deployment.apps shop/web", ` +
+	`or as cli-utils does apps/namespaces/shop/Deployment/web`)
+
+// parseReference reads both forms: "Kind[.group] [namespace/]name", which is how objects are shown,
+// and "group/namespaces/namespace/Kind/name" or "group/Kind/name".
+func parseReference(text string) (fleet.ObjectRef, error) {
+	var ref fleet.ObjectRef
+	fields := strings.Fields(text)
+	parts := strings.Split(text, "/")
+	switch {
+	case len(fields) == 2:
+		ref.Kind, ref.Group, _ = strings.Cut(fields[0], ".")
+		namespace, name, ok := strings.Cut(fields[1], "/")
+		if !ok {
+			namespace, name = "", fields[1]
+		} else if namespace == "" {
+			return ref, errReference
+		}
+		ref.Namespace, ref.Name = namespace, name
+	case len(fields) != 1:
+		return ref, errReference
+	case len(parts) == 5 && parts[1] == "namespaces" && parts[2] != "":
+		ref.Group, ref.Namespace, ref.Kind, ref.Name = parts[0], parts[2], parts[3], parts[4]
+	case len(parts) == 3:
+		ref.Group, ref.Kind, ref.Name = parts[0], parts[1], parts[2]
+	}
+	if ref.Kind == "" || ref.Name == "" || strings.Contains(ref.Name, "/") {
+		return ref, errReference
+	}
+	return ref, nil
+}
