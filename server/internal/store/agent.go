@@ -57,8 +57,9 @@ type Tokens interface {
 	CreateAgentToken(ctx context.Context, t fleet.AgentToken) error
 	// AgentTokenByHashAllTenants finds the token that a caller presented; revoked ones too.
 	AgentTokenByHashAllTenants(ctx context.Context, hash []byte) (fleet.AgentToken, error)
-	// AgentTokens returns the tokens of one agent, oldest first; revoked ones too.
-	AgentTokens(ctx context.Context, tenant fleet.TenantID, agent fleet.AgentID) ([]fleet.AgentToken, error)
+	// AgentTokens returns the tokens of one agent, oldest first; revoked ones too. A page begins after
+	// the token AfterID that was made at After, in unix microseconds.
+	AgentTokens(ctx context.Context, tenant fleet.TenantID, agent fleet.AgentID, page Page) ([]fleet.AgentToken, error)
 	// RevokeAgentToken ends a token. The first time stands.
 	RevokeAgentToken(ctx context.Context, tenant fleet.TenantID, id fleet.TokenID, at time.Time) error
 	// TouchAgentToken records that a token was used; it records no change.
@@ -67,8 +68,9 @@ type Tokens interface {
 	CreateAPIToken(ctx context.Context, t fleet.APIToken) error
 	// APITokenByHash finds the token that a caller presented; revoked and expired ones too.
 	APITokenByHash(ctx context.Context, hash []byte) (fleet.APIToken, error)
-	// APITokens returns the tokens of a tenant, or with "" those of the fleet, without sessions, by name.
-	APITokens(ctx context.Context, tenant fleet.TenantID) ([]fleet.APIToken, error)
+	// APITokens returns the tokens of a tenant, or with "" those of the fleet, without sessions, by name
+	// and id.
+	APITokens(ctx context.Context, tenant fleet.TenantID, page Page) ([]fleet.APIToken, error)
 	APIToken(ctx context.Context, tenant fleet.TenantID, id fleet.TokenID) (fleet.APIToken, error)
 	RevokeAPIToken(ctx context.Context, tenant fleet.TenantID, id fleet.TokenID, at time.Time) error
 	// RevokeSessions ends every session of a person.

@@ -16,6 +16,8 @@ type Repositories interface {
 	ByURL(ctx context.Context, tenant fleet.TenantID, url string) (fleet.Repository, error)
 	// List returns repositories in the order of their URLs.
 	List(ctx context.Context, tenant fleet.TenantID, page Page) ([]fleet.Repository, error)
+	// Problems returns why those of these repositories that cannot be read cannot.
+	Problems(ctx context.Context, tenant fleet.TenantID, ids []fleet.RepositoryID) (map[fleet.RepositoryID]string, error)
 	// OfCredential returns those that are read with a credential.
 	OfCredential(ctx context.Context, tenant fleet.TenantID, id fleet.CredentialID) ([]fleet.Repository, error)
 	// ListAllTenants returns every repository that a deployment which is not deleted uses.
@@ -60,7 +62,7 @@ type Deployments interface {
 	// may be granted to others.
 	OfEnvironmentAllTenants(ctx context.Context, env fleet.EnvironmentID) ([]fleet.Deployment, error)
 	// Update writes what a user may edit (labels, repository, source, environment, namespace, policy,
-	// suspension, pin) and raises Spec.
+	// suspension, pin), EditedAt, and raises Spec.
 	Update(ctx context.Context, d fleet.Deployment) error
 	// SetRendered records the newest whole revision and clears SourceError. Its Digest names a
 	// bundle of the tenant. It and SetSourceError record nothing when nothing but the time is new.
@@ -71,6 +73,8 @@ type Deployments interface {
 	Variants(ctx context.Context, tenant fleet.TenantID, id fleet.DeploymentID) ([]fleet.Variant, error)
 	PutVariant(ctx context.Context, tenant fleet.TenantID, id fleet.DeploymentID, v fleet.Variant) error
 	KeepVariants(ctx context.Context, tenant fleet.TenantID, id fleet.DeploymentID, names []string) error
+	// ClearEdited takes EditedAt back: what the edit leads to was looked at. It records nothing when it is not set.
+	ClearEdited(ctx context.Context, tenant fleet.TenantID, id fleet.DeploymentID) error
 	// MarkDeleted sets DeletedAt; the name is free again at once.
 	MarkDeleted(ctx context.Context, tenant fleet.TenantID, id fleet.DeploymentID, at time.Time) error
 	// Remove deletes the row for good, with its revisions and runs; it fails with ErrExists while
@@ -99,72 +103,9 @@ type Revisions interface {
 	// same bundles as the newest replaces only its commit and time. All but the newest keep are
 	// removed, and the pinned one always stays.
 	Append(ctx context.Context, tenant fleet.TenantID, id fleet.DeploymentID, r fleet.Revision, keep int) (int64, error)
-	// List returns the kept ones, newest first.
-	List(ctx context.Context, tenant fleet.TenantID, id fleet.DeploymentID) ([]fleet.Revision, error)
+	// List returns the kept ones, newest first: a page begins after the number After.
+	List(ctx context.Context, tenant fleet.TenantID, id fleet.DeploymentID, page Page) ([]fleet.Revision, error)
 	Get(ctx context.Context, tenant fleet.TenantID, id fleet.DeploymentID, seq int64) (fleet.Revision, error)
-}
-
-// Targets is the aggregate of deployment × agent. TenantID is the deployment's tenant. Reads fill
-// the names and Desired.Limits.
-type Targets interface {
-	// Create adds a target; a second one of the same deployment and agent is ErrExists. Create,
-	// SetDesired, SetPlace and Remove record ChangeDesired.
-	Create(ctx context.Context, t fleet.Target) error
-	Get(ctx context.Context, tenant fleet.TenantID, id fleet.TargetID) (fleet.Target, error)
-	// OfDeployment returns targets by the names of their agents.
-	OfDeployment(ctx context.Context, tenant fleet.TenantID, id fleet.DeploymentID) ([]fleet.Target, error)
-	// PageOfDeployment is OfDeployment in pages by the name of the agent.
-	PageOfDeployment(ctx context.Context, tenant fleet.TenantID, id fleet.DeploymentID, page Page) ([]fleet.Target, error)
-	// OfAgentAllTenants returns the targets of one agent by the tenants and names of their deployments.
-	OfAgentAllTenants(ctx context.Context, id fleet.AgentID) ([]fleet.Target, error)
-	// GetAllTenants returns those of the targets that are on this agent.
-	GetAllTenants(ctx context.Context, agent fleet.AgentID, ids []fleet.TargetID) ([]fleet.Target, error)
-	// ListAllTenants returns those of the targets that exist, by id, whosever they are.
-	ListAllTenants(ctx context.Context, ids []fleet.TargetID) ([]fleet.Target, error)
-	// OfGrantAllTenants returns the targets that exist by a grant.
-	OfGrantAllTenants(ctx context.Context, id fleet.GrantID) ([]fleet.Target, error)
-	// ListByDeployments returns the targets of many deployments in one query, by the names of
-	// deployments and agents.
-	ListByDeployments(ctx context.Context, tenant fleet.TenantID, ids []fleet.DeploymentID) ([]fleet.Target, error)
-	// CountByAgentAllTenants returns how many targets each of these agents has; agents with none are absent.
-	CountByAgentAllTenants(ctx context.Context, ids []fleet.AgentID) (map[fleet.AgentID]int, error)
-	Count(ctx context.Context, tenant fleet.TenantID) (int, error)
-	// SetDesired writes Desired of one target and records the change for its agent. A Digest names
-	// a bundle of the tenant.
-	SetDesired(ctx context.Context, tenant fleet.TenantID, id fleet.TargetID, d fleet.Desired) error
-	// SetPlace writes Variant, GrantID, DetachedAt and DetachedWhy.
-	SetPlace(ctx context.Context, t fleet.Target) error
-	// SetObserved writes what an agent reported. Older versions than the stored one are ignored;
-	// a target of another agent is ErrNotFound. Nothing is written when nothing but AsOf is new;
-	// changed is false then.
-	SetObserved(ctx context.Context, tenant fleet.TenantID, agent fleet.AgentID, r Report) (changed bool, err error)
-	// SetObservedBatch is SetObserved for many, in order, in a few statements whatever their number. A
-	// target that is not that agent's is passed over. It returns the targets that changed, each once.
-	SetObservedBatch(ctx context.Context, tenant fleet.TenantID, reports []AgentReport) (changed []fleet.TargetID, err error)
-	// Objects returns what is known of the target's objects, by group, kind, namespace and name.
-	Objects(ctx context.Context, tenant fleet.TenantID, id fleet.TargetID) ([]fleet.ObjectStatus, error)
-	// Remove deletes the row: for a tombstone that was carried out, a target that was let go and
-	// acknowledged, or one that its agent never heard of.
-	Remove(ctx context.Context, tenant fleet.TenantID, id fleet.TargetID) error
-}
-
-// MaxObjects bounds the objects that are kept of one target; a report of more is cut.
-const MaxObjects = 20_000
-
-// Report is what an agent says of one target.
-type Report struct {
-	Target   fleet.TargetID
-	Observed fleet.Observed
-	// Full says that Objects is the whole list; otherwise it holds what changed, and Gone what left.
-	Full    bool
-	Objects []fleet.ObjectStatus
-	Gone    []fleet.ObjectRef
-}
-
-// AgentReport is a report with the agent that makes it.
-type AgentReport struct {
-	Agent fleet.AgentID
-	Report
 }
 
 // Bundles holds rendered objects by digest, per tenant.

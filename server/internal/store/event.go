@@ -51,14 +51,16 @@ type AuditFilter struct {
 // EventFilter narrows a listing of events; zero fields match everything.
 type EventFilter struct {
 	Agent, Deployment string
-	AfterSeq          int64 // newer than this
-	Limit             int   // at most this many of the newest; 0 means 100
+	// AfterSeq asks for those that are newer, the oldest of them first. Otherwise the newest are meant:
+	// of all, or of those older than BeforeSeq.
+	AfterSeq, BeforeSeq int64
+	Limit               int // 0 means 100
 }
 
 // Events is the log of what happened, for users.
 type Events interface {
 	Append(ctx context.Context, e fleet.Event) error
-	// List returns the newest events that match, oldest first.
+	// List returns events that match, oldest first, whichever of them are meant.
 	List(ctx context.Context, tenant fleet.TenantID, f EventFilter) ([]fleet.Event, error)
 	// Trim keeps the newest n per tenant.
 	Trim(ctx context.Context, n int) error

@@ -10,6 +10,7 @@ package store
 import (
 	"context"
 	"errors"
+	"math"
 )
 
 var (
@@ -39,6 +40,9 @@ type Store interface {
 	// Lock takes a name for this process, over all replicas; false when another one holds it. It is
 	// held until Release, or until Lost is closed.
 	Lock(ctx context.Context, name string) (Lock, bool, error)
+	// AwaitFree returns as soon as nobody holds name, which is at once when its holder's process
+	// dies. It takes nothing. ctx ends before the store is closed.
+	AwaitFree(ctx context.Context, name string) error
 	// Notify returns a channel that gets a value soon after any commit that recorded changes,
 	// by this process or another. It is a hint with no content and is coalesced: the cursor over
 	// Changes.After is the guarantee. The subscription ends with ctx; the channel is never closed.
@@ -59,6 +63,7 @@ type Tx interface {
 	Settings() Settings
 	Tenants() Tenants
 	Members() Members
+	People() People
 	Agents() Agents
 	Connections() Connections
 	Replicas() Replicas
@@ -87,3 +92,6 @@ type Page struct {
 	AfterID string
 	Limit   int // at most this many; 0 means 100
 }
+
+// Whole is the one page that has everything, for those few who decide on all of a listing that is short.
+func Whole() Page { return Page{Limit: math.MaxInt32} }

@@ -33,10 +33,24 @@ type Members interface {
 	// Put inserts or replaces the role of a subject.
 	Put(ctx context.Context, m fleet.Member) error
 	Remove(ctx context.Context, tenant fleet.TenantID, kind fleet.MemberKind, subject string) error
-	// List returns members by kind and subject.
-	List(ctx context.Context, tenant fleet.TenantID) ([]fleet.Member, error)
+	Get(ctx context.Context, tenant fleet.TenantID, kind fleet.MemberKind, subject string) (fleet.Member, error)
+	// List returns members by kind and subject: a page begins after the kind After and the subject AfterID.
+	List(ctx context.Context, tenant fleet.TenantID, page Page) ([]fleet.Member, error)
 	// OfAllTenants returns what a person and these groups are anywhere.
 	OfAllTenants(ctx context.Context, person string, groups []string) ([]fleet.Member, error)
+}
+
+// People says whom the names of people stand for.
+type People interface {
+	// Bind keeps whom a name stands for. A name that stands for somebody already is ErrExists.
+	Bind(ctx context.Context, p fleet.Person) error
+	// LoggedIn notes a login of somebody who is known.
+	LoggedIn(ctx context.Context, name, displayName string, at time.Time) error
+	// ByName and List count the sessions that are open at the time now.
+	ByName(ctx context.Context, name string, now time.Time) (fleet.Person, error)
+	List(ctx context.Context, now time.Time, page Page) ([]fleet.Person, error)
+	// Forget frees a name, and nothing else.
+	Forget(ctx context.Context, name string) error
 }
 
 // Environments is the aggregate of named places.
@@ -58,14 +72,15 @@ type Grants interface {
 	// Create makes a grant; a second one of the same environment and grantee is ErrExists.
 	Create(ctx context.Context, g fleet.Grant) error
 	Get(ctx context.Context, tenant fleet.TenantID, id fleet.GrantID) (fleet.Grant, error)
-	// Update writes the limits.
+	// Update writes the limits and the service account.
 	Update(ctx context.Context, g fleet.Grant) error
 	// Delete fails with ErrExists while targets refer to it.
 	Delete(ctx context.Context, tenant fleet.TenantID, id fleet.GrantID) error
-	// Given returns the grants that a tenant has given, To those that it was given; by environment
-	// and grantee.
-	Given(ctx context.Context, tenant fleet.TenantID) ([]fleet.Grant, error)
-	To(ctx context.Context, tenant fleet.TenantID) ([]fleet.Grant, error)
+	// Given returns the grants that a tenant has given, by environment and grantee: a page begins after
+	// the environment After and the grantee AfterID, both by name.
+	Given(ctx context.Context, tenant fleet.TenantID, page Page) ([]fleet.Grant, error)
+	// To returns those that a tenant was given, by environment and owner: AfterID is the name of the owner.
+	To(ctx context.Context, tenant fleet.TenantID, page Page) ([]fleet.Grant, error)
 	// OfEnvironment returns the grant of an environment to a tenant.
 	OfEnvironment(ctx context.Context, grantee fleet.TenantID, env fleet.EnvironmentID) (fleet.Grant, error)
 }

@@ -42,6 +42,7 @@ func fillAll(t *testing.T, s store.Store) *neighbours {
 	steps := func(ctx context.Context, tx store.Tx) []error {
 		return []error{
 			tx.Members().Put(ctx, fleet.Member{TenantID: h.tenant, Kind: fleet.MemberPerson, Subject: "anna", Role: fleet.RoleAdmin, CreatedAt: now}),
+			tx.People().Bind(ctx, fleet.Person{Name: "anna", Issuer: "https://id.example.com", Subject: "1", CreatedAt: now, LoggedInAt: now}),
 			tx.Agents().Create(ctx, named),
 			tx.Connections().Put(ctx, fleet.Connection{SessionID: "s", AgentID: named.ID, TenantID: h.tenant, Replica: "r", Server: "x", ConnectedAt: now, LastSeenAt: now}),
 			tx.Tokens().CreateAgentToken(ctx, fleet.AgentToken{ID: fleet.NewTokenID(), AgentID: named.ID, TenantID: h.tenant, Hash: make([]byte, 32), CreatedAt: now}),
@@ -56,7 +57,7 @@ func fillAll(t *testing.T, s store.Store) *neighbours {
 			tx.Deployments().PutVariant(ctx, h.tenant, d.ID, fleet.Variant{Name: "v", Rendered: fleet.Rendered{Digest: "sha256:x", At: now}}),
 			must(tx.Revisions().Append(ctx, h.tenant, d.ID, fleet.Revision{Commit: "abc", RenderedAt: now, Bundles: map[string]string{"": "sha256:x"}}, 10)),
 			tx.Targets().Create(ctx, target),
-			must(tx.Targets().SetObserved(ctx, h.tenant, named.ID, newsOfObjects(target, 3).Report)),
+			must(tx.Targets().SetObserved(ctx, h.tenant, []store.AgentReport{newsOfObjects(target, 3)})),
 			must(tx.Runs().Create(ctx, run)),
 			tx.Runs().SetTargets(ctx, h.tenant, run.ID, []fleet.RunTarget{{TargetID: target.ID, Version: fleet.Version{Epoch: 1}}}),
 			tx.Operations().Create(ctx, fleet.Operation{ID: fleet.NewOperationID(), TenantID: h.tenant, Action: "delete", State: fleet.OperationWaiting, CreatedAt: now, UpdatedAt: now}),

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/kedge-dev/kedge/internal/fleet"
 	"github.com/kedge-dev/kedge/server/internal/store/sqlstore"
@@ -58,3 +59,15 @@ func (s *Store) Bare(ctx context.Context, query string) error {
 
 // Translate is translate.
 var Translate = translate
+
+// Traced returns a store of the same database for reading, all of whose statements a tracer hears of, and
+// what closes it.
+func (s *Store) Traced(ctx context.Context, tracer pgx.QueryTracer) (*Store, func(), error) {
+	cfg := s.pool.Config()
+	cfg.ConnConfig.Tracer = tracer
+	pool, err := pgxpool.NewWithConfig(ctx, cfg)
+	if err != nil {
+		return nil, nil, err
+	}
+	return &Store{pool: pool, log: s.log}, pool.Close, nil
+}

@@ -30,7 +30,7 @@ const (
 type Config struct {
 	// URL is the connection string of the server's login role, as libpq and pgx read it;
 	// pool_max_conns in it sets how many connections transactions use (16 if it does not).
-	// Two more are for notifications and locks.
+	// Two more are for notifications and locks, and one for each other replica that is watched: up to four.
 	URL string
 	// Log hears of connections that broke. Nil discards.
 	Log *slog.Logger

@@ -102,7 +102,7 @@ func TestNoReportFailsABatch(t *testing.T) {
 		want   int
 	}{{"at first both are news", 2}, {"and then neither is", 0}} {
 		update(t, s, func(ctx context.Context, tx store.Tx) error {
-			changed, err := tx.Targets().SetObservedBatch(ctx, f.tenant, []store.AgentReport{odd, unknown, good})
+			changed, err := tx.Targets().SetObserved(ctx, f.tenant, []store.AgentReport{odd, unknown, good})
 			if len(changed) != c.want {
 				t.Errorf("%s: got %q, want %d targets", c.reason, changed, c.want)
 			}

@@ -233,7 +233,7 @@ func TestAGrantIsReadByTwoAndWrittenByOne(t *testing.T) {
 		{"who was given it does not change it", `UPDATE grants SET created_at = 2 RETURNING id`, guest, 0},
 		{"nor take its limits away", `DELETE FROM grant_kinds RETURNING kind`, guest, 0},
 		{"nor give it back", `DELETE FROM grants RETURNING id`, guest, 0},
-		{"nor make one", `INSERT INTO grants SELECT tenant_id, grantee_tenant_id, 'x', environment_id, environment_name, grantee_name, 1 FROM grants RETURNING id`, guest, -1},
+		{"nor make one", `INSERT INTO grants SELECT tenant_id, grantee_tenant_id, 'x', environment_id, environment_name, owner_name, grantee_name, 1 FROM grants RETURNING id`, guest, -1},
 		{"nor widen it", `INSERT INTO grant_kinds SELECT tenant_id, grantee_tenant_id, grant_id, 'Secret' FROM grant_kinds RETURNING kind`, guest, -1},
 		{"who gave it changes it", `UPDATE grants SET created_at = 2 RETURNING id`, host, 1},
 	}

@@ -96,55 +96,9 @@ func BenchmarkSetDesired10k(b *testing.B) {
 	}
 }
 
-// BenchmarkSetObserved is one batch of 300 reports with 10 objects each, all of them news.
-func BenchmarkSetObserved(b *testing.B) {
-	f := newBed(b, 1000, 10)
-	ctx := b.Context()
-	generation := int64(0)
-	for b.Loop() {
-		generation++
-		err := f.store.Update(ctx, func(tx store.Tx) error {
-			for _, t := range f.targets[:300] {
-				if _, err := tx.Targets().SetObserved(ctx, f.tenant, t.AgentID, benchReport(t.ID, generation)); err != nil {
-					return err
-				}
-			}
-			return nil
-		})
-		if err != nil {
-			b.Fatal(err)
-		}
-	}
-}
-
-// BenchmarkSetObserved200 is one batch of 200 reports without objects.
-func BenchmarkSetObserved200(b *testing.B) {
-	f := newBed(b, 200, 50)
-	ctx := b.Context()
-	generation := int64(0)
-	for b.Loop() {
-		generation++
-		start := int(generation) * 200 % len(f.targets)
-		err := f.store.Update(ctx, func(tx store.Tx) error {
-			for _, t := range f.targets[start : start+200] {
-				r := benchReport(t.ID, generation)
-				r.Objects, r.Full = nil, false
-				if _, err := tx.Targets().SetObserved(ctx, f.tenant, t.AgentID, r); err != nil {
-					return err
-				}
-			}
-			return nil
-		})
-		if err != nil {
-			b.Fatal(err)
-		}
-	}
-	b.ReportMetric(float64(b.N)*200/b.Elapsed().Seconds(), "reports/s")
-}
-
-// BenchmarkSetObservedBatch is one batch of reports without objects by one call for all, with news and
+// BenchmarkSetObserved is one batch of reports without objects, with news and
 // with nothing but the time.
-func BenchmarkSetObservedBatch(b *testing.B) {
+func BenchmarkSetObserved(b *testing.B) {
 	for _, size := range []int{200, 1000} {
 		for name, news := range map[string]int64{"status": 1, "silence": 0} {
 			b.Run(fmt.Sprintf("%s/%d", name, size), func(b *testing.B) {
@@ -160,7 +114,7 @@ func BenchmarkSetObservedBatch(b *testing.B) {
 						reports = append(reports, store.AgentReport{Agent: t.AgentID, Report: r})
 					}
 					err := f.store.Update(b.Context(), func(tx store.Tx) error {
-						_, err := tx.Targets().SetObservedBatch(b.Context(), f.tenant, reports)
+						_, err := tx.Targets().SetObserved(b.Context(), f.tenant, reports)
 						return err
 					})
 					if err != nil {

@@ -1,6 +1,7 @@
 package sqlite
 
 import (
+	"context"
 	"sync"
 
 	"github.com/kedge-dev/kedge/server/internal/store"
@@ -9,24 +10,42 @@ import (
 // locks are the names that are taken. The zero value is ready.
 type locks struct {
 	mu   sync.Mutex
-	held map[string]bool
+	held map[string]chan struct{} // closed when it is given back
 }
 
 func (l *locks) take(name string) (store.Lock, bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.held[name] {
+	if l.held[name] != nil {
 		return nil, false
 	}
 	if l.held == nil {
-		l.held = map[string]bool{}
+		l.held = map[string]chan struct{}{}
 	}
-	l.held[name] = true
+	free := make(chan struct{})
+	l.held[name] = free
 	return &lock{give: sync.OnceFunc(func() {
 		l.mu.Lock()
 		defer l.mu.Unlock()
 		delete(l.held, name)
+		close(free)
 	})}, true
+}
+
+// await returns when nobody holds name, or ctx ends.
+func (l *locks) await(ctx context.Context, name string) error {
+	l.mu.Lock()
+	held := l.held[name]
+	l.mu.Unlock()
+	if held == nil {
+		return nil
+	}
+	select {
+	case <-held:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 }
 
 type lock struct{ give func() }

@@ -98,6 +98,8 @@ func prepared(p *pool) []string {
 var scansAllowed = map[string]string{
 	"SCAN json_each VIRTUAL TABLE INDEX 1:": "the list of ids that is asked for",
 	"SCAN newest":                           "a page that a limit has bounded",
+	"SCAN words":                            "the targets of the deployments on a page",
+	"SCAN gathered":                         "deployments of a source that was counted and is small",
 	"SCAN counted":                          "rows that a limit has bounded",
 	"SCAN 8-ROW VALUES CLAUSE":              "the rows of an insert",
 	"SCAN t USING COVERING INDEX":           "Trim of events goes over all tenants",
@@ -134,6 +136,27 @@ func checkPlan(t *testing.T, s *Store, query string, used map[string]bool) {
 	}
 }
 
+// TestListingsReadNoWholeTable asks by each filter alone and by all at once.
+//
+// covers: T8
+func TestListingsReadNoWholeTable(t *testing.T) {
+	t.Parallel()
+	s := open(t, filepath.Join(t.TempDir(), "kedge.db"))
+	storetest.Listings(t, s)
+	queries := prepared(s.readers)
+	if len(queries) < 40 {
+		t.Errorf("only %d queries were looked at", len(queries))
+	}
+	for _, query := range queries {
+		checkPlan(t, s, query, map[string]bool{})
+		for _, step := range plan(t, s, query) {
+			if strings.HasSuffix(step, "(tenant_id=?)") && !strings.Contains(step, "deployments_in_error") { // has those only
+				t.Errorf("%s: %q reads all that the tenant has", query, step)
+			}
+		}
+	}
+}
+
 // TestEventsAreFoundByTheirIndex looks closer: any of the indexes avoids a scan of the table, but
 // the wrong one reads all events of the tenant.
 func TestEventsAreFoundByTheirIndex(t *testing.T) {
@@ -142,9 +165,10 @@ func TestEventsAreFoundByTheirIndex(t *testing.T) {
 		filter store.EventFilter
 		want   string
 	}{
-		{store.EventFilter{}, "events_by_tenant (tenant_id=? AND seq>?)"},
-		{store.EventFilter{Agent: "a"}, "events_by_agent (tenant_id=? AND agent=? AND seq>?)"},
-		{store.EventFilter{Deployment: "d"}, "events_by_deployment (tenant_id=? AND deployment=? AND seq>?)"},
+		{store.EventFilter{}, "events_by_tenant (tenant_id=?)"},
+		{store.EventFilter{AfterSeq: 7}, "events_by_tenant (tenant_id=? AND seq>?)"},
+		{store.EventFilter{Agent: "a", BeforeSeq: 7}, "events_by_agent (tenant_id=? AND agent=? AND seq<?)"},
+		{store.EventFilter{Deployment: "d", AfterSeq: 7}, "events_by_deployment (tenant_id=? AND deployment=? AND seq>?)"},
 	}
 	for _, c := range cases {
 		s := open(t, filepath.Join(t.TempDir(), "kedge.db"))
@@ -170,7 +194,7 @@ func TestEventsAreFoundByTheirIndex(t *testing.T) {
 // plan returns the steps in which SQLite would run a query.
 func plan(t *testing.T, s *Store, query string) []string {
 	t.Helper()
-	rows, err := s.readerDB.QueryContext(t.Context(), "EXPLAIN QUERY PLAN "+query, make([]any, 40)...)
+	rows, err := s.readerDB.QueryContext(t.Context(), "EXPLAIN QUERY PLAN "+query, make([]any, 50)...)
 	if err != nil {
 		t.Fatalf("explaining %s: %v", query, err)
 	}

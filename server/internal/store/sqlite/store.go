@@ -103,6 +103,9 @@ func (s *Store) Lock(ctx context.Context, name string) (store.Lock, bool, error)
 	return l, ok, nil
 }
 
+// AwaitFree implements [store.Store].
+func (s *Store) AwaitFree(ctx context.Context, name string) error { return s.locks.await(ctx, name) }
+
 // Close waits for running transactions and closes the file. Every later call fails with
 // [store.ErrClosed]; closing again does nothing.
 func (s *Store) Close() error {

@@ -11,6 +11,9 @@ func (t *Tx) Tenants() store.Tenants { return tenants{t} }
 // Members implements [store.Tx].
 func (t *Tx) Members() store.Members { return members{t} }
 
+// People implements [store.Tx].
+func (t *Tx) People() store.People { return people{t} }
+
 // Agents implements [store.Tx].
 func (t *Tx) Agents() store.Agents { return agents{t} }
 

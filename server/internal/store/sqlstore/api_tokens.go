@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/kedge-dev/kedge/internal/fleet"
+	"github.com/kedge-dev/kedge/server/internal/store"
 )
 
 // ofOwner binds to the tenant that a token is of, or to the fleet, and returns the condition that
@@ -49,9 +50,10 @@ func (s tokens) APITokenByHash(ctx context.Context, hash []byte) (fleet.APIToken
 	return t, nil
 }
 
-func (s tokens) APITokens(ctx context.Context, tenant fleet.TenantID) ([]fleet.APIToken, error) {
+func (s tokens) APITokens(ctx context.Context, tenant fleet.TenantID, page store.Page) ([]fleet.APIToken, error) {
 	db, owned := s.ofOwner(tenant)
-	out, err := s.apiTokens(ctx, db, apiTokenColumns+`WHERE `+owned+` AND subject = '' ORDER BY name, id`, tenant)
+	out, err := s.apiTokens(ctx, db, apiTokenColumns+`WHERE `+owned+` AND subject = '' AND (name, id) > ($2, $3)
+		ORDER BY name, id LIMIT $4`, tenant, page.After, page.AfterID, limitOf(page.Limit))
 	if err != nil {
 		return nil, fmt.Errorf("listing API tokens: %w", err)
 	}

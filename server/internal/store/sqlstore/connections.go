@@ -12,7 +12,7 @@ import (
 	"github.com/kedge-dev/kedge/server/internal/store"
 )
 
-// connections keeps agents.connected in step with the open rows. Whoever changes rows of an agent
+// connections keeps agents.connected in step with the open rows of replicas that lead. Whoever changes rows of an agent
 // holds its row in agents first: two replicas of one that come and go at once would otherwise each
 // not see the other.
 type connections struct{ tx *Tx }
@@ -30,15 +30,15 @@ func (s connections) put(ctx context.Context, c fleet.Connection) error {
 		return err
 	}
 	_, err = s.tx.of(c.TenantID).exec(ctx, `INSERT INTO connections (tenant_id, agent_id, replica, session_id, server, version,
-			kube_version, cluster_uid, remote_addr, connected_at, last_seen_at, disconnected_at)
-		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)
+			kube_version, cluster_uid, remote_addr, standby, connected_at, last_seen_at, disconnected_at)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)
 		ON CONFLICT (tenant_id, agent_id, replica) DO UPDATE SET session_id = excluded.session_id, server = excluded.server,
 			version = excluded.version, kube_version = excluded.kube_version, cluster_uid = excluded.cluster_uid,
-			remote_addr = excluded.remote_addr, connected_at = excluded.connected_at,
+			remote_addr = excluded.remote_addr, standby = excluded.standby, connected_at = excluded.connected_at,
 			last_seen_at = excluded.last_seen_at, disconnected_at = excluded.disconnected_at`,
 		c.TenantID, c.AgentID, c.Replica, c.SessionID, c.Server, c.Version, c.KubeVersion,
-		c.ClusterUID, c.RemoteAddr, micros(c.ConnectedAt), micros(c.LastSeenAt), micros(c.DisconnectedAt))
-	if err != nil || connected == c.Connected() {
+		c.ClusterUID, c.RemoteAddr, c.Standby, micros(c.ConnectedAt), micros(c.LastSeenAt), micros(c.DisconnectedAt))
+	if err != nil || connected == c.Leads() {
 		return err
 	}
 	return s.settle(ctx, c.TenantID, c.AgentID)
@@ -54,10 +54,10 @@ func (s connections) hold(ctx context.Context, tenant fleet.TenantID, agent flee
 	return connected, err
 }
 
-// settle makes the row of an agent say whether it has an open connection.
+// settle makes the row of an agent say whether it has an open connection that leads.
 func (s connections) settle(ctx context.Context, tenant fleet.TenantID, agent fleet.AgentID) error {
 	_, err := s.tx.of(tenant).exec(ctx, `UPDATE agents SET connected = EXISTS (SELECT 1 FROM connections
-			WHERE tenant_id = $1 AND agent_id = $2 AND disconnected_at IS NULL)
+			WHERE tenant_id = $1 AND agent_id = $2 AND disconnected_at IS NULL AND NOT standby)
 		WHERE tenant_id = $1 AND id = $2`, tenant, agent)
 	return err
 }
@@ -148,7 +148,7 @@ func (s connections) closeOf(ctx context.Context, server string, lastSeen time.T
 		return nil, err
 	}
 	_, err = db.exec(ctx, `UPDATE agents SET connected = EXISTS (SELECT 1 FROM connections c
-			WHERE c.agent_id = agents.id AND c.disconnected_at IS NULL)
+			WHERE c.agent_id = agents.id AND c.disconnected_at IS NULL AND NOT c.standby)
 		WHERE id IN (SELECT value FROM json_each($1))`, idList(agents))
 	return ended, err
 }
@@ -165,10 +165,10 @@ func (s connections) OfAgentsAllTenants(ctx context.Context, agents []fleet.Agen
 	err := s.tx.aside().each(ctx, func(row Row) error {
 		var c fleet.Connection
 		err := row.Scan(&c.SessionID, &c.AgentID, &c.TenantID, &c.Replica, &c.Server, &c.Version, &c.KubeVersion, &c.ClusterUID,
-			&c.RemoteAddr, timeInto(&c.ConnectedAt), timeInto(&c.LastSeenAt), timeInto(&c.DisconnectedAt))
+			&c.RemoteAddr, &c.Standby, timeInto(&c.ConnectedAt), timeInto(&c.LastSeenAt), timeInto(&c.DisconnectedAt))
 		out = append(out, c)
 		return err
-	}, `SELECT session_id, agent_id, tenant_id, replica, server, version, kube_version, cluster_uid, remote_addr,
+	}, `SELECT session_id, agent_id, tenant_id, replica, server, version, kube_version, cluster_uid, remote_addr, standby,
 			connected_at, last_seen_at, disconnected_at
 		FROM connections WHERE agent_id IN (SELECT value FROM json_each($1)) ORDER BY agent_id, replica`, idList(agents))
 	if err != nil {

@@ -3,9 +3,11 @@ package sqlstore
 import (
 	"encoding/json"
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
 
+	"github.com/kedge-dev/kedge/internal/fleet"
 	"github.com/kedge-dev/kedge/server/internal/store"
 )
 
@@ -17,6 +19,19 @@ func limitOf(n int) int {
 		return defaultLimit
 	}
 	return n
+}
+
+// numberAfter is where a page begins whose key is a number; first where it is the first one. What is no
+// number is a mistake of the user's: it came from outside.
+func numberAfter(page store.Page, first int64) (int64, error) {
+	if page.After == "" {
+		return first, nil
+	}
+	n, err := strconv.ParseInt(page.After, 10, 64)
+	if err != nil {
+		return 0, fleet.Invalid("after", "must be 'next' of the page before")
+	}
+	return n, nil
 }
 
 // micros is how a time is stored: unix microseconds, NULL for the zero time.

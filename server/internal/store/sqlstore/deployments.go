@@ -3,6 +3,7 @@ package sqlstore
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/kedge-dev/kedge/internal/fleet"
 )
@@ -12,7 +13,9 @@ type deployments struct{ tx *Tx }
 const deploymentColumns = `SELECT d.id, d.tenant_id, d.name, d.repository_id, r.url, d.path, d.revision,
 		d.environment_tenant, d.environment_id, d.environment_name, d.namespace,
 		d.prune, d.adopt, d.allow_empty, d.manual, d.prune_on_detach,
-		d.pin_revision, d.pin_commit, d.pinned_at, d.pinned_by, d.spec, d.created_at, d.deleted_at,
+		d.force_conflicts, d.replace_objects, d.dry_run, d.drift, d.ignore_fields,
+		d.service_account, d.propagation, d.prune_timeout, d.ready_timeout, d.prune_limit_objects, d.prune_limit_percent,
+		d.pin_revision, d.pin_commit, d.pinned_at, d.pinned_by, d.spec, d.created_at, d.deleted_at, d.edited_at,
 		d.rendered_commit, d.rendered_key, COALESCE(d.rendered_digest, ''), d.rendered_at, d.source_error, d.source_at,
 		d.suspended_at, d.suspended_by, d.suspension_reason
 	FROM deployments d
@@ -20,13 +23,12 @@ const deploymentColumns = `SELECT d.id, d.tenant_id, d.name, d.repository_id, r.
 
 func scanDeployment(row Row) (fleet.Deployment, error) {
 	d := fleet.Deployment{Labels: map[string]string{}, Source: fleet.Source{Variables: map[string]string{}}}
-	p := &d.Policy
-	err := row.Scan(append([]any{&d.ID, &d.TenantID, &d.Name, &d.RepositoryID, &d.Source.RepoURL, &d.Source.Path, &d.Source.Revision,
+	err := row.Scan(slices.Concat([]any{&d.ID, &d.TenantID, &d.Name, &d.RepositoryID, &d.Source.RepoURL, &d.Source.Path, &d.Source.Revision,
 		&d.EnvironmentTenant, &d.EnvironmentID, &d.Environment, &d.Namespace,
-		&p.Prune, &p.Adopt, &p.AllowEmpty, &p.Manual, &p.PruneOnDetach,
-		&d.Pin.Revision, &d.Pin.Commit, timeInto(&d.Pin.At), &d.Pin.By, &d.Spec, timeInto(&d.CreatedAt), timeInto(&d.DeletedAt),
+	}, policyInto(&d.Policy), []any{
+		&d.Pin.Revision, &d.Pin.Commit, timeInto(&d.Pin.At), &d.Pin.By, &d.Spec, timeInto(&d.CreatedAt), timeInto(&d.DeletedAt), timeInto(&d.EditedAt),
 		&d.Rendered.Commit, &d.Rendered.Key, &d.Rendered.Digest, timeInto(&d.Rendered.At), &d.SourceError, timeInto(&d.SourceAt),
-	}, suspensionInto(&d.Suspension)...)...)
+	}, suspensionInto(&d.Suspension))...)
 	return d, err
 }
 

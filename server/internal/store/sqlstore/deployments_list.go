@@ -15,7 +15,9 @@ import (
 const (
 	// fewMatches is how many rows are gathered and sorted rather than found in the order of names.
 	fewMatches = 2000
-	// stretch is how many deployments are looked at, in the order of names, before another way is taken.
+	// glance times the size of a page is how many deployments are looked at, in the order of names, before
+	// anything is counted; stretch is how many before another way is taken.
+	glance  = 2
 	stretch = 1000
 )
 
@@ -86,6 +88,7 @@ type matcher struct {
 // source is a way to those that match, and maybe some others, past all the rest.
 type source struct {
 	selects []func(a *args) string // of id, and in an ordered source of name
+	exact   bool                   // there are no others
 	ordered bool                   // by name and id, from where the page begins
 	once    bool                   // no deployment comes twice
 	few     int
@@ -94,38 +97,46 @@ type source struct {
 
 func (l *listing) run(ctx context.Context) ([]deploymentKey, error) {
 	if len(l.matchers) == 1 && len(l.matchers[0].sources) == 1 && l.matchers[0].sources[0].once {
-		return l.from(ctx, l.matchers[0].sources[0])
+		return l.from(ctx, way{source: l.matchers[0].sources[0]})
+	}
+	// Where nearly all match, the page is right here: to count every index first costs more than to look.
+	page, whole, err := l.stroll(ctx, glance*l.limit)
+	if err != nil || whole {
+		return page, err
 	}
 	few, err := l.smallest(ctx)
 	if err != nil {
 		return nil, err
 	}
 	if few != nil {
+		few.ordered = few.once // else it is read as a whole, whatever the order
 		return l.from(ctx, *few)
 	}
-	end, err := l.endOfStretch(ctx)
-	if err != nil {
-		return nil, err
-	}
-	page, err := l.walk(ctx, end)
-	if err != nil || len(page) == l.limit || end == (deploymentKey{}) {
+	page, whole, err = l.stroll(ctx, stretch)
+	if err != nil || whole {
 		return page, err
 	}
-	for _, m := range l.matchers {
+	for i, m := range l.matchers {
 		for _, s := range m.sources {
 			if s.ordered {
-				return l.from(ctx, s)
+				return l.from(ctx, way{i, s})
 			}
 		}
 	}
 	return l.walk(ctx, deploymentKey{})
 }
 
+// way is a source, and which of the matchers it is of.
+type way struct {
+	matcher int
+	source
+}
+
 // smallest returns the source with the least rows, nil when all have many.
-func (l *listing) smallest(ctx context.Context) (*source, error) {
-	var best *source
+func (l *listing) smallest(ctx context.Context) (*way, error) {
+	var best *way
 	least := 0
-	for _, m := range l.matchers {
+	for i, m := range l.matchers {
 		for _, s := range m.sources {
 			bound := s.few
 			if best != nil {
@@ -136,7 +147,7 @@ func (l *listing) smallest(ctx context.Context) (*source, error) {
 				return nil, err
 			}
 			if n <= bound {
-				best, least = &s, n
+				best, least = &way{i, s}, n
 			}
 		}
 	}
@@ -164,19 +175,16 @@ func (l *listing) sizeOf(ctx context.Context, s source, bound int) (int, error) 
 	return total, nil
 }
 
-// from reads the page from a source. CROSS JOIN keeps the order of the tables in SQLite.
-func (l *listing) from(ctx context.Context, s source) ([]deploymentKey, error) {
+// from reads the page from a source.
+func (l *listing) from(ctx context.Context, w way) ([]deploymentKey, error) {
 	var out []deploymentKey
-	for _, sel := range s.selects {
+	for _, sel := range w.selects {
 		var a args
-		key, rest := `s.name, s.id`, ``
-		from := sel(&a)
-		if !s.ordered {
-			key, rest = `d.name, d.id`, ` AND (d.name, d.id) > (`+a.add(l.after.name)+`, `+a.add(l.after.id)+`)`
+		read := l.gathered
+		if w.ordered {
+			read = l.followed
 		}
-		query := `SELECT DISTINCT ` + key + ` FROM (` + from + `) AS s CROSS JOIN deployments d
-			WHERE d.tenant_id = ` + a.add(l.tenant) + ` AND d.id = s.id` + rest + l.conditions(&a) + `
-			ORDER BY ` + key + ` LIMIT ` + a.add(l.limit)
+		query := read(&a, w, sel(&a)) + ` LIMIT ` + a.add(l.limit)
 		page, err := l.keys(ctx, query, a)
 		if err != nil {
 			return nil, err
@@ -186,6 +194,27 @@ func (l *listing) from(ctx context.Context, s source) ([]deploymentKey, error) {
 	slices.SortFunc(out, deploymentKey.compare)
 	out = slices.Compact(out)
 	return out[:min(len(out), l.limit)], nil
+}
+
+// gathered reads all of a source, which is small, and looks up one after the other: a join would leave it
+// to PostgreSQL to go through all deployments instead.
+func (l *listing) gathered(a *args, w way, from string) string {
+	return `WITH gathered AS MATERIALIZED (SELECT (SELECT d.name FROM deployments d WHERE d.tenant_id = ` + a.add(l.tenant) + ` AND d.id = f.id
+			AND (d.name, d.id) > (` + a.add(l.after.name) + `, ` + a.add(l.after.id) + `)` + l.otherConditions(a, w) + `) AS name, f.id
+		FROM (` + from + `) AS f)
+		SELECT DISTINCT name, id FROM gathered WHERE name IS NOT NULL ORDER BY name, id`
+}
+
+// followed reads a source in its order, and no more of it than fills the page.
+func (l *listing) followed(a *args, w way, from string) string {
+	query := `SELECT DISTINCT s.name, s.id FROM (` + from + `) AS s`
+	if w.once {
+		query = `SELECT s.name, s.id FROM (` + from + `) AS s`
+	}
+	if others := l.otherConditions(a, w); others != `` {
+		query += ` WHERE EXISTS (SELECT 1 FROM deployments d WHERE d.tenant_id = ` + a.add(l.tenant) + ` AND d.id = s.id` + others + perRow + `)`
+	}
+	return query + ` ORDER BY s.name, s.id`
 }
 
 // walk looks at deployments in the order of their names, no further than end unless it is zero.
@@ -200,13 +229,22 @@ func (l *listing) walk(ctx context.Context, end deploymentKey) ([]deploymentKey,
 	return l.keys(ctx, query, a)
 }
 
-// endOfStretch is the key of the last deployment that the first walk looks at, zero when the end of
-// all comes first.
-func (l *listing) endOfStretch(ctx context.Context) (deploymentKey, error) {
+// stroll walks past so many deployments; whole says that the page is full, or that there are no more.
+func (l *listing) stroll(ctx context.Context, far int) (page []deploymentKey, whole bool, err error) {
+	end, err := l.endOf(ctx, far)
+	if err != nil {
+		return nil, false, err
+	}
+	page, err = l.walk(ctx, end)
+	return page, len(page) == l.limit || end == (deploymentKey{}), err
+}
+
+// endOf is the key of the last deployment that a stroll looks at, zero when the end of all comes first.
+func (l *listing) endOf(ctx context.Context, far int) (deploymentKey, error) {
 	var end deploymentKey
 	err := l.db.get(ctx, []any{&end.name, &end.id}, `SELECT name, id FROM deployments
 		WHERE tenant_id = $1 AND (name, id) > ($2, $3) ORDER BY name, id LIMIT 1 OFFSET $4`,
-		l.tenant, l.after.name, l.after.id, stretch)
+		l.tenant, l.after.name, l.after.id, far)
 	if errors.Is(err, store.ErrNotFound) {
 		return deploymentKey{}, nil
 	}
@@ -214,9 +252,16 @@ func (l *listing) endOfStretch(ctx context.Context) (deploymentKey, error) {
 }
 
 func (l *listing) conditions(a *args) string {
+	return l.otherConditions(a, way{matcher: -1})
+}
+
+// otherConditions are those that what a source has may not meet.
+func (l *listing) otherConditions(a *args, w way) string {
 	var out strings.Builder
-	for _, m := range l.matchers {
-		out.WriteString(` AND ` + m.where(a))
+	for i, m := range l.matchers {
+		if i != w.matcher || !w.exact {
+			out.WriteString(` AND ` + m.where(a))
+		}
 	}
 	return out.String()
 }

@@ -3,6 +3,7 @@ package sqlstore
 import (
 	"maps"
 	"slices"
+	"strconv"
 
 	"github.com/kedge-dev/kedge/internal/fleet"
 	"github.com/kedge-dev/kedge/server/internal/store"
@@ -37,7 +38,7 @@ func (l *listing) matchersOf(f store.DeploymentFilter) []matcher {
 
 // exactly is a source of nothing but matches, in the order of names.
 func exactly(sel func(a *args) string) []source {
-	return []source{{selects: []func(a *args) string{sel}, ordered: true, few: fewMatches}}
+	return []source{{selects: []func(a *args) string{sel}, exact: true, ordered: true, few: fewMatches}}
 }
 
 // once is exactly where no deployment comes twice.
@@ -51,7 +52,8 @@ func once(sel func(a *args) string) []source {
 func (l *listing) having(column string, value any) matcher {
 	return matcher{
 		where: func(a *args) string { return `d.` + column + ` = ` + a.add(value) },
-		sources: once(func(a *args) string {
+		// Not once, which it is: in the order of names PostgreSQL might go by the index of those.
+		sources: exactly(func(a *args) string {
 			return `SELECT name, id FROM deployments WHERE tenant_id = ` + a.add(l.tenant) + ` AND ` + column + ` = ` + a.add(value) +
 				` AND (name, id) > (` + a.add(l.after.name) + `, ` + a.add(l.after.id) + `)`
 		}),
@@ -66,10 +68,14 @@ func (l *listing) withTarget(condition func(a *args) string) matcher {
 	}
 }
 
+// perRow ends a condition on other tables that is to be looked at for one deployment after the other.
+// Without it PostgreSQL may make a join of it, and read all that the tenant has to find the first few.
+const perRow = ` LIMIT 1 OFFSET 0`
+
 // hasTarget names all that the indexes of targets begin with, so that any of them ends the search at once.
 func (l *listing) hasTarget(condition string) string {
 	return `EXISTS (SELECT 1 FROM targets t WHERE t.tenant_id = d.tenant_id AND t.deployment_id = d.id
-		AND t.deployment_name = d.name AND ` + condition + `)`
+		AND t.deployment_name = d.name AND ` + condition + perRow + `)`
 }
 
 func (l *listing) targets(a *args, condition string) string {
@@ -86,7 +92,7 @@ func (l *listing) onAgent(id fleet.AgentID) matcher {
 func (l *listing) inSync(state fleet.SyncState) matcher {
 	switch state {
 	case fleet.SyncOutOfSync:
-		return l.withTarget(func(*args) string { return `t.waiting` })
+		return l.outOfSync()
 	case fleet.SyncSynced:
 		m := l.withTarget(func(a *args) string { return `t.read_sync = ` + a.add(state) + ` AND NOT t.waiting` })
 		m.sources[0].size = func(a *args) string { return l.targets(a, `t.read_sync = `+a.add(state)) } // needs the index only
@@ -95,6 +101,16 @@ func (l *listing) inSync(state fleet.SyncState) matcher {
 		return l.failed()
 	}
 	return l.withTarget(func(a *args) string { return `t.read_sync = ` + a.add(state) })
+}
+
+// outOfSync counts what waits for a newer revision as well as what its agent found changed.
+func (l *listing) outOfSync() matcher {
+	said := func(a *args) string { return `t.read_sync = ` + a.add(fleet.SyncOutOfSync) }
+	m := l.withTarget(func(*args) string { return `t.waiting` })
+	waits := m.where
+	m.where = func(a *args) string { return `(` + waits(a) + ` OR ` + l.hasTarget(said(a)) + `)` }
+	m.sources[0].selects = append(m.sources[0].selects, func(a *args) string { return l.targets(a, said(a)) })
+	return m
 }
 
 // failed counts what could not be rendered as well as what could not be applied.
@@ -109,13 +125,24 @@ func (l *listing) failed() matcher {
 	return m
 }
 
-const agentConnected = `EXISTS (SELECT 1 FROM agents a WHERE a.id = t.agent_id AND a.connected)`
+const (
+	agentConnected = `EXISTS (SELECT 1 FROM agents a WHERE a.id = t.agent_id AND a.connected` + perRow + `)`
+	// everKnown tells of a target whose agent is not connected whether it is stale: see lastSeen.
+	everKnown = `(t.observed_as_of IS NOT NULL OR EXISTS (SELECT 1 FROM connections c
+		WHERE c.tenant_id = t.agent_tenant AND c.agent_id = t.agent_id` + perRow + `))`
+)
 
 // inHealth has two ways to what agents that are connected report: by the word, and by the agent for
 // when nearly all of them are away.
 func (l *listing) inHealth(health fleet.Health) matcher {
-	if health == fleet.HealthStale {
+	switch health {
+	case fleet.HealthStale:
 		return l.stale()
+	case fleet.HealthUnknown:
+		// It is also what a target reads of which nothing was ever known.
+		return l.withTarget(func(a *args) string {
+			return `t.read_health = ` + a.add(health) + ` AND (` + agentConnected + ` OR NOT ` + everKnown + `)`
+		})
 	}
 	m := l.withTarget(func(a *args) string { return `t.read_health = ` + a.add(health) + ` AND ` + agentConnected })
 	m.sources[0].size = func(a *args) string { return l.targets(a, `t.read_health = `+a.add(health)) }
@@ -130,22 +157,22 @@ func (l *listing) inHealth(health fleet.Health) matcher {
 	return m
 }
 
-// stale matches targets of agents that are not connected, or not even there.
+// stale matches targets of which something was known, and whose agents are not connected or not even there.
 func (l *listing) stale() matcher {
 	return matcher{
-		where: func(*args) string { return l.hasTarget(`NOT ` + agentConnected) },
+		where: func(*args) string { return l.hasTarget(`NOT ` + agentConnected + ` AND ` + everKnown) },
 		sources: []source{{few: fewMatches, selects: []func(a *args) string{
-			func(a *args) string { return l.onAgents(a, false) },
-			func(a *args) string { return l.targets(a, `t.agent_id IS NULL`) },
+			func(a *args) string { return l.onAgents(a, false) + ` AND ` + everKnown },
+			func(a *args) string { return l.targets(a, `t.agent_id IS NULL AND t.observed_as_of IS NOT NULL`) },
 		}}},
 	}
 }
 
 // onAgents selects the targets on agents that are connected, or not. The agents may be those of any
-// tenant on whose agents there are targets.
+// tenant on whose agents there are targets. The word is no argument: how many are away decides the plan.
 func (l *listing) onAgents(a *args, connected bool) string {
 	return `SELECT t.deployment_name AS name, t.deployment_id AS id FROM agents a CROSS JOIN targets t
-		WHERE a.connected = ` + a.add(connected) + ` AND a.tenant_id IN (SELECT x.id FROM tenants x
+		WHERE a.connected = ` + strconv.FormatBool(connected) + ` AND a.tenant_id IN (SELECT x.id FROM tenants x
 			WHERE EXISTS (SELECT 1 FROM targets o WHERE o.tenant_id = ` + a.add(l.tenant) + ` AND o.agent_tenant = x.id))
 		AND t.agent_id = a.id AND t.tenant_id = ` + a.add(l.tenant)
 }
@@ -154,7 +181,7 @@ func (l *listing) labelled(key, value string) matcher {
 	return matcher{
 		where: func(a *args) string {
 			return `EXISTS (SELECT 1 FROM deployment_labels l WHERE l.tenant_id = d.tenant_id AND l.deployment_id = d.id
-				AND l.key = ` + a.add(key) + ` AND l.value = ` + a.add(value) + `)`
+				AND l.key = ` + a.add(key) + ` AND l.value = ` + a.add(value) + perRow + `)`
 		},
 		sources: once(func(a *args) string {
 			return `SELECT l.deployment_name AS name, l.deployment_id AS id FROM deployment_labels l
@@ -173,7 +200,7 @@ func (l *listing) containing(text string) matcher {
 			OR (d.rendered_commit >= ` + a.add(start) + ` AND d.rendered_commit < ` + a.add(start+afterAll) + `)
 			OR (d.source_error <> '' AND lower(d.source_error) LIKE ` + a.add(pattern) + ` ESCAPE '\')
 			OR EXISTS (SELECT 1 FROM repositories r WHERE r.tenant_id = d.tenant_id AND r.id = d.repository_id
-				AND lower(r.url) LIKE ` + a.add(pattern) + ` ESCAPE '\'))`
+				AND lower(r.url) LIKE ` + a.add(pattern) + ` ESCAPE '\'` + perRow + `))`
 	}}
 	for _, piece := range pieces(text) {
 		m.sources = append(m.sources, source{few: fewMatches, selects: []func(a *args) string{

@@ -29,18 +29,23 @@ func (s deployments) create(ctx context.Context, d fleet.Deployment) error {
 	if err != nil {
 		return err
 	}
-	p, x, r := d.Policy, d.Suspension, d.Rendered
+	x, r := d.Suspension, d.Rendered
 	err = s.tx.of(d.TenantID).insert(ctx, `INSERT INTO deployments (tenant_id, id, name, repository_id, path, revision,
 			environment_tenant, environment_id, environment_name, namespace, prune, adopt, allow_empty, manual, prune_on_detach,
+			force_conflicts, replace_objects, dry_run, drift, ignore_fields, service_account,
+			propagation, prune_timeout, ready_timeout, prune_limit_objects, prune_limit_percent,
 			suspended_at, suspended_by, suspension_reason, pin_revision, pin_commit, pinned_at, pinned_by, spec,
-			created_at, deleted_at, rendered_commit, rendered_key, rendered_digest, rendered_at, source_error, source_at)
+			created_at, deleted_at, edited_at, rendered_commit, rendered_key, rendered_digest, rendered_at, source_error, source_at)
 		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23,
-			$24, $25, $26, $27, $28, $29, $30, $31)
+			$24, $25, $26, $27, $28, $29, $30, $31, $32, $33, $34, $35, $36, $37, $38, $39, $40, $41, $42, $43)
 		ON CONFLICT DO NOTHING`,
-		d.TenantID, d.ID, d.Name, d.RepositoryID, d.Source.Path, d.Source.Revision,
-		d.EnvironmentTenant, d.EnvironmentID, environment, d.Namespace, p.Prune, p.Adopt, p.AllowEmpty, p.Manual, p.PruneOnDetach,
-		micros(x.At), x.By, x.Reason, d.Pin.Revision, d.Pin.Commit, micros(d.Pin.At), d.Pin.By, cmp.Or(d.Spec, 1),
-		micros(d.CreatedAt), micros(d.DeletedAt), r.Commit, r.Key, nullable(r.Digest), micros(r.At), d.SourceError, micros(d.SourceAt))
+		slices.Concat([]any{
+			d.TenantID, d.ID, d.Name, d.RepositoryID, d.Source.Path, d.Source.Revision,
+			d.EnvironmentTenant, d.EnvironmentID, environment, d.Namespace,
+		}, policyValues(d.Policy), []any{
+			micros(x.At), x.By, x.Reason, d.Pin.Revision, d.Pin.Commit, micros(d.Pin.At), d.Pin.By, cmp.Or(d.Spec, 1),
+			micros(d.CreatedAt), micros(d.DeletedAt), micros(d.EditedAt), r.Commit, r.Key, nullable(r.Digest), micros(r.At), d.SourceError, micros(d.SourceAt),
+		})...)
 	if err != nil {
 		return err
 	}
@@ -120,15 +125,19 @@ func (s deployments) update(ctx context.Context, d fleet.Deployment) error {
 	if err != nil {
 		return err
 	}
-	p, x := d.Policy, d.Suspension
+	x := d.Suspension
 	_, err = db.exec(ctx, `UPDATE deployments SET repository_id = $3, path = $4, revision = $5, environment_tenant = $6,
 			environment_id = $7, environment_name = $8, namespace = $9, prune = $10, adopt = $11, allow_empty = $12, manual = $13,
-			prune_on_detach = $14, suspended_at = $15, suspended_by = $16, suspension_reason = $17,
-			pin_revision = $18, pin_commit = $19, pinned_at = $20, pinned_by = $21, spec = spec + 1
+			prune_on_detach = $14, force_conflicts = $15, replace_objects = $16, dry_run = $17, drift = $18, ignore_fields = $19,
+			service_account = $20, propagation = $21, prune_timeout = $22, ready_timeout = $23, prune_limit_objects = $24, prune_limit_percent = $25,
+			suspended_at = $26, suspended_by = $27, suspension_reason = $28,
+			pin_revision = $29, pin_commit = $30, pinned_at = $31, pinned_by = $32, edited_at = $33, spec = spec + 1
 		WHERE tenant_id = $1 AND id = $2`,
-		d.TenantID, d.ID, d.RepositoryID, d.Source.Path, d.Source.Revision, d.EnvironmentTenant, d.EnvironmentID, environment,
-		d.Namespace, p.Prune, p.Adopt, p.AllowEmpty, p.Manual, p.PruneOnDetach, micros(x.At), x.By, x.Reason,
-		d.Pin.Revision, d.Pin.Commit, micros(d.Pin.At), d.Pin.By)
+		slices.Concat([]any{
+			d.TenantID, d.ID, d.RepositoryID, d.Source.Path, d.Source.Revision, d.EnvironmentTenant, d.EnvironmentID, environment, d.Namespace,
+		}, policyValues(d.Policy), []any{
+			micros(x.At), x.By, x.Reason, d.Pin.Revision, d.Pin.Commit, micros(d.Pin.At), d.Pin.By, micros(d.EditedAt),
+		})...)
 	if err != nil {
 		return err
 	}
@@ -165,6 +174,14 @@ func (s deployments) MarkDeleted(ctx context.Context, tenant fleet.TenantID, id 
 		WHERE tenant_id = $1 AND id = $2 AND deleted_at IS NULL`, micros(at))
 	if err != nil {
 		return fmt.Errorf("marking deployment %q as deleted: %w", id, err)
+	}
+	return nil
+}
+
+func (s deployments) ClearEdited(ctx context.Context, tenant fleet.TenantID, id fleet.DeploymentID) error {
+	_, err := s.change(ctx, tenant, id, `UPDATE deployments SET edited_at = NULL WHERE tenant_id = $1 AND id = $2 AND edited_at IS NOT NULL`)
+	if err != nil {
+		return fmt.Errorf("noting that the edit of deployment %q was rendered: %w", id, err)
 	}
 	return nil
 }

@@ -38,24 +38,26 @@ func (s events) List(ctx context.Context, tenant fleet.TenantID, f store.EventFi
 	return out, nil
 }
 
-// eventQuery has one of four texts: a condition that is not asked for is left out rather than
-// made true, so that an index can serve each.
+// eventQuery leaves out a condition that is not asked for rather than making it true, so that an index
+// can serve each.
 func eventQuery(tenant fleet.TenantID, f store.EventFilter) (string, []any) {
-	where, args := `tenant_id = $1 AND seq > $2`, []any{tenant, f.AfterSeq, limitOf(f.Limit)}
-	switch {
-	case f.Agent != "" && f.Deployment != "":
-		where += ` AND agent = $4 AND deployment = $5`
-		args = append(args, f.Agent, f.Deployment)
-	case f.Agent != "":
-		where += ` AND agent = $4`
-		args = append(args, f.Agent)
-	case f.Deployment != "":
-		where += ` AND deployment = $4`
-		args = append(args, f.Deployment)
+	var a args
+	where := `tenant_id = ` + a.add(tenant)
+	for _, c := range []struct{ column, value string }{{"agent", f.Agent}, {"deployment", f.Deployment}} {
+		if c.value != "" {
+			where += ` AND ` + c.column + ` = ` + a.add(c.value)
+		}
+	}
+	if f.BeforeSeq > 0 {
+		where += ` AND seq < ` + a.add(f.BeforeSeq)
 	}
 	const columns = `seq, at, tenant_id, type, reason, agent, deployment, object, message`
+	if f.AfterSeq > 0 {
+		return `SELECT ` + columns + ` FROM events WHERE ` + where + ` AND seq > ` + a.add(f.AfterSeq) +
+			` ORDER BY seq LIMIT ` + a.add(limitOf(f.Limit)), a
+	}
 	return `SELECT ` + columns + ` FROM (SELECT ` + columns + ` FROM events
-		WHERE ` + where + ` ORDER BY seq DESC LIMIT $3) AS newest ORDER BY seq`, args
+		WHERE ` + where + ` ORDER BY seq DESC LIMIT ` + a.add(limitOf(f.Limit)) + `) AS newest ORDER BY seq`, a
 }
 
 func (s events) Trim(ctx context.Context, n int) error {

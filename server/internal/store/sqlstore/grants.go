@@ -5,13 +5,14 @@ import (
 	"fmt"
 
 	"github.com/kedge-dev/kedge/internal/fleet"
+	"github.com/kedge-dev/kedge/server/internal/store"
 )
 
 // grants are read by two tenants: tenant_id owns the environment, grantee_tenant_id may use it.
 // A statement is bound to the one that asks.
 type grants struct{ tx *Tx }
 
-const grantColumns = `SELECT id, tenant_id, environment_id, environment_name, grantee_tenant_id, grantee_name, created_at FROM grants `
+const grantColumns = `SELECT id, tenant_id, environment_id, environment_name, owner_name, grantee_tenant_id, grantee_name, service_account, created_at FROM grants `
 
 func (s grants) Get(ctx context.Context, tenant fleet.TenantID, id fleet.GrantID) (fleet.Grant, error) {
 	g, err := only(s.list(ctx, tenant, grantColumns+`WHERE id = $2 AND (tenant_id = $1 OR grantee_tenant_id = $1)`, tenant, id))
@@ -29,16 +30,18 @@ func (s grants) OfEnvironment(ctx context.Context, grantee fleet.TenantID, env f
 	return g, nil
 }
 
-func (s grants) Given(ctx context.Context, tenant fleet.TenantID) ([]fleet.Grant, error) {
-	out, err := s.list(ctx, tenant, grantColumns+`WHERE tenant_id = $1 ORDER BY environment_name, grantee_name, id`, tenant)
+func (s grants) Given(ctx context.Context, tenant fleet.TenantID, page store.Page) ([]fleet.Grant, error) {
+	out, err := s.list(ctx, tenant, grantColumns+`WHERE tenant_id = $1 AND (environment_name, grantee_name) > ($2, $3)
+		ORDER BY environment_name, grantee_name LIMIT $4`, tenant, page.After, page.AfterID, limitOf(page.Limit))
 	if err != nil {
 		return nil, fmt.Errorf("listing grants given: %w", err)
 	}
 	return out, nil
 }
 
-func (s grants) To(ctx context.Context, tenant fleet.TenantID) ([]fleet.Grant, error) {
-	out, err := s.list(ctx, tenant, grantColumns+`WHERE grantee_tenant_id = $1 ORDER BY environment_name, grantee_name, id`, tenant)
+func (s grants) To(ctx context.Context, tenant fleet.TenantID, page store.Page) ([]fleet.Grant, error) {
+	out, err := s.list(ctx, tenant, grantColumns+`WHERE grantee_tenant_id = $1 AND (environment_name, owner_name) > ($2, $3)
+		ORDER BY environment_name, owner_name LIMIT $4`, tenant, page.After, page.AfterID, limitOf(page.Limit))
 	if err != nil {
 		return nil, fmt.Errorf("listing grants received: %w", err)
 	}
@@ -49,7 +52,7 @@ func (s grants) list(ctx context.Context, tenant fleet.TenantID, query string, a
 	var out []fleet.Grant
 	err := s.tx.of(tenant).each(ctx, func(row Row) error {
 		var g fleet.Grant
-		err := row.Scan(&g.ID, &g.TenantID, &g.EnvironmentID, &g.Environment, &g.Grantee, &g.GranteeName, timeInto(&g.CreatedAt))
+		err := row.Scan(&g.ID, &g.TenantID, &g.EnvironmentID, &g.Environment, &g.OwnerName, &g.Grantee, &g.GranteeName, &g.ServiceAccount, timeInto(&g.CreatedAt))
 		out = append(out, g)
 		return err
 	}, query, args...)

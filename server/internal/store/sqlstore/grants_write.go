@@ -19,17 +19,19 @@ func (s grants) Create(ctx context.Context, g fleet.Grant) error {
 // create copies the names: neither tenant can join the other's rows.
 func (s grants) create(ctx context.Context, g fleet.Grant) error {
 	db := s.tx.of(g.TenantID)
-	var environment, grantee string
+	var environment, owner, grantee string
 	err := db.get(ctx, []any{&environment}, `SELECT name FROM environments WHERE tenant_id = $1 AND id = $2`, g.TenantID, g.EnvironmentID)
 	if err != nil {
 		return err
 	}
-	if err := s.tx.everywhere().about(Subject(g.Grantee)).get(ctx, []any{&grantee}, `SELECT name FROM tenants WHERE id = $1`, g.Grantee); err != nil {
-		return err
+	for tenant, name := range map[fleet.TenantID]*string{g.TenantID: &owner, g.Grantee: &grantee} {
+		if err := s.tx.everywhere().about(Subject(tenant)).get(ctx, []any{name}, `SELECT name FROM tenants WHERE id = $1`, tenant); err != nil {
+			return err
+		}
 	}
-	err = db.insert(ctx, `INSERT INTO grants (tenant_id, grantee_tenant_id, id, environment_id, environment_name, grantee_name, created_at)
-		VALUES ($1, $2, $3, $4, $5, $6, $7) ON CONFLICT DO NOTHING`,
-		g.TenantID, g.Grantee, g.ID, g.EnvironmentID, environment, grantee, micros(g.CreatedAt))
+	err = db.insert(ctx, `INSERT INTO grants (tenant_id, grantee_tenant_id, id, environment_id, environment_name, owner_name, grantee_name, service_account, created_at)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9) ON CONFLICT DO NOTHING`,
+		g.TenantID, g.Grantee, g.ID, g.EnvironmentID, environment, owner, grantee, g.ServiceAccount, micros(g.CreatedAt))
 	if err != nil {
 		return err
 	}
@@ -83,7 +85,11 @@ func (s grants) update(ctx context.Context, g fleet.Grant) (fleet.Grant, error) 
 	if _, err := db.exec(ctx, `DELETE FROM grant_kinds WHERE tenant_id = $1 AND grant_id = $2`, g.TenantID, g.ID); err != nil {
 		return fleet.Grant{}, err
 	}
-	kept.Limits = g.Limits
+	_, err = db.exec(ctx, `UPDATE grants SET service_account = $3 WHERE tenant_id = $1 AND id = $2`, g.TenantID, g.ID, g.ServiceAccount)
+	if err != nil {
+		return fleet.Grant{}, err
+	}
+	kept.Limits, kept.ServiceAccount = g.Limits, g.ServiceAccount
 	return kept, s.fill(ctx, kept)
 }
 

@@ -17,13 +17,13 @@ import (
 func TestPagesOfManyAgreeWithAModel(t *testing.T) {
 	t.Parallel()
 	w := newWide(t, 4000)
-	all, connected := w.everything(t)
-	for name, f := range w.filters() {
+	all, presence := w.everything(t)
+	for name, f := range w.Filters() {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			var want []string
 			for _, l := range all {
-				if storetest.Matches(f, l, func(id fleet.AgentID) bool { return connected[id] }) {
+				if storetest.Matches(f, l, func(id fleet.AgentID) fleet.Presence { return presence[id] }) {
 					want = append(want, l.Name)
 				}
 			}
@@ -50,7 +50,7 @@ func TestPagesOfManyAgreeWithAModel(t *testing.T) {
 func (w *wide) list(t *testing.T, f store.DeploymentFilter) (out []fleet.Deployment) {
 	t.Helper()
 	err := w.store.View(t.Context(), func(tx store.Tx) (err error) {
-		out, err = tx.Deployments().List(t.Context(), w.tenant, f)
+		out, err = tx.Deployments().List(t.Context(), w.Tenant, f)
 		return err
 	})
 	if err != nil {
@@ -59,24 +59,24 @@ func (w *wide) list(t *testing.T, f store.DeploymentFilter) (out []fleet.Deploym
 	return out
 }
 
-// everything reads all deployments in the order of their names, and which agents are connected.
-func (w *wide) everything(t *testing.T) (all []storetest.Listed, connected map[fleet.AgentID]bool) {
+// everything reads all deployments in the order of their names, and which agents are there.
+func (w *wide) everything(t *testing.T) (all []storetest.Listed, presence map[fleet.AgentID]fleet.Presence) {
 	t.Helper()
-	connected = map[fleet.AgentID]bool{}
+	presence = map[fleet.AgentID]fleet.Presence{}
 	err := w.store.View(t.Context(), func(tx store.Tx) error {
-		connections, err := tx.Connections().OfAgentsAllTenants(t.Context(), w.agents)
+		connections, err := tx.Connections().OfAgentsAllTenants(t.Context(), w.Agents)
 		if err != nil {
 			return err
 		}
 		for _, c := range connections {
-			connected[c.AgentID] = c.Connected()
+			presence[c.AgentID] = fleet.Presence{Connected: c.Connected(), LastSeen: c.LastSeenAt}
 		}
-		deployments, err := tx.Deployments().List(t.Context(), w.tenant, store.DeploymentFilter{Page: store.Page{Limit: 1 << 20}})
+		deployments, err := tx.Deployments().List(t.Context(), w.Tenant, store.DeploymentFilter{Page: store.Page{Limit: 1 << 20}})
 		if err != nil {
 			return err
 		}
 		for _, d := range deployments {
-			targets, err := tx.Targets().OfDeployment(t.Context(), w.tenant, d.ID)
+			targets, err := tx.Targets().OfDeployment(t.Context(), w.Tenant, d.ID)
 			if err != nil {
 				return err
 			}
@@ -87,5 +87,5 @@ func (w *wide) everything(t *testing.T) (all []storetest.Listed, connected map[f
 	if err != nil {
 		t.Fatal(err)
 	}
-	return all, connected
+	return all, presence
 }

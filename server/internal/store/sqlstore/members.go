@@ -38,8 +38,17 @@ func (s members) Remove(ctx context.Context, tenant fleet.TenantID, kind fleet.M
 
 const memberColumns = `SELECT tenant_id, kind, subject, role, created_at FROM members `
 
-func (s members) List(ctx context.Context, tenant fleet.TenantID) ([]fleet.Member, error) {
-	out, err := s.list(ctx, s.tx.of(tenant), memberColumns+`WHERE tenant_id = $1 ORDER BY kind, subject`, tenant)
+func (s members) Get(ctx context.Context, tenant fleet.TenantID, kind fleet.MemberKind, subject string) (fleet.Member, error) {
+	m, err := only(s.list(ctx, s.tx.of(tenant), memberColumns+`WHERE tenant_id = $1 AND kind = $2 AND subject = $3`, tenant, kind, subject))
+	if err != nil {
+		return fleet.Member{}, fmt.Errorf("reading member %s %q: %w", kind, subject, err)
+	}
+	return m, nil
+}
+
+func (s members) List(ctx context.Context, tenant fleet.TenantID, page store.Page) ([]fleet.Member, error) {
+	out, err := s.list(ctx, s.tx.of(tenant), memberColumns+`WHERE tenant_id = $1 AND (kind, subject) > ($2, $3)
+		ORDER BY kind, subject LIMIT $4`, tenant, page.After, page.AfterID, limitOf(page.Limit))
 	if err != nil {
 		return nil, fmt.Errorf("listing members: %w", err)
 	}

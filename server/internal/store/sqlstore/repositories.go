@@ -48,6 +48,21 @@ func (s repositories) List(ctx context.Context, tenant fleet.TenantID, page stor
 	return out, nil
 }
 
+func (s repositories) Problems(ctx context.Context, tenant fleet.TenantID, ids []fleet.RepositoryID) (map[fleet.RepositoryID]string, error) {
+	out := map[fleet.RepositoryID]string{}
+	err := s.tx.of(tenant).each(ctx, func(row Row) error {
+		var id fleet.RepositoryID
+		var problem string
+		err := row.Scan(&id, &problem)
+		out[id] = problem
+		return err
+	}, `SELECT id, error FROM repositories WHERE tenant_id = $1 AND id IN (SELECT value FROM json_each($2)) AND error <> ''`, tenant, idList(ids))
+	if err != nil {
+		return nil, fmt.Errorf("reading the problems of %d repositories: %w", len(ids), err)
+	}
+	return out, nil
+}
+
 func (s repositories) OfCredential(ctx context.Context, tenant fleet.TenantID, id fleet.CredentialID) ([]fleet.Repository, error) {
 	out, err := s.list(ctx, s.tx.of(tenant), repositoryColumns+`WHERE r.tenant_id = $1 AND r.credential_id = $2 ORDER BY r.url`, tenant, id)
 	if err != nil {

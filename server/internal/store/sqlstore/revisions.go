@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 
 	"github.com/kedge-dev/kedge/internal/fleet"
 	"github.com/kedge-dev/kedge/server/internal/store"
@@ -64,8 +65,13 @@ func (s revisions) trim(ctx context.Context, tenant fleet.TenantID, id fleet.Dep
 	return err
 }
 
-func (s revisions) List(ctx context.Context, tenant fleet.TenantID, id fleet.DeploymentID) ([]fleet.Revision, error) {
-	out, err := s.list(ctx, tenant, id, `WHERE tenant_id = $1 AND deployment_id = $2 ORDER BY seq DESC`)
+func (s revisions) List(ctx context.Context, tenant fleet.TenantID, id fleet.DeploymentID, page store.Page) ([]fleet.Revision, error) {
+	before, err := numberAfter(page, math.MaxInt64)
+	if err != nil {
+		return nil, fmt.Errorf("listing revisions of deployment %q: %w", id, err)
+	}
+	out, err := s.list(ctx, tenant, id, `WHERE tenant_id = $1 AND deployment_id = $2 AND seq < $3
+		ORDER BY seq DESC LIMIT $4`, before, limitOf(page.Limit))
 	if err != nil {
 		return nil, fmt.Errorf("listing revisions of deployment %q: %w", id, err)
 	}

@@ -4,8 +4,8 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
-	"strconv"
 
 	"github.com/kedge-dev/kedge/internal/fleet"
 	"github.com/kedge-dev/kedge/server/internal/store"
@@ -56,13 +56,11 @@ func (s runs) Get(ctx context.Context, tenant fleet.TenantID, id fleet.RunID) (f
 func (s runs) OfDeployment(ctx context.Context, tenant fleet.TenantID, id fleet.DeploymentID, page store.Page) ([]fleet.SyncRun, error) {
 	var a args
 	query := runColumns + `WHERE r.tenant_id = ` + a.add(tenant) + ` AND r.deployment_id = ` + a.add(id)
-	if page.After != "" {
-		seq, err := strconv.ParseInt(page.After, 10, 64)
-		if err != nil {
-			return nil, fmt.Errorf("listing runs of deployment %q: page %q is not a number", id, page.After)
-		}
-		query += ` AND r.seq < ` + a.add(seq)
+	before, err := numberAfter(page, math.MaxInt64)
+	if err != nil {
+		return nil, fmt.Errorf("listing runs of deployment %q: %w", id, err)
 	}
+	query += ` AND r.seq < ` + a.add(before)
 	out, err := s.list(ctx, s.tx.of(tenant), query+` ORDER BY r.seq DESC LIMIT `+a.add(limitOf(page.Limit)), a...)
 	if err != nil {
 		return nil, fmt.Errorf("listing runs of deployment %q: %w", id, err)

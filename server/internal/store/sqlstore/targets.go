@@ -3,30 +3,34 @@ package sqlstore
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/kedge-dev/kedge/internal/fleet"
-	"github.com/kedge-dev/kedge/server/internal/store"
 )
 
 type targets struct{ tx *Tx }
 
 const targetColumns = `SELECT t.id, t.tenant_id, t.deployment_id, t.deployment_name, t.agent_tenant, COALESCE(t.agent_id, ''), t.agent_name,
-		COALESCE(t.grant_id, ''), t.variant, t.detached_at, t.detached_why,
+		COALESCE(t.grant_id, ''), t.variant, t.detached_at, t.detached_why, t.left_in,
 		t.desired_epoch, t.desired_generation, COALESCE(t.desired_digest, ''), t.desired_commit, t.desired_namespace,
 		t.desired_prune, t.desired_adopt, t.desired_allow_empty, t.desired_manual, t.desired_prune_on_detach,
-		t.desired_hold_prune, t.desired_tombstone, t.desired_detached,
+		t.desired_force_conflicts, t.desired_replace_objects, t.desired_dry_run, t.desired_drift, t.desired_ignore_fields,
+		t.desired_service_account, t.desired_propagation, t.desired_prune_timeout, t.desired_ready_timeout,
+		t.desired_prune_limit_objects, t.desired_prune_limit_percent,
+		t.desired_hold_prune, t.desired_consent, t.desired_confirmed, t.desired_tombstone, t.desired_detached,
 		t.observed_epoch, t.observed_generation, t.observed_digest, t.observed_sync, t.observed_health,
 		t.observed_as_of, t.observed_message
 	FROM targets t `
 
 func scanTarget(row Row) (fleet.Target, error) {
 	var t fleet.Target
-	d, o, p := &t.Desired, &t.Observed, &t.Desired.Policy
-	err := row.Scan(&t.ID, &t.TenantID, &t.DeploymentID, &t.DeploymentName, &t.AgentTenant, &t.AgentID, &t.AgentName,
-		&t.GrantID, &t.Variant, timeInto(&t.DetachedAt), &t.DetachedWhy,
+	d, o := &t.Desired, &t.Observed
+	err := row.Scan(slices.Concat([]any{&t.ID, &t.TenantID, &t.DeploymentID, &t.DeploymentName, &t.AgentTenant, &t.AgentID, &t.AgentName,
+		&t.GrantID, &t.Variant, timeInto(&t.DetachedAt), &t.DetachedWhy, &t.LeftIn,
 		&d.Epoch, &d.Generation, &d.Digest, &d.Commit, &d.Namespace,
-		&p.Prune, &p.Adopt, &p.AllowEmpty, &p.Manual, &p.PruneOnDetach, &d.HoldPrune, &d.Tombstone, &d.Detached,
-		&o.Epoch, &o.Generation, &o.Digest, &o.Sync, &o.Health, timeInto(&o.AsOf), &o.Message)
+	}, policyInto(&d.Policy), []any{&d.HoldPrune, &d.Consent, listInto(&d.Confirmed), &d.Tombstone, &d.Detached,
+		&o.Epoch, &o.Generation, &o.Digest, &o.Sync, &o.Health, timeInto(&o.AsOf), &o.Message,
+	})...)
 	return t, err
 }
 
@@ -41,20 +45,6 @@ func (s targets) Get(ctx context.Context, tenant fleet.TenantID, id fleet.Target
 func (s targets) OfDeployment(ctx context.Context, tenant fleet.TenantID, id fleet.DeploymentID) ([]fleet.Target, error) {
 	out, err := s.list(ctx, s.tx.of(tenant), targetColumns+`WHERE t.tenant_id = $1 AND t.deployment_id = $2
 		ORDER BY t.agent_name, t.id`, tenant, id)
-	if err != nil {
-		return nil, fmt.Errorf("listing targets of deployment %q: %w", id, err)
-	}
-	return out, nil
-}
-
-// PageOfDeployment compares (name, id) as a pair: an agent may have had the name of one that was deleted.
-func (s targets) PageOfDeployment(ctx context.Context, tenant fleet.TenantID, id fleet.DeploymentID, page store.Page) ([]fleet.Target, error) {
-	if page.AfterID == "" && page.After != "" {
-		page.AfterID = "~" // sorts behind every id
-	}
-	out, err := s.list(ctx, s.tx.of(tenant), targetColumns+`WHERE t.tenant_id = $1 AND t.deployment_id = $2
-		AND (t.agent_name, t.id) > ($3, $4) ORDER BY t.agent_name, t.id LIMIT $5`,
-		tenant, id, page.After, page.AfterID, limitOf(page.Limit))
 	if err != nil {
 		return nil, fmt.Errorf("listing targets of deployment %q: %w", id, err)
 	}
@@ -95,6 +85,24 @@ func (s targets) ListAllTenants(ctx context.Context, ids []fleet.TargetID) ([]fl
 	return out, nil
 }
 
+func (s targets) LeftBehindAllTenants(ctx context.Context, agent fleet.Agent) ([]fleet.Target, error) {
+	out, err := s.list(ctx, s.tx.at(agent.TenantID), targetColumns+`WHERE t.agent_id IS NULL AND t.agent_tenant = $1 AND t.agent_name = $2
+		ORDER BY t.tenant_id, t.deployment_name, t.deployment_id, t.detached_at DESC, t.id`, agent.TenantID, agent.Name)
+	if err != nil {
+		return nil, fmt.Errorf("listing targets that were on agent %q: %w", agent.Name, err)
+	}
+	return out, nil
+}
+
+func (s targets) UnprovenAllTenants(ctx context.Context, agent fleet.AgentID) ([]fleet.Target, error) {
+	out, err := s.list(ctx, s.tx.atPlace("agents", string(agent)), targetColumns+`WHERE t.agent_id = $1 AND t.left_in <> ''
+		ORDER BY t.tenant_id, t.deployment_name, t.deployment_id`, agent)
+	if err != nil {
+		return nil, fmt.Errorf("listing targets that agent %q has yet to recognise: %w", agent, err)
+	}
+	return out, nil
+}
+
 func (s targets) OfGrantAllTenants(ctx context.Context, id fleet.GrantID) ([]fleet.Target, error) {
 	out, err := s.list(ctx, s.tx.atPlace("grants", string(id)), targetColumns+`WHERE t.grant_id = $1
 		ORDER BY t.deployment_name, t.deployment_id, t.agent_name, t.id`, id)
@@ -104,14 +112,14 @@ func (s targets) OfGrantAllTenants(ctx context.Context, id fleet.GrantID) ([]fle
 	return out, nil
 }
 
-func (s targets) ListByDeployments(ctx context.Context, tenant fleet.TenantID, ids []fleet.DeploymentID) ([]fleet.Target, error) {
+func (s targets) List(ctx context.Context, tenant fleet.TenantID, ids []fleet.TargetID) ([]fleet.Target, error) {
 	if len(ids) == 0 {
 		return nil, nil
 	}
-	out, err := s.list(ctx, s.tx.of(tenant), targetColumns+`WHERE t.tenant_id = $1 AND t.deployment_id IN (SELECT value FROM json_each($2))
-		ORDER BY t.deployment_name, t.deployment_id, t.agent_name, t.id`, tenant, idList(ids))
+	out, err := s.list(ctx, s.tx.of(tenant), targetColumns+`WHERE t.tenant_id = $1 AND t.id IN (SELECT value FROM json_each($2))
+		ORDER BY t.id`, tenant, idList(ids))
 	if err != nil {
-		return nil, fmt.Errorf("listing targets of %d deployments: %w", len(ids), err)
+		return nil, fmt.Errorf("reading %d targets: %w", len(ids), err)
 	}
 	return out, nil
 }

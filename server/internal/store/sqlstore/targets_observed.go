@@ -8,23 +8,11 @@ import (
 	"github.com/kedge-dev/kedge/server/internal/store"
 )
 
-// SetObserved is a batch of one.
-func (s targets) SetObserved(ctx context.Context, tenant fleet.TenantID, agent fleet.AgentID, r store.Report) (changed bool, err error) {
-	heard, ids, err := s.observe(ctx, tenant, []store.AgentReport{{Agent: agent, Report: r}})
-	if err == nil && heard == 0 {
-		err = store.ErrNotFound
-	}
-	if err != nil {
-		return false, fmt.Errorf("recording a report on target %q: %w", r.Target, err)
-	}
-	return len(ids) > 0, nil
-}
-
-func (s targets) SetObservedBatch(ctx context.Context, tenant fleet.TenantID, reports []store.AgentReport) ([]fleet.TargetID, error) {
+func (s targets) SetObserved(ctx context.Context, tenant fleet.TenantID, reports []store.AgentReport) ([]fleet.TargetID, error) {
 	var changed []fleet.TargetID
 	seen := map[fleet.TargetID]bool{}
 	for _, round := range rounds(reports) {
-		_, ids, err := s.observe(ctx, tenant, round)
+		ids, err := s.observe(ctx, tenant, round)
 		if err != nil {
 			return nil, fmt.Errorf("recording %d reports: %w", len(reports), err)
 		}
@@ -62,33 +50,32 @@ type observation struct {
 	touched    bool // or of its objects
 }
 
-// observe writes reports of different targets. heard is how many were of targets of their agents.
+// observe writes reports of different targets.
 //
 // Where others write too it looks twice: what is news is looked at again with the rows held, so that
 // of two reports at once the older one gives way. What is not, which is most of what an agent says in
 // peace, holds nothing.
-func (s targets) observe(ctx context.Context, tenant fleet.TenantID, reports []store.AgentReport) (heard int, changed []fleet.TargetID, err error) {
+func (s targets) observe(ctx context.Context, tenant fleet.TenantID, reports []store.AgentReport) (changed []fleet.TargetID, err error) {
 	if !s.tx.writable {
-		return 0, nil, store.ErrReadOnly
+		return nil, store.ErrReadOnly
 	}
-	heard, news, err := s.news(ctx, tenant, mended(reports), ``)
+	news, err := s.news(ctx, tenant, mended(reports), ``)
 	if err != nil || len(news) == 0 {
-		return heard, nil, err
+		return nil, err
 	}
 	if !s.tx.conn.Alone() {
 		again := make([]store.AgentReport, len(news))
 		for i, o := range news {
 			again[i] = store.AgentReport{Agent: o.agent, Report: o.Report}
 		}
-		if _, news, err = s.news(ctx, tenant, again, `ORDER BY id /* FOR NO KEY UPDATE */`); err != nil {
-			return heard, nil, err
+		if news, err = s.news(ctx, tenant, again, `ORDER BY id /* FOR NO KEY UPDATE */`); err != nil {
+			return nil, err
 		}
 	}
 	if err := s.setObjects(ctx, tenant, news); err != nil {
-		return heard, nil, err
+		return nil, err
 	}
-	changed, err = s.setStatuses(ctx, tenant, news)
-	return heard, changed, err
+	return s.setStatuses(ctx, tenant, news)
 }
 
 // mended returns reports as they will be read back, so that they can be compared with what is stored.
@@ -106,7 +93,7 @@ func mended(reports []store.AgentReport) []store.AgentReport {
 
 // news returns what may have to be written. Reports of targets of others and of older versions are
 // passed over.
-func (s targets) news(ctx context.Context, tenant fleet.TenantID, reports []store.AgentReport, hold string) (heard int, out []*observation, err error) {
+func (s targets) news(ctx context.Context, tenant fleet.TenantID, reports []store.AgentReport, hold string) (out []*observation, err error) {
 	at := make(map[fleet.TargetID]*store.AgentReport, len(reports))
 	for i := range reports {
 		at[reports[i].Target] = &reports[i]
@@ -122,7 +109,6 @@ func (s targets) news(ctx context.Context, tenant fleet.TenantID, reports []stor
 		if err != nil || r == nil || r.Agent != agent {
 			return err
 		}
-		heard++
 		x.Report, x.agent, x.fresh = r.Report, agent, tellsMore(r.Observed, o)
 		if r.Observed.Compare(o.Version) >= 0 && (x.fresh || r.Full || len(r.Objects)+len(r.Gone) > 0) {
 			found[id] = x
@@ -137,7 +123,7 @@ func (s targets) news(ctx context.Context, tenant fleet.TenantID, reports []stor
 			out = append(out, x)
 		}
 	}
-	return heard, out, err
+	return out, err
 }
 
 // tellsMore reports whether a status says more than the time that it is of; the first one always does.

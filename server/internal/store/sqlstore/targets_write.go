@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/kedge-dev/kedge/internal/fleet"
 	"github.com/kedge-dev/kedge/server/internal/store"
@@ -20,24 +21,29 @@ const newestOf = `CASE WHEN $3 = '' THEN (SELECT x.rendered_digest FROM deployme
 
 // Create takes the name of the agent from t, and looks for it itself only among the tenant's own.
 func (s targets) Create(ctx context.Context, t fleet.Target) error {
-	d, o, p := t.Desired, t.Observed, t.Desired.Policy
+	o := t.Observed
 	err := s.tx.of(t.TenantID).insert(ctx, `INSERT INTO targets (tenant_id, deployment_id, variant, id, deployment_name,
-			agent_tenant, agent_id, agent_name, grant_id, detached_at, detached_why, newest_digest,
+			agent_tenant, agent_id, agent_name, grant_id, detached_at, detached_why, left_in, newest_digest,
 			desired_epoch, desired_generation, desired_digest, desired_commit, desired_namespace,
 			desired_prune, desired_adopt, desired_allow_empty, desired_manual, desired_prune_on_detach,
-			desired_hold_prune, desired_tombstone, desired_detached,
+			desired_force_conflicts, desired_replace_objects, desired_dry_run, desired_drift, desired_ignore_fields,
+			desired_service_account, desired_propagation, desired_prune_timeout, desired_ready_timeout,
+			desired_prune_limit_objects, desired_prune_limit_percent,
+			desired_hold_prune, desired_consent, desired_confirmed, desired_tombstone, desired_detached,
 			observed_epoch, observed_generation, observed_digest, observed_sync, observed_health, observed_as_of, observed_message)
 		VALUES ($1, $2, $3, $4, COALESCE((SELECT x.name FROM deployments x WHERE x.tenant_id = $1 AND x.id = $2), ''),
 			$5, $6, CASE WHEN $7 <> '' THEN $7 ELSE COALESCE((SELECT x.name FROM agents x WHERE x.tenant_id = $1 AND x.id = $6), '') END,
-			$8, $9, $10, `+newestOf+`,
-			$11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23, $24, $25, $26, $27, $28, $29, $30)
+			$8, $9, $10, $11, `+newestOf+`,
+			$12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23, $24, $25, $26, $27, $28, $29, $30, $31,
+			$32, $33, $34, $35, $36, $37, $38, $39, $40, $41, $42, $43, $44)
 		ON CONFLICT DO NOTHING`,
-		string(t.TenantID), string(t.DeploymentID), t.Variant, string(t.ID),
-		string(cmp.Or(t.AgentTenant, t.TenantID)), nullable(string(t.AgentID)), t.AgentName,
-		nullable(string(t.GrantID)), micros(t.DetachedAt), t.DetachedWhy,
-		d.Epoch, d.Generation, nullable(d.Digest), d.Commit, d.Namespace,
-		p.Prune, p.Adopt, p.AllowEmpty, p.Manual, p.PruneOnDetach, d.HoldPrune, d.Tombstone, d.Detached,
-		o.Epoch, o.Generation, o.Digest, string(o.Sync), string(o.Health), micros(o.AsOf), o.Message)
+		slices.Concat([]any{
+			string(t.TenantID), string(t.DeploymentID), t.Variant, string(t.ID),
+			string(cmp.Or(t.AgentTenant, t.TenantID)), nullable(string(t.AgentID)), t.AgentName,
+			nullable(string(t.GrantID)), micros(t.DetachedAt), t.DetachedWhy, t.LeftIn,
+		}, desiredValues(t.Desired), []any{
+			o.Epoch, o.Generation, o.Digest, string(o.Sync), string(o.Health), micros(o.AsOf), o.Message,
+		})...)
 	if err != nil {
 		return fmt.Errorf("creating target %q: %w", t.ID, err)
 	}
@@ -45,15 +51,24 @@ func (s targets) Create(ctx context.Context, t fleet.Target) error {
 	return s.recordTarget(store.ChangeDesired, t.TenantID, t.ID, t.AgentID, t.DeploymentID)
 }
 
+// desiredValues are the values of the desired_ columns, in their order.
+func desiredValues(d fleet.Desired) []any {
+	return slices.Concat(
+		[]any{d.Epoch, d.Generation, nullable(d.Digest), d.Commit, d.Namespace},
+		policyValues(d.Policy),
+		[]any{d.HoldPrune, d.Consent, textList(d.Confirmed), d.Tombstone, d.Detached})
+}
+
 func (s targets) SetDesired(ctx context.Context, tenant fleet.TenantID, id fleet.TargetID, d fleet.Desired) error {
-	p := d.Policy
-	err := s.change(ctx, tenant, id, `UPDATE targets SET desired_epoch = $3, desired_generation = $4,
-			desired_digest = $5, desired_commit = $6, desired_namespace = $7, desired_prune = $8, desired_adopt = $9,
-			desired_allow_empty = $10, desired_manual = $11, desired_prune_on_detach = $12,
-			desired_hold_prune = $13, desired_tombstone = $14, desired_detached = $15
-		WHERE tenant_id = $1 AND id = $2 `+ofTarget,
-		d.Epoch, d.Generation, nullable(d.Digest), d.Commit, d.Namespace,
-		p.Prune, p.Adopt, p.AllowEmpty, p.Manual, p.PruneOnDetach, d.HoldPrune, d.Tombstone, d.Detached)
+	err := s.change(ctx, tenant, id, `UPDATE targets SET
+			desired_epoch = $3, desired_generation = $4, desired_digest = $5, desired_commit = $6,
+			desired_namespace = $7, desired_prune = $8, desired_adopt = $9, desired_allow_empty = $10,
+			desired_manual = $11, desired_prune_on_detach = $12, desired_force_conflicts = $13, desired_replace_objects = $14,
+			desired_dry_run = $15, desired_drift = $16, desired_ignore_fields = $17, desired_service_account = $18,
+			desired_propagation = $19, desired_prune_timeout = $20, desired_ready_timeout = $21, desired_prune_limit_objects = $22,
+			desired_prune_limit_percent = $23, desired_hold_prune = $24, desired_consent = $25, desired_confirmed = $26,
+			desired_tombstone = $27, desired_detached = $28
+		WHERE tenant_id = $1 AND id = $2 `+ofTarget, desiredValues(d)...)
 	if err != nil {
 		return fmt.Errorf("setting what is desired of target %q: %w", id, err)
 	}
@@ -62,13 +77,13 @@ func (s targets) SetDesired(ctx context.Context, tenant fleet.TenantID, id fleet
 
 func (s targets) SetPlace(ctx context.Context, t fleet.Target) error {
 	// What is newest for a target follows from its variant.
-	err := s.change(ctx, t.TenantID, t.ID, `UPDATE targets SET variant = $3, grant_id = $4, detached_at = $5, detached_why = $6,
+	err := s.change(ctx, t.TenantID, t.ID, `UPDATE targets SET variant = $3, grant_id = $4, detached_at = $5, detached_why = $6, agent_id = $7, left_in = $8,
 			newest_digest = CASE WHEN $3 = ''
 				THEN (SELECT x.rendered_digest FROM deployments x WHERE x.tenant_id = $1 AND x.id = targets.deployment_id)
 				ELSE (SELECT x.rendered_digest FROM deployment_variants x
 					WHERE x.tenant_id = $1 AND x.deployment_id = targets.deployment_id AND x.name = $3) END
 		WHERE tenant_id = $1 AND id = $2 `+ofTarget,
-		t.Variant, nullable(string(t.GrantID)), micros(t.DetachedAt), t.DetachedWhy)
+		t.Variant, nullable(string(t.GrantID)), micros(t.DetachedAt), t.DetachedWhy, nullable(string(t.AgentID)), t.LeftIn)
 	if err != nil {
 		return fmt.Errorf("writing the place of target %q: %w", t.ID, err)
 	}

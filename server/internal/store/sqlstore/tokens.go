@@ -37,9 +37,13 @@ func (s tokens) AgentTokenByHashAllTenants(ctx context.Context, hash []byte) (fl
 	return t, nil
 }
 
-func (s tokens) AgentTokens(ctx context.Context, tenant fleet.TenantID, agent fleet.AgentID) ([]fleet.AgentToken, error) {
+func (s tokens) AgentTokens(ctx context.Context, tenant fleet.TenantID, agent fleet.AgentID, page store.Page) ([]fleet.AgentToken, error) {
+	after, err := numberAfter(page, 0)
+	if err != nil {
+		return nil, fmt.Errorf("listing tokens of agent %q: %w", agent, err)
+	}
 	out, err := s.agentTokens(ctx, s.tx.of(tenant), agentTokenColumns+`WHERE tenant_id = $1 AND agent_id = $2
-		ORDER BY created_at, id`, tenant, agent)
+		AND (created_at, id) > ($3, $4) ORDER BY created_at, id LIMIT $5`, tenant, agent, after, page.AfterID, limitOf(page.Limit))
 	if err != nil {
 		return nil, fmt.Errorf("listing tokens of agent %q: %w", agent, err)
 	}

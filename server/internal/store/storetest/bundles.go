@@ -73,7 +73,7 @@ func bundlesLeave(t *testing.T, s store.Store) {
 			tx.Targets().SetDesired(ctx, w.tenant.ID, w.target.ID, desired))
 		_, err := tx.Revisions().Append(ctx, w.tenant.ID, d.ID, fleet.Revision{Bundles: map[string]string{"": bundles["kept"].Digest}}, 1)
 		errs = append(errs, err)
-		_, err = tx.Targets().SetObserved(ctx, w.tenant.ID, w.agent.ID, store.Report{Target: w.target.ID, Observed: observed})
+		_, err = observe(ctx, tx, w.tenant.ID, w.agent.ID, store.Report{Target: w.target.ID, Observed: observed})
 		return errors.Join(append(errs, err)...)
 	})
 	collect := func(before time.Time) (n int) {

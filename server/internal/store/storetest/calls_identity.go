@@ -48,10 +48,28 @@ var identityCalls = []call{
 		return nil, tx.Members().Remove(ctx, tenant, w.member.Kind, w.member.Subject)
 	}},
 	{"Members.List", false, empty, func(ctx context.Context, tx store.Tx, tenant fleet.TenantID, _ *world) (any, error) {
-		return tx.Members().List(ctx, tenant)
+		return tx.Members().List(ctx, tenant, store.Page{})
+	}},
+	{"Members.Get", false, notFound, func(ctx context.Context, tx store.Tx, tenant fleet.TenantID, w *world) (any, error) {
+		return tx.Members().Get(ctx, tenant, w.member.Kind, w.member.Subject)
 	}},
 	{"Members.OfAllTenants", false, global, func(ctx context.Context, tx store.Tx, _ fleet.TenantID, w *world) (any, error) {
 		return tx.Members().OfAllTenants(ctx, w.member.Subject, nil)
+	}},
+	{"People.Bind", true, global, func(ctx context.Context, tx store.Tx, _ fleet.TenantID, _ *world) (any, error) {
+		return nil, tx.People().Bind(ctx, newPerson("new", "1"))
+	}},
+	{"People.LoggedIn", true, global, func(ctx context.Context, tx store.Tx, _ fleet.TenantID, w *world) (any, error) {
+		return nil, tx.People().LoggedIn(ctx, w.person.Name, "Ada", at(50))
+	}},
+	{"People.ByName", false, global, func(ctx context.Context, tx store.Tx, _ fleet.TenantID, w *world) (any, error) {
+		return tx.People().ByName(ctx, w.person.Name, at(0))
+	}},
+	{"People.List", false, global, func(ctx context.Context, tx store.Tx, _ fleet.TenantID, _ *world) (any, error) {
+		return tx.People().List(ctx, at(0), store.Page{})
+	}},
+	{"People.Forget", true, global, func(ctx context.Context, tx store.Tx, _ fleet.TenantID, w *world) (any, error) {
+		return nil, tx.People().Forget(ctx, w.person.Name)
 	}},
 	{"Agents.Create", true, own, func(ctx context.Context, tx store.Tx, tenant fleet.TenantID, _ *world) (any, error) {
 		return nil, tx.Agents().Create(ctx, newAgent(tenant, "new"))
@@ -108,7 +126,7 @@ var identityCalls = []call{
 		return tx.Tokens().AgentTokenByHashAllTenants(ctx, w.token.Hash)
 	}},
 	{"Tokens.AgentTokens", false, empty, func(ctx context.Context, tx store.Tx, tenant fleet.TenantID, w *world) (any, error) {
-		return tx.Tokens().AgentTokens(ctx, tenant, w.agent.ID)
+		return tx.Tokens().AgentTokens(ctx, tenant, w.agent.ID, store.Page{})
 	}},
 	{"Tokens.RevokeAgentToken", true, notFound, func(ctx context.Context, tx store.Tx, tenant fleet.TenantID, w *world) (any, error) {
 		return nil, tx.Tokens().RevokeAgentToken(ctx, tenant, w.token.ID, at(50))
@@ -123,7 +141,7 @@ var identityCalls = []call{
 		return tx.Tokens().APITokenByHash(ctx, w.apiToken.Hash)
 	}},
 	{"Tokens.APITokens", false, empty, func(ctx context.Context, tx store.Tx, tenant fleet.TenantID, _ *world) (any, error) {
-		return tx.Tokens().APITokens(ctx, tenant)
+		return tx.Tokens().APITokens(ctx, tenant, store.Page{})
 	}},
 	{"Tokens.APIToken", false, notFound, func(ctx context.Context, tx store.Tx, tenant fleet.TenantID, w *world) (any, error) {
 		return tx.Tokens().APIToken(ctx, tenant, w.apiToken.ID)

@@ -49,10 +49,10 @@ var placeCalls = []call{
 		return nil, tx.Grants().Delete(ctx, tenant, w.grant.ID)
 	}},
 	{"Grants.Given", false, empty, func(ctx context.Context, tx store.Tx, tenant fleet.TenantID, _ *world) (any, error) {
-		return tx.Grants().Given(ctx, tenant)
+		return tx.Grants().Given(ctx, tenant, store.Page{})
 	}},
 	{"Grants.To", false, empty, func(ctx context.Context, tx store.Tx, tenant fleet.TenantID, _ *world) (any, error) {
-		return tx.Grants().To(ctx, tenant)
+		return tx.Grants().To(ctx, tenant, store.Page{})
 	}},
 	{"Grants.OfEnvironment", false, notFound, func(ctx context.Context, tx store.Tx, tenant fleet.TenantID, w *world) (any, error) {
 		// The owner is no grantee of its own.
@@ -76,6 +76,9 @@ var placeCalls = []call{
 	}},
 	{"Repositories.List", false, empty, func(ctx context.Context, tx store.Tx, tenant fleet.TenantID, _ *world) (any, error) {
 		return tx.Repositories().List(ctx, tenant, store.Page{})
+	}},
+	{"Repositories.Problems", false, empty, func(ctx context.Context, tx store.Tx, tenant fleet.TenantID, w *world) (any, error) {
+		return tx.Repositories().Problems(ctx, tenant, []fleet.RepositoryID{w.repo.ID})
 	}},
 	{"Repositories.OfCredential", false, empty, func(ctx context.Context, tx store.Tx, tenant fleet.TenantID, w *world) (any, error) {
 		return tx.Repositories().OfCredential(ctx, tenant, w.credential.ID)

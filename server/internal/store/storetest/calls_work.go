@@ -49,6 +49,9 @@ var workCalls = []call{
 	{"Deployments.KeepVariants", true, notFound, func(ctx context.Context, tx store.Tx, tenant fleet.TenantID, w *world) (any, error) {
 		return nil, tx.Deployments().KeepVariants(ctx, tenant, w.deployment.ID, nil)
 	}},
+	{"Deployments.ClearEdited", true, notFound, func(ctx context.Context, tx store.Tx, tenant fleet.TenantID, w *world) (any, error) {
+		return nil, tx.Deployments().ClearEdited(ctx, tenant, w.deployment.ID)
+	}},
 	{"Deployments.MarkDeleted", true, notFound, func(ctx context.Context, tx store.Tx, tenant fleet.TenantID, w *world) (any, error) {
 		return nil, tx.Deployments().MarkDeleted(ctx, tenant, w.deployment.ID, at(50))
 	}},
@@ -62,7 +65,7 @@ var workCalls = []call{
 		return tx.Revisions().Append(ctx, tenant, w.deployment.ID, fleet.Revision{Commit: "new", RenderedAt: at(50)}, 1)
 	}},
 	{"Revisions.List", false, empty, func(ctx context.Context, tx store.Tx, tenant fleet.TenantID, w *world) (any, error) {
-		return tx.Revisions().List(ctx, tenant, w.deployment.ID)
+		return tx.Revisions().List(ctx, tenant, w.deployment.ID, store.Page{})
 	}},
 	{"Revisions.Get", false, notFound, func(ctx context.Context, tx store.Tx, tenant fleet.TenantID, w *world) (any, error) {
 		return tx.Revisions().Get(ctx, tenant, w.deployment.ID, w.revision.Seq)
@@ -79,7 +82,7 @@ var workCalls = []call{
 		return tx.Targets().OfDeployment(ctx, tenant, w.deployment.ID)
 	}},
 	{"Targets.PageOfDeployment", false, empty, func(ctx context.Context, tx store.Tx, tenant fleet.TenantID, w *world) (any, error) {
-		return tx.Targets().PageOfDeployment(ctx, tenant, w.deployment.ID, store.Page{})
+		return tx.Targets().PageOfDeployment(ctx, tenant, w.deployment.ID, store.TargetFilter{})
 	}},
 	{"Targets.OfAgentAllTenants", false, global, func(ctx context.Context, tx store.Tx, _ fleet.TenantID, w *world) (any, error) {
 		return tx.Targets().OfAgentAllTenants(ctx, w.agent.ID)
@@ -90,11 +93,23 @@ var workCalls = []call{
 	{"Targets.ListAllTenants", false, global, func(ctx context.Context, tx store.Tx, _ fleet.TenantID, w *world) (any, error) {
 		return tx.Targets().ListAllTenants(ctx, []fleet.TargetID{w.target.ID})
 	}},
+	{"Targets.LeftBehindAllTenants", false, global, func(ctx context.Context, tx store.Tx, _ fleet.TenantID, w *world) (any, error) {
+		return tx.Targets().LeftBehindAllTenants(ctx, w.agent)
+	}},
+	{"Targets.UnprovenAllTenants", false, global, func(ctx context.Context, tx store.Tx, _ fleet.TenantID, w *world) (any, error) {
+		return tx.Targets().UnprovenAllTenants(ctx, w.agent.ID)
+	}},
 	{"Targets.OfGrantAllTenants", false, global, func(ctx context.Context, tx store.Tx, _ fleet.TenantID, w *world) (any, error) {
 		return tx.Targets().OfGrantAllTenants(ctx, w.grant.ID)
 	}},
-	{"Targets.ListByDeployments", false, empty, func(ctx context.Context, tx store.Tx, tenant fleet.TenantID, w *world) (any, error) {
-		return tx.Targets().ListByDeployments(ctx, tenant, []fleet.DeploymentID{w.deployment.ID})
+	{"Targets.List", false, empty, func(ctx context.Context, tx store.Tx, tenant fleet.TenantID, w *world) (any, error) {
+		return tx.Targets().List(ctx, tenant, []fleet.TargetID{w.target.ID})
+	}},
+	{"Targets.Tally", false, empty, func(ctx context.Context, tx store.Tx, tenant fleet.TenantID, w *world) (any, error) {
+		return tx.Targets().Tally(ctx, tenant, []fleet.DeploymentID{w.deployment.ID})
+	}},
+	{"Targets.Variants", false, empty, func(ctx context.Context, tx store.Tx, tenant fleet.TenantID, w *world) (any, error) {
+		return tx.Targets().Variants(ctx, tenant, []fleet.TargetID{w.target.ID})
 	}},
 	{"Targets.CountByAgentAllTenants", false, global, func(ctx context.Context, tx store.Tx, _ fleet.TenantID, w *world) (any, error) {
 		return tx.Targets().CountByAgentAllTenants(ctx, []fleet.AgentID{w.agent.ID})
@@ -110,16 +125,15 @@ var workCalls = []call{
 		x.TenantID, x.DetachedAt = tenant, at(50)
 		return nil, tx.Targets().SetPlace(ctx, x)
 	}},
-	{"Targets.SetObserved", true, notFound, func(ctx context.Context, tx store.Tx, tenant fleet.TenantID, w *world) (any, error) {
-		return tx.Targets().SetObserved(ctx, tenant, w.agent.ID, store.Report{
-			Target: w.target.ID, Full: true, Observed: fleet.Observed{Version: fleet.Version{Epoch: 9}}})
-	}},
-	{"Targets.SetObservedBatch", true, empty, func(ctx context.Context, tx store.Tx, tenant fleet.TenantID, w *world) (any, error) {
-		return tx.Targets().SetObservedBatch(ctx, tenant, []store.AgentReport{{Agent: w.agent.ID, Report: store.Report{
+	{"Targets.SetObserved", true, empty, func(ctx context.Context, tx store.Tx, tenant fleet.TenantID, w *world) (any, error) {
+		return tx.Targets().SetObserved(ctx, tenant, []store.AgentReport{{Agent: w.agent.ID, Report: store.Report{
 			Target: w.target.ID, Full: true, Observed: fleet.Observed{Version: fleet.Version{Epoch: 9}}}}})
 	}},
 	{"Targets.Objects", false, empty, func(ctx context.Context, tx store.Tx, tenant fleet.TenantID, w *world) (any, error) {
 		return tx.Targets().Objects(ctx, tenant, w.target.ID)
+	}},
+	{"Targets.Held", false, empty, func(ctx context.Context, tx store.Tx, tenant fleet.TenantID, w *world) (any, error) {
+		return tx.Targets().Held(ctx, tenant, w.deployment.ID, store.HeldObject{}, 10)
 	}},
 	{"Targets.Remove", true, notFound, func(ctx context.Context, tx store.Tx, tenant fleet.TenantID, w *world) (any, error) {
 		return nil, tx.Targets().Remove(ctx, tenant, w.target.ID)

@@ -11,6 +11,7 @@ import (
 
 var connectionTests = map[string]func(*testing.T, store.Store){
 	"tell replicas apart and keep the newest of each": connectionsPerReplica,
+	"make an agent connected by a replica that leads": connectionsThatLead,
 	"end with their own session only":                 connectionsEnd,
 	"end with their server":                           connectionsOfServerEnd,
 	"say whether their agent is connected":            connectionsArePresence,
@@ -51,6 +52,42 @@ func connectionsPerReplica(t *testing.T, s store.Store) {
 		c.AgentID = fleet.NewAgentID()
 		return tx.Connections().Put(ctx, c)
 	})
+}
+
+func connectionsThatLead(t *testing.T, s store.Store) {
+	w := newWorld(t, s, "a")
+	connected := func() bool {
+		yes := true
+		return len(listAgents(t, s, w.tenant.ID, store.AgentFilter{Connected: &yes})) == 1
+	}
+	end := func(c fleet.Connection) {
+		update(t, s, func(ctx context.Context, tx store.Tx) error {
+			_, err := tx.Connections().Close(ctx, c.TenantID, c.SessionID, at(30), at(31))
+			return err
+		})
+	}
+	standby := newConnection(w.agent, "pod-1")
+	standby.Standby = true
+	putConnection(t, s, standby)
+	same(t, "connections", listConnections(t, s, w.agent.ID), []fleet.Connection{w.connection, standby})
+	same(t, "a leader and one that waits", connected(), true)
+	end(w.connection)
+	same(t, "the leader is gone", connected(), false)
+	leader := newConnection(w.agent, "pod-1")
+	putConnection(t, s, leader)
+	same(t, "the other one has taken over", connected(), true)
+	end(standby) // late
+	same(t, "its time of waiting is over", connected(), true)
+	back := newConnection(w.agent, "pod-1")
+	back.Standby = true
+	putConnection(t, s, back)
+	same(t, "it leads no more", connected(), false)
+	putConnection(t, s, newConnection(w.agent, w.connection.Replica))
+	update(t, s, func(ctx context.Context, tx store.Tx) error {
+		_, err := tx.Connections().CloseOfServerAllTenants(ctx, "srv-1", at(40))
+		return err
+	})
+	same(t, "the server is gone", connected(), false)
 }
 
 func connectionsEnd(t *testing.T, s store.Store) {

@@ -19,6 +19,7 @@ var deploymentTests = map[string]func(*testing.T, store.Store){
 	"refer to rows that exist":                        deploymentReferences,
 	"are edited":                                      deploymentsAreEdited,
 	"have variants":                                   deploymentVariants,
+	"forget that an edit was waiting":                 editsAreCleared,
 }
 
 func getDeployment(t *testing.T, s store.Store, w *world) fleet.Deployment {
@@ -249,6 +250,7 @@ func deploymentsAreEdited(t *testing.T, s store.Store) {
 	want.RepositoryID, want.EnvironmentID, want.Namespace = repo.ID, env.ID, "elsewhere"
 	want.Source = fleet.Source{Path: "charts/web", Revision: "v2", Variables: map[string]string{"size": "2"}}
 	want.Policy = fleet.Policy{AllowEmpty: true, Manual: true}
+	want.EditedAt = at(61)
 	want.Suspension, want.Pin = fleet.Suspension{}, fleet.Pin{Revision: 7, Commit: "beef", At: at(60), By: "bob"}
 	edited := want
 	edited.Name, edited.SourceError, edited.Rendered = "renamed", "made up", fleet.Rendered{} // which an edit does not do

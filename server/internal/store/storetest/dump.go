@@ -39,7 +39,7 @@ func (d *dumper) identity(ctx context.Context, tx store.Tx, w *world) {
 	id := w.tenant.ID
 	tenant, err := tx.Tenants().Get(ctx, id)
 	d.keep("tenant")(tenant, ignoreNotFound(err))
-	members, err := tx.Members().List(ctx, id)
+	members, err := tx.Members().List(ctx, id, store.Whole())
 	d.keep("members")(members, err)
 	agents, err := tx.Agents().List(ctx, id, store.AgentFilter{})
 	d.keep("agents")(agents, err)
@@ -48,9 +48,9 @@ func (d *dumper) identity(ctx context.Context, tx store.Tx, w *world) {
 	d.keep("connected agents")(online, err)
 	connections, err := tx.Connections().OfAgentsAllTenants(ctx, []fleet.AgentID{w.agent.ID})
 	d.keep("connections")(connections, err)
-	tokens, err := tx.Tokens().AgentTokens(ctx, id, w.agent.ID)
+	tokens, err := tx.Tokens().AgentTokens(ctx, id, w.agent.ID, store.Whole())
 	d.keep("tokens")(tokens, err)
-	apiTokens, err := tx.Tokens().APITokens(ctx, id)
+	apiTokens, err := tx.Tokens().APITokens(ctx, id, store.Whole())
 	d.keep("API tokens")(apiTokens, err)
 }
 
@@ -58,7 +58,7 @@ func (d *dumper) places(ctx context.Context, tx store.Tx, w *world) {
 	id := w.tenant.ID
 	environments, err := tx.Environments().List(ctx, id, store.Page{})
 	d.keep("environments")(environments, err)
-	grants, err := tx.Grants().Given(ctx, id)
+	grants, err := tx.Grants().Given(ctx, id, store.Whole())
 	d.keep("grants")(grants, err)
 	credentials, err := tx.Credentials().List(ctx, id, store.Page{})
 	d.keep("credentials")(credentials, err)
@@ -74,7 +74,7 @@ func (d *dumper) work(ctx context.Context, tx store.Tx, w *world) {
 	d.keep("found deployments")(found, err)
 	variants, err := tx.Deployments().Variants(ctx, id, w.deployment.ID)
 	d.keep("variants")(variants, err)
-	revisions, err := tx.Revisions().List(ctx, id, w.deployment.ID)
+	revisions, err := tx.Revisions().List(ctx, id, w.deployment.ID, store.Whole())
 	d.keep("revisions")(revisions, err)
 	targets, err := tx.Targets().OfDeployment(ctx, id, w.deployment.ID)
 	d.keep("targets")(targets, err)

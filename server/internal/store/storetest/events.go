@@ -72,7 +72,11 @@ func eventListing(t *testing.T, s store.Store) {
 		{"of a deployment", store.EventFilter{Deployment: "y"}, []string{"e0", "e3", "e6"}},
 		{"of both", store.EventFilter{Agent: "x", Deployment: "y"}, []string{"e0", "e6"}},
 		{"newer than one", store.EventFilter{AfterSeq: all[5].Seq}, []string{"e6", "e7"}},
-		{"of an agent, newer, at most one", store.EventFilter{Agent: "x", AfterSeq: all[1].Seq, Limit: 1}, []string{"e6"}},
+		{"of an agent, those that follow, at most one", store.EventFilter{Agent: "x", AfterSeq: all[1].Seq, Limit: 1}, []string{"e2"}},
+		{"those that follow, at most two", store.EventFilter{AfterSeq: all[2].Seq, Limit: 2}, []string{"e3", "e4"}},
+		{"older than one, at most two", store.EventFilter{BeforeSeq: all[5].Seq, Limit: 2}, []string{"e3", "e4"}},
+		{"of a deployment, older than one", store.EventFilter{Deployment: "y", BeforeSeq: all[6].Seq}, []string{"e0", "e3"}},
+		{"older than the first", store.EventFilter{BeforeSeq: all[0].Seq}, nil},
 		{"of nobody", store.EventFilter{Agent: "nobody"}, nil},
 	}
 	for _, c := range cases {

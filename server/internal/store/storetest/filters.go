@@ -19,6 +19,7 @@ import (
 var filterTests = map[string]func(*testing.T, store.Store){
 	"find what a person would by looking at all": filtersAgreeWithAModel,
 	"follow what users read of a target":         filtersFollowTheView,
+	"call stale what the views call stale":       staleAlike,
 }
 
 // Listed is a deployment with what decides whether a filter of deployments matches it.
@@ -28,13 +29,13 @@ type Listed struct {
 	Variants map[string]string // digests by name
 }
 
-// Matches is what a filter of deployments means, said plainly. connected tells of an agent.
-func Matches(f store.DeploymentFilter, l Listed, connected func(fleet.AgentID) bool) bool {
+// Matches is what a filter of deployments means, said plainly. presence tells of an agent.
+func Matches(f store.DeploymentFilter, l Listed, presence func(fleet.AgentID) fleet.Presence) bool {
 	return (f.Environment == "" || f.Environment == l.EnvironmentID) &&
 		(f.Repository == "" || f.Repository == l.RepositoryID) &&
 		(f.Agent == "" || slices.ContainsFunc(l.Targets, func(t fleet.Target) bool { return t.AgentID == f.Agent })) &&
 		(f.Sync == "" || matchesSync(f.Sync, l)) &&
-		(f.Health == "" || matchesHealth(f.Health, l, connected)) &&
+		(f.Health == "" || matchesHealth(f.Health, l, presence)) &&
 		matchesLabels(f.Labels, l.Labels) &&
 		(f.Text == "" || matchesText(f.Text, l))
 }
@@ -49,9 +50,9 @@ func matchesSync(state fleet.SyncState, l Listed) bool {
 			newest = l.Variants[t.Variant]
 		}
 		waiting := newest != "" && newest != t.Desired.Digest && !t.Desired.Tombstone && !t.Desired.Detached && t.DetachedAt.IsZero()
-		switch view := t.ViewAt(time.Time{}).Sync; state {
+		switch view := t.ViewAt(fleet.Presence{Connected: true}).Sync; state {
 		case fleet.SyncOutOfSync:
-			return waiting
+			return waiting || view == state
 		case fleet.SyncSynced:
 			return view == state && !waiting
 		default:
@@ -60,13 +61,13 @@ func matchesSync(state fleet.SyncState, l Listed) bool {
 	})
 }
 
-func matchesHealth(health fleet.Health, l Listed, connected func(fleet.AgentID) bool) bool {
+func matchesHealth(health fleet.Health, l Listed, presence func(fleet.AgentID) fleet.Presence) bool {
 	return slices.ContainsFunc(l.Targets, func(t fleet.Target) bool {
-		var lost time.Time
-		if t.AgentID == "" || !connected(t.AgentID) {
-			lost = at(0)
+		var p fleet.Presence
+		if t.AgentID != "" {
+			p = presence(t.AgentID)
 		}
-		return t.ViewAt(lost).Health == health
+		return t.ViewAt(p).Health == health
 	})
 }
 
@@ -107,7 +108,7 @@ func filtersAgreeWithAModel(t *testing.T, s store.Store) {
 func (m *model) compare(ctx context.Context, rt *rapid.T, tx store.Tx, f store.DeploymentFilter) error {
 	var want []string
 	for _, l := range m.deployments {
-		if Matches(f, l, func(id fleet.AgentID) bool { return m.connected[id] }) {
+		if Matches(f, l, func(id fleet.AgentID) fleet.Presence { return m.presence[id] }) {
 			want = append(want, l.Name+" "+string(l.ID))
 		}
 	}
@@ -148,7 +149,7 @@ func filtersFollowTheView(t *testing.T, s store.Store) {
 		return tx.Targets().SetPlace(ctx, x)
 	}
 	observe := func(ctx context.Context, tx store.Tx, o fleet.Observed) error {
-		_, err := tx.Targets().SetObserved(ctx, id, w.agent.ID, store.Report{Target: w.target.ID, Observed: o})
+		_, err := observe(ctx, tx, id, w.agent.ID, store.Report{Target: w.target.ID, Observed: o})
 		return err
 	}
 	synced := fleet.Observed{Version: v, Sync: fleet.SyncSynced, Health: fleet.HealthCurrent, AsOf: at(20)}

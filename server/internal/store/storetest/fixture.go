@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/kedge-dev/kedge/internal/fleet"
 	"github.com/kedge-dev/kedge/server/internal/store"
@@ -15,6 +16,7 @@ type world struct {
 	tenant     fleet.Tenant
 	guest      fleet.Tenant // has a grant of the tenant's environment, and nothing else
 	member     fleet.Member
+	person     fleet.Person // named like the tenant, and of none
 	agent      fleet.Agent
 	connection fleet.Connection
 	token      fleet.AgentToken
@@ -46,6 +48,7 @@ func newWorld(t *testing.T, s store.Store, name string) *world {
 	}
 	tenant := w.tenant.ID
 	w.member = fleet.Member{TenantID: tenant, Kind: fleet.MemberPerson, Subject: "ada", Role: fleet.RoleDeployer, CreatedAt: at(1)}
+	w.person = newPerson(name, "id-of-"+name)
 	w.agent = newAgent(tenant, "edge-1")
 	w.connection = newConnection(w.agent, "pod-0")
 	w.token = newToken(w.agent)
@@ -80,7 +83,7 @@ func newWorld(t *testing.T, s store.Store, name string) *world {
 		Agent: w.agent.Name, Deployment: w.deployment.Name, Message: "all is well",
 	}
 	update(t, s, w.fill)
-	w.grant.Environment, w.grant.GranteeName = w.env.Name, w.guest.Name
+	w.grant.Environment, w.grant.OwnerName, w.grant.GranteeName = w.env.Name, w.tenant.Name, w.guest.Name
 	w.deployment.Environment, w.deployment.Source.RepoURL = w.env.Name, w.repo.URL
 	w.target.DeploymentName = w.deployment.Name
 	w.run.Seq, w.run.Deployment = 1, w.deployment.Name
@@ -93,6 +96,7 @@ func (w *world) fill(ctx context.Context, tx store.Tx) error {
 		func() error { return tx.Tenants().Create(ctx, w.tenant) },
 		func() error { return tx.Tenants().Create(ctx, w.guest) },
 		func() error { return tx.Members().Put(ctx, w.member) },
+		func() error { return tx.People().Bind(ctx, w.person) },
 		func() error { return tx.Agents().Create(ctx, w.agent) },
 		func() error { return tx.Connections().Put(ctx, w.connection) },
 		func() error { return tx.Tokens().CreateAgentToken(ctx, w.token) },
@@ -110,7 +114,7 @@ func (w *world) fill(ctx context.Context, tx store.Tx) error {
 		},
 		func() error { return tx.Targets().Create(ctx, w.target) },
 		func() error {
-			_, err := tx.Targets().SetObserved(ctx, tenant, w.agent.ID, store.Report{
+			_, err := observe(ctx, tx, tenant, w.agent.ID, store.Report{
 				Target: w.target.ID, Observed: w.target.Observed, Full: true, Objects: w.objects})
 			return err
 		},
@@ -173,7 +177,8 @@ func hashOf(id fleet.TokenID) []byte {
 func newGrant(env fleet.Environment, grantee fleet.TenantID) fleet.Grant {
 	return fleet.Grant{
 		ID: fleet.NewGrantID(), TenantID: env.TenantID, EnvironmentID: env.ID, Grantee: grantee, CreatedAt: at(4),
-		Limits: fleet.Limits{Namespaces: []string{"guests", "more"}, Kinds: []string{"ConfigMap", "Deployment.apps"}},
+		Limits:         fleet.Limits{Namespaces: []string{"guests", "more"}, Kinds: []string{"ConfigMap", "Deployment.apps"}},
+		ServiceAccount: "guests/deployer",
 	}
 }
 
@@ -198,21 +203,31 @@ func newDeployment(w *world, name string) fleet.Deployment {
 		Source: fleet.Source{Path: "deploy", Revision: "main", Globs: []string{"z/*.yaml", "a/**"},
 			Variables: map[string]string{"name": "{agent.name}", "size": "1"}},
 		EnvironmentTenant: w.tenant.ID, EnvironmentID: w.env.ID, Namespace: "shop",
-		Policy:     fleet.Policy{Prune: true, Adopt: true, PruneOnDetach: true},
+		Policy:     wholePolicy(),
 		Suspension: fleet.Suspension{At: at(7), By: "ada", Reason: "holidays"},
 		Pin:        fleet.Pin{Revision: 1, Commit: "c0ffee", At: at(7), By: "ada"},
-		Spec:       1, CreatedAt: at(7),
+		Spec:       1, CreatedAt: at(7), EditedAt: at(8),
 		Rendered: fleet.Rendered{Commit: "c0ffee", Key: "key-1", Digest: w.bundle.Digest, At: at(8)}, SourceAt: at(8),
+	}
+}
+
+// wholePolicy has no field that is zero but AllowEmpty and Manual.
+func wholePolicy() fleet.Policy {
+	return fleet.Policy{
+		Prune: true, Adopt: true, PruneOnDetach: true, Force: true, Replace: true, DryRun: true, Drift: fleet.DriftReport,
+		Ignore: []string{"Deployment.apps/web:/spec/replicas", `*:/metadata/annotations/a"b`}, ServiceAccount: "shop/deployer",
+		Propagation: fleet.PropagationOrphan, PruneTimeout: 90 * time.Second, ReadyTimeout: 5*time.Minute + time.Millisecond,
+		PruneLimit: fleet.PruneLimit{Objects: 3, Percent: 7},
 	}
 }
 
 func newTarget(w *world, d fleet.Deployment, a fleet.Agent) fleet.Target {
 	return fleet.Target{
 		ID: fleet.NewTargetID(), TenantID: w.tenant.ID, DeploymentID: d.ID, AgentTenant: a.TenantID, AgentID: a.ID, AgentName: a.Name,
-		Variant: "v1", DetachedAt: at(8), DetachedWhy: "relabelled",
+		Variant: "v1", DetachedAt: at(8), DetachedWhy: "relabelled", LeftIn: "uid-left",
 		Desired: fleet.Desired{
 			Version: fleet.Version{Epoch: 1, Generation: 3}, Digest: w.bundle.Digest, Commit: "c0ffee", Namespace: "shop",
-			Policy: fleet.Policy{Prune: true, Adopt: true, Manual: true}, HoldPrune: true, Detached: true,
+			Policy: wholePolicy(), HoldPrune: true, Consent: true, Confirmed: []string{"Deployment.apps shop/web", "Namespace old"}, Detached: true,
 		},
 		Observed: fleet.Observed{
 			Version: fleet.Version{Epoch: 1, Generation: 2}, Digest: "sha256:older", Sync: fleet.SyncFailed,

@@ -51,7 +51,7 @@ func grantsHaveTwoSides(t *testing.T, s store.Store) {
 	}), w.grant)
 	before := last(t, s)
 	want := w.grant
-	want.Limits = fleet.Limits{Kinds: []string{"Secret"}}
+	want.Limits, want.ServiceAccount = fleet.Limits{Kinds: []string{"Secret"}}, "other/one"
 	update(t, s, func(ctx context.Context, tx store.Tx) error { return tx.Grants().Update(ctx, want) })
 	same(t, "after an edit", getGrant(t, s, w.guest.ID, w.grant.ID), want)
 	same(t, "changes", since(t, s, before), []store.Change{
@@ -91,8 +91,8 @@ func grantsAreListed(t *testing.T, s store.Store) {
 		}
 		return tx.Grants().Create(ctx, one)
 	})
-	one.Environment, one.GranteeName = "first", w.guest.Name
-	two.Environment, two.GranteeName = w.env.Name, "0-another"
+	one.Environment, one.OwnerName, one.GranteeName = "first", w.tenant.Name, w.guest.Name
+	two.Environment, two.OwnerName, two.GranteeName = w.env.Name, w.tenant.Name, "0-another"
 	cases := []struct {
 		reason      string
 		tenant      fleet.TenantID
@@ -104,10 +104,10 @@ func grantsAreListed(t *testing.T, s store.Store) {
 	}
 	for _, c := range cases {
 		same(t, c.reason+" has given", read(t, s, func(ctx context.Context, tx store.Tx) ([]fleet.Grant, error) {
-			return tx.Grants().Given(ctx, c.tenant)
+			return tx.Grants().Given(ctx, c.tenant, store.Page{})
 		}), c.given)
 		same(t, c.reason+" was given", read(t, s, func(ctx context.Context, tx store.Tx) ([]fleet.Grant, error) {
-			return tx.Grants().To(ctx, c.tenant)
+			return tx.Grants().To(ctx, c.tenant, store.Page{})
 		}), c.made)
 	}
 	missing(t, s, func(ctx context.Context, tx store.Tx) (fleet.Grant, error) {

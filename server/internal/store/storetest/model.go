@@ -15,7 +15,7 @@ var (
 		fleet.SyncDeleted, fleet.SyncRewound, fleet.SyncOutOfSync, fleet.SyncDetached}
 	// What agents say; the rest is Kedge's own.
 	saidSync = []fleet.SyncState{fleet.SyncPending, fleet.SyncSyncing, fleet.SyncSynced, fleet.SyncSynced, fleet.SyncFailed,
-		fleet.SyncDeleted, fleet.SyncRewound, fleet.SyncDetached}
+		fleet.SyncDeleted, fleet.SyncRewound, fleet.SyncOutOfSync, fleet.SyncDetached}
 	saidHealth = []fleet.Health{fleet.HealthCurrent, fleet.HealthInProgress, fleet.HealthFailed,
 		fleet.HealthTerminating, fleet.HealthNotFound, fleet.HealthUnknown}
 	healthWords = []fleet.Health{fleet.HealthCurrent, fleet.HealthInProgress, fleet.HealthFailed,
@@ -28,14 +28,14 @@ type model struct {
 	name          string
 	grant         fleet.Grant
 	agents        []fleet.Agent
-	connected     map[fleet.AgentID]bool
+	presence      map[fleet.AgentID]fleet.Presence
 	envs          []fleet.Environment // the last is the owner's
 	repos         []fleet.Repository
 	deployments   []Listed
 }
 
 func newModel(rt *rapid.T) *model {
-	m := &model{tenant: fleet.NewTenantID(), owner: fleet.NewTenantID(), connected: map[fleet.AgentID]bool{}}
+	m := &model{tenant: fleet.NewTenantID(), owner: fleet.NewTenantID(), presence: map[fleet.AgentID]fleet.Presence{}}
 	m.name = string(m.tenant)
 	for i := range 4 {
 		a := newAgent(m.tenant, fmt.Sprint("agent-", i))
@@ -43,7 +43,7 @@ func newModel(rt *rapid.T) *model {
 			a.TenantID = m.owner
 		}
 		m.agents = append(m.agents, a)
-		m.connected[a.ID] = rapid.Bool().Draw(rt, "connected")
+		m.presence[a.ID] = rapid.SampledFrom([]fleet.Presence{{}, {LastSeen: at(40)}, {Connected: true, LastSeen: at(40)}}).Draw(rt, "presence")
 	}
 	for i, tenant := range []fleet.TenantID{m.tenant, m.tenant, m.owner} {
 		m.envs = append(m.envs, fleet.Environment{ID: fleet.NewEnvironmentID(), TenantID: tenant, Name: fmt.Sprint("env-", i), CreatedAt: at(1)})
@@ -96,7 +96,7 @@ func (m *model) drawTarget(rt *rapid.T, d fleet.Deployment, a fleet.Agent) fleet
 	}
 	x := fleet.Target{
 		ID: fleet.NewTargetID(), TenantID: m.tenant, DeploymentID: d.ID, AgentTenant: a.TenantID, AgentID: a.ID, AgentName: a.Name,
-		Variant: rapid.SampledFrom([]string{"", "v"}).Draw(rt, "variant of target"),
+		Variant: rapid.SampledFrom([]string{"", "", "v", "v", "!refused"}).Draw(rt, "variant of target"),
 		Desired: fleet.Desired{
 			Version: version(), Digest: rapid.SampledFrom(someDigests).Draw(rt, "desired"),
 			Tombstone: rapid.IntRange(0, 5).Draw(rt, "tombstone") == 0, Detached: rapid.IntRange(0, 5).Draw(rt, "detached") == 0,
@@ -167,8 +167,12 @@ func (m *model) fill(ctx context.Context, tx store.Tx) error {
 	}
 	for _, a := range m.agents {
 		steps = append(steps, func() error { return tx.Agents().Create(ctx, a) })
-		if m.connected[a.ID] {
-			steps = append(steps, func() error { return tx.Connections().Put(ctx, newConnection(a, "0")) })
+		if p := m.presence[a.ID]; p != (fleet.Presence{}) {
+			c := newConnection(a, "0")
+			if c.LastSeenAt = p.LastSeen; !p.Connected {
+				c.DisconnectedAt = at(41)
+			}
+			steps = append(steps, func() error { return tx.Connections().Put(ctx, c) })
 		}
 	}
 	for _, l := range m.deployments {

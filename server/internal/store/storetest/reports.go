@@ -26,11 +26,17 @@ func getObjects(t *testing.T, s store.Store, w *world) []fleet.ObjectStatus {
 	})
 }
 
+// observe makes one report.
+func observe(ctx context.Context, tx store.Tx, tenant fleet.TenantID, agent fleet.AgentID, r store.Report) (changed bool, err error) {
+	ids, err := tx.Targets().SetObserved(ctx, tenant, []store.AgentReport{{Agent: agent, Report: r}})
+	return len(ids) > 0, err
+}
+
 func report(t *testing.T, s store.Store, w *world, r store.Report) (changed bool) {
 	t.Helper()
 	r.Target = w.target.ID
 	update(t, s, func(ctx context.Context, tx store.Tx) (err error) {
-		changed, err = tx.Targets().SetObserved(ctx, w.tenant.ID, w.agent.ID, r)
+		changed, err = observe(ctx, tx, w.tenant.ID, w.agent.ID, r)
 		return err
 	})
 	return changed
@@ -159,8 +165,9 @@ func reportsOfOthers(t *testing.T, s store.Store) {
 		{"an agent of another tenant under this one", a.tenant.ID, b.agent.ID},
 	}
 	for _, sender := range senders {
-		refuse(t, s, store.ErrNotFound, func(ctx context.Context, tx store.Tx) error {
-			_, err := tx.Targets().SetObserved(ctx, sender.tenant, sender.agent, r)
+		update(t, s, func(ctx context.Context, tx store.Tx) error {
+			changed, err := observe(ctx, tx, sender.tenant, sender.agent, r)
+			same(t, sender.reason+" changes something", changed, false)
 			return err
 		})
 		same(t, sender.reason, dump(t, s, a), before)
@@ -183,20 +190,22 @@ func firstReport(t *testing.T, s store.Store) {
 	}
 	same(t, "before", read(t, s, get).Observed, fleet.Observed{})
 	update(t, s, func(ctx context.Context, tx store.Tx) error {
-		_, err := tx.Targets().SetObserved(ctx, w.tenant.ID, w.agent.ID, store.Report{Target: x.ID, Observed: fleet.Observed{AsOf: at(70)}})
+		_, err := observe(ctx, tx, w.tenant.ID, w.agent.ID, store.Report{Target: x.ID, Observed: fleet.Observed{AsOf: at(70)}})
 		return err
 	})
 	same(t, "after", read(t, s, get).Observed, fleet.Observed{AsOf: at(70)})
 }
 
-// reportBatch shows that ErrNotFound of one report does not cost the others of its transaction.
+// reportBatch shows that a report on what does not exist does not cost the others of its transaction.
 func reportBatch(t *testing.T, s store.Store) {
 	w := newWorld(t, s, "a")
 	want := w.target.Observed
 	want.Sync, want.AsOf = fleet.SyncSynced, at(80)
 	update(t, s, func(ctx context.Context, tx store.Tx) error {
 		for _, id := range []fleet.TargetID{fleet.NewTargetID(), w.target.ID} {
-			_, _ = tx.Targets().SetObserved(ctx, w.tenant.ID, w.agent.ID, store.Report{Target: id, Observed: want})
+			if _, err := observe(ctx, tx, w.tenant.ID, w.agent.ID, store.Report{Target: id, Observed: want}); err != nil {
+				return err
+			}
 		}
 		return nil
 	})
@@ -250,16 +259,13 @@ func batchesAreSums(t *testing.T, s store.Store) {
 		}
 	}
 	for _, r := range of(one) {
-		err := s.Update(t.Context(), func(tx store.Tx) error {
-			_, err := tx.Targets().SetObserved(t.Context(), one.tenant.ID, r.Agent, r.Report)
+		update(t, s, func(ctx context.Context, tx store.Tx) error {
+			_, err := observe(ctx, tx, one.tenant.ID, r.Agent, r.Report)
 			return err
 		})
-		if ignoreNotFound(err) != nil {
-			t.Fatal(err)
-		}
 	}
 	update(t, s, func(ctx context.Context, tx store.Tx) error {
-		changed, err := tx.Targets().SetObservedBatch(ctx, all.tenant.ID, of(all))
+		changed, err := tx.Targets().SetObserved(ctx, all.tenant.ID, of(all))
 		same(t, "changed", changed, []fleet.TargetID{all.target.ID})
 		return err
 	})
@@ -269,7 +275,7 @@ func batchesAreSums(t *testing.T, s store.Store) {
 	before := last(t, s)
 	update(t, s, func(ctx context.Context, tx store.Tx) error {
 		again := of(all)
-		changed, err := tx.Targets().SetObservedBatch(ctx, all.tenant.ID, again[5:])
+		changed, err := tx.Targets().SetObserved(ctx, all.tenant.ID, again[5:])
 		same(t, "changed by what is known", changed, nil)
 		return err
 	})

@@ -28,7 +28,7 @@ func appendRevision(t *testing.T, s store.Store, w *world, r fleet.Revision, kee
 func listRevisions(t *testing.T, s store.Store, w *world) []fleet.Revision {
 	t.Helper()
 	return read(t, s, func(ctx context.Context, tx store.Tx) ([]fleet.Revision, error) {
-		return tx.Revisions().List(ctx, w.tenant.ID, w.deployment.ID)
+		return tx.Revisions().List(ctx, w.tenant.ID, w.deployment.ID, store.Page{})
 	})
 }
 

@@ -21,6 +21,8 @@ var targetTests = map[string]func(*testing.T, store.Store){
 	"are listed page by page":                   targetsArePaged,
 	"change their place":                        targetPlace,
 	"may outlive their agents":                  targetsWithoutAgents,
+	"are found by the name of a deleted agent":  targetsLeftBehind,
+	"are listed with what they hold back":       heldAreListed,
 }
 
 func targetsAreWhole(t *testing.T, s store.Store) {
@@ -84,10 +86,14 @@ func targetListings(t *testing.T, s store.Store) {
 		return nil
 	})
 	type listing = func(context.Context, store.Targets) ([]fleet.Target, error)
-	byDeployments := func(ids ...fleet.DeploymentID) listing {
+	byID := func(ids ...fleet.TargetID) listing {
 		return func(ctx context.Context, x store.Targets) ([]fleet.Target, error) {
-			return x.ListByDeployments(ctx, w.tenant.ID, ids)
+			return x.List(ctx, w.tenant.ID, ids)
 		}
+	}
+	two := []fleet.Target{more[0], w.target}
+	if w.target.ID < more[0].ID {
+		two = []fleet.Target{w.target, more[0]}
 	}
 	cases := []struct {
 		reason string
@@ -106,10 +112,8 @@ func targetListings(t *testing.T, s store.Store) {
 		{"none of an agent's are none", func(ctx context.Context, x store.Targets) ([]fleet.Target, error) {
 			return x.GetAllTenants(ctx, w.agent.ID, nil)
 		}, nil},
-		{"many deployments come by both", byDeployments(w.deployment.ID, deployment.ID),
-			[]fleet.Target{more[0], more[1], more[2], w.target}},
-		{"deployments that have none add none", byDeployments(fleet.NewDeploymentID(), deployment.ID), more[:2]},
-		{"no deployments have no targets", byDeployments(), nil},
+		{"those that are named come by id", byID(w.target.ID, fleet.NewTargetID(), more[0].ID), two},
+		{"none that are named are none", byID(), nil},
 	}
 	for _, c := range cases {
 		same(t, c.reason, read(t, s, func(ctx context.Context, tx store.Tx) ([]fleet.Target, error) {
@@ -145,7 +149,7 @@ func targetsArePaged(t *testing.T, s store.Store) {
 	page := store.Page{Limit: 2}
 	for {
 		rows := read(t, s, func(ctx context.Context, tx store.Tx) ([]fleet.Target, error) {
-			return tx.Targets().PageOfDeployment(ctx, w.tenant.ID, d.ID, page)
+			return tx.Targets().PageOfDeployment(ctx, w.tenant.ID, d.ID, store.TargetFilter{Page: page})
 		})
 		if len(rows) == 0 {
 			break
@@ -159,7 +163,7 @@ func targetsArePaged(t *testing.T, s store.Store) {
 	slices.Sort(want)
 	same(t, "all pages", got, want)
 	rest := read(t, s, func(ctx context.Context, tx store.Tx) ([]fleet.Target, error) {
-		return tx.Targets().PageOfDeployment(ctx, w.tenant.ID, d.ID, store.Page{After: "agent-1"})
+		return tx.Targets().PageOfDeployment(ctx, w.tenant.ID, d.ID, store.TargetFilter{Page: store.Page{After: "agent-1"}})
 	})
 	same(t, "after a name without an id", len(rest), 1)
 }
@@ -168,7 +172,7 @@ func targetPlace(t *testing.T, s store.Store) {
 	w := newWorld(t, s, "a")
 	before := last(t, s)
 	want := w.target
-	want.Variant, want.DetachedAt, want.DetachedWhy = "", time.Time{}, ""
+	want.Variant, want.DetachedAt, want.DetachedWhy, want.LeftIn = "", time.Time{}, "", ""
 	moved := want
 	moved.Desired, moved.Observed, moved.AgentName = fleet.Desired{}, fleet.Observed{}, "made up" // which this does not write
 	update(t, s, func(ctx context.Context, tx store.Tx) error { return tx.Targets().SetPlace(ctx, moved) })
@@ -198,8 +202,9 @@ func targetsWithoutAgents(t *testing.T, s store.Store) {
 		return errors.Join(tx.Targets().SetPlace(ctx, want), tx.Targets().SetDesired(ctx, w.tenant.ID, want.ID, want.Desired))
 	})
 	same(t, "target", getTarget(t, s, w), want)
-	refuse(t, s, store.ErrNotFound, func(ctx context.Context, tx store.Tx) error {
-		_, err := tx.Targets().SetObserved(ctx, w.tenant.ID, w.agent.ID, store.Report{Target: want.ID, Observed: fleet.Observed{Version: fleet.Version{Epoch: 9}}})
+	update(t, s, func(ctx context.Context, tx store.Tx) error {
+		changed, err := observe(ctx, tx, w.tenant.ID, w.agent.ID, store.Report{Target: want.ID, Observed: fleet.Observed{Version: fleet.Version{Epoch: 9}}})
+		same(t, "a report of the agent that it was on changes it", changed, false)
 		return err
 	})
 	// An agent of the same name is another one, and may get a target of its own.
@@ -215,6 +220,64 @@ func targetsWithoutAgents(t *testing.T, s store.Store) {
 	}), []fleet.Target{x})
 	changes := since(t, s, before)
 	same(t, "changes of the target", []store.Change{changes[0], changes[1], changes[4]}, []store.Change{record, record, record})
+}
+
+func targetsLeftBehind(t *testing.T, s store.Store) {
+	w, guest := newWorld(t, s, "a"), newWorld(t, s, "b")
+	second := newDeployment(w, "blog")
+	mine := newTarget(w, second, w.agent)
+	update(t, s, func(ctx context.Context, tx store.Tx) error {
+		return errors.Join(tx.Deployments().Create(ctx, second), tx.Targets().Create(ctx, mine))
+	})
+	same(t, "name of another tenant's agent", guest.agent.Name, w.agent.Name)
+	found := func() []fleet.TargetID {
+		t.Helper()
+		out := []fleet.TargetID{}
+		for _, x := range read(t, s, func(ctx context.Context, tx store.Tx) ([]fleet.Target, error) {
+			return tx.Targets().LeftBehindAllTenants(ctx, w.agent)
+		}) {
+			same(t, "agent", x.AgentID, "")
+			out = append(out, x.ID)
+		}
+		return out
+	}
+	same(t, "while its agent is there", found(), []fleet.TargetID{})
+	update(t, s, func(ctx context.Context, tx store.Tx) error {
+		return errors.Join(tx.Agents().Delete(ctx, w.tenant.ID, w.agent.ID), tx.Agents().Delete(ctx, guest.tenant.ID, guest.agent.ID))
+	})
+	want := []fleet.TargetID{mine.ID, w.target.ID}
+	if w.deployment.Name < second.Name {
+		want = []fleet.TargetID{w.target.ID, mine.ID}
+	}
+	same(t, "left behind", found(), want)
+
+	// An agent that is enrolled anew takes one of them up.
+	again := newAgent(w.tenant.ID, w.agent.Name)
+	update(t, s, func(ctx context.Context, tx store.Tx) error { return tx.Agents().Create(ctx, again) })
+	before := last(t, s)
+	taken := w.target
+	taken.AgentID = again.ID
+	update(t, s, func(ctx context.Context, tx store.Tx) error { return tx.Targets().SetPlace(ctx, taken) })
+	same(t, "taken up", getTarget(t, s, w), taken)
+	same(t, "changes", since(t, s, before), []store.Change{{
+		TenantID: w.tenant.ID, Kind: store.ChangeDesired, ID: string(taken.ID), AgentID: again.ID, DeploymentID: w.deployment.ID}})
+	same(t, "still left behind", found(), []fleet.TargetID{mine.ID})
+	unproven := func() []fleet.Target {
+		t.Helper()
+		return read(t, s, func(ctx context.Context, tx store.Tx) ([]fleet.Target, error) {
+			return tx.Targets().UnprovenAllTenants(ctx, again.ID)
+		})
+	}
+	same(t, "to be recognised", unproven(), []fleet.Target{taken})
+	taken.LeftIn = ""
+	update(t, s, func(ctx context.Context, tx store.Tx) error { return tx.Targets().SetPlace(ctx, taken) })
+	same(t, "recognised", len(unproven()), 0)
+	twice := newTarget(w, second, again)
+	update(t, s, func(ctx context.Context, tx store.Tx) error { return tx.Targets().Create(ctx, twice) })
+	mine.AgentID = again.ID
+	refuse(t, s, store.ErrExists, func(ctx context.Context, tx store.Tx) error { return tx.Targets().SetPlace(ctx, mine) })
+	mine.AgentID = fleet.NewAgentID()
+	refuse(t, s, store.ErrNotFound, func(ctx context.Context, tx store.Tx) error { return tx.Targets().SetPlace(ctx, mine) })
 }
 
 func targetDesired(t *testing.T, s store.Store) {

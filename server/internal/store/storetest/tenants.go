@@ -147,7 +147,7 @@ var memberTests = map[string]func(*testing.T, store.Store){
 		ada.Role = fleet.RoleAdmin
 		update(t, s, func(ctx context.Context, tx store.Tx) error { return tx.Members().Put(ctx, ada) })
 		list := func(ctx context.Context, tx store.Tx) ([]fleet.Member, error) {
-			return tx.Members().List(ctx, w.tenant.ID)
+			return tx.Members().List(ctx, w.tenant.ID, store.Page{})
 		}
 		same(t, "list", read(t, s, list), []fleet.Member{namesake, group, ada})
 		record := store.Change{TenantID: w.tenant.ID, Kind: store.ChangeTenant, ID: string(w.tenant.ID)}

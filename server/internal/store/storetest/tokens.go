@@ -40,7 +40,7 @@ func agentTokens(t *testing.T, s store.Store) {
 	revoked := w.token
 	revoked.RevokedAt = at(30)
 	same(t, "tokens", read(t, s, func(ctx context.Context, tx store.Tx) ([]fleet.AgentToken, error) {
-		return tx.Tokens().AgentTokens(ctx, w.tenant.ID, w.agent.ID)
+		return tx.Tokens().AgentTokens(ctx, w.tenant.ID, w.agent.ID, store.Page{})
 	}), []fleet.AgentToken{revoked, second})
 	same(t, "by hash", read(t, s, func(ctx context.Context, tx store.Tx) (fleet.AgentToken, error) {
 		return tx.Tokens().AgentTokenByHashAllTenants(ctx, w.token.Hash)
@@ -65,7 +65,7 @@ func agentTokenUse(t *testing.T, s store.Store) {
 	want := w.token
 	want.LastUsed = at(50)
 	same(t, "tokens", read(t, s, func(ctx context.Context, tx store.Tx) ([]fleet.AgentToken, error) {
-		return tx.Tokens().AgentTokens(ctx, w.tenant.ID, w.agent.ID)
+		return tx.Tokens().AgentTokens(ctx, w.tenant.ID, w.agent.ID, store.Page{})
 	}), []fleet.AgentToken{want})
 	same(t, "changes", since(t, s, before), nil)
 }
@@ -133,7 +133,7 @@ func apiTokenOwners(t *testing.T, s store.Store) {
 	}
 	for _, c := range cases {
 		same(t, c.reason, read(t, s, func(ctx context.Context, tx store.Tx) ([]fleet.APIToken, error) {
-			return tx.Tokens().APITokens(ctx, c.tenant)
+			return tx.Tokens().APITokens(ctx, c.tenant, store.Page{})
 		}), c.want)
 		same(t, c.reason+": count", read(t, s, func(ctx context.Context, tx store.Tx) (int, error) {
 			return tx.Tokens().CountAPITokens(ctx, c.tenant)

@@ -56,6 +56,17 @@ CREATE TABLE members (
 
 CREATE INDEX members_by_subject ON members (kind, subject, tenant_id);
 
+-- Whom the names of people stand for: issuer and subject are what an identity provider never gives to
+-- anybody else. One person may have had several names; a name is never another's.
+CREATE TABLE people (
+    name         TEXT COLLATE "C" NOT NULL PRIMARY KEY CHECK (name <> ''),
+    issuer       TEXT COLLATE "C" NOT NULL CHECK (issuer <> ''),
+    subject      TEXT COLLATE "C" NOT NULL CHECK (subject <> ''),
+    display_name TEXT COLLATE "C" NOT NULL,
+    created_at   BIGINT           NOT NULL,
+    logged_in_at BIGINT           NOT NULL
+);
+
 -- connected says that the agent has an open connection: it is kept with them, in one transaction,
 -- because a listing of thousands cannot ask for each.
 CREATE TABLE agents (
@@ -100,6 +111,7 @@ CREATE TABLE connections (
     kube_version    TEXT COLLATE "C" NOT NULL,
     cluster_uid     TEXT COLLATE "C" NOT NULL,
     remote_addr     TEXT COLLATE "C" NOT NULL,
+    standby         BOOLEAN          NOT NULL,
     connected_at    BIGINT           NOT NULL,
     last_seen_at    BIGINT           NOT NULL,
     disconnected_at BIGINT,
@@ -196,7 +208,9 @@ CREATE TABLE grants (
     id                TEXT COLLATE "C" NOT NULL UNIQUE CHECK (id <> ''),
     environment_id    TEXT COLLATE "C" NOT NULL,
     environment_name  TEXT COLLATE "C" NOT NULL,
+    owner_name        TEXT COLLATE "C" NOT NULL,
     grantee_name      TEXT COLLATE "C" NOT NULL,
+    service_account   TEXT COLLATE "C" NOT NULL,
     created_at        BIGINT           NOT NULL,
     PRIMARY KEY (tenant_id, id),
     UNIQUE (grantee_tenant_id, id),
@@ -206,8 +220,8 @@ CREATE TABLE grants (
     FOREIGN KEY (tenant_id, environment_id) REFERENCES environments (tenant_id, id) ON DELETE RESTRICT
 );
 
-CREATE INDEX grants_given ON grants (tenant_id, environment_name, grantee_name, id);
-CREATE INDEX grants_received ON grants (grantee_tenant_id, environment_name, grantee_name, id);
+CREATE INDEX grants_given ON grants (tenant_id, environment_name, grantee_name);
+CREATE INDEX grants_received ON grants (grantee_tenant_id, environment_name, owner_name);
 
 CREATE TABLE grant_namespaces (
     tenant_id         TEXT COLLATE "C" NOT NULL,
@@ -289,39 +303,51 @@ CREATE INDEX bundles_by_age ON bundles (tenant_id, created_at);
 -- environment_name is "owner/name" where the environment is another tenant's. last_run and
 -- last_revision are the numbers given so far: they outlive the rows that had them.
 CREATE TABLE deployments (
-    tenant_id          TEXT COLLATE "C" NOT NULL REFERENCES tenants (id) ON DELETE RESTRICT,
-    id                 TEXT COLLATE "C" NOT NULL UNIQUE CHECK (id <> ''),
-    name               TEXT COLLATE "C" NOT NULL CHECK (name <> ''),
-    repository_id      TEXT COLLATE "C" NOT NULL,
-    path               TEXT COLLATE "C" NOT NULL,
-    revision           TEXT COLLATE "C" NOT NULL,
-    environment_tenant TEXT COLLATE "C" NOT NULL,
-    environment_id     TEXT COLLATE "C" NOT NULL,
-    environment_name   TEXT COLLATE "C" NOT NULL,
-    namespace          TEXT COLLATE "C" NOT NULL,
-    prune              BOOLEAN          NOT NULL,
-    adopt              BOOLEAN          NOT NULL,
-    allow_empty        BOOLEAN          NOT NULL,
-    manual             BOOLEAN          NOT NULL,
-    prune_on_detach    BOOLEAN          NOT NULL,
-    suspended_at       BIGINT,
-    suspended_by       TEXT COLLATE "C" NOT NULL,
-    suspension_reason  TEXT COLLATE "C" NOT NULL,
-    pin_revision       BIGINT           NOT NULL CHECK (pin_revision >= 0),
-    pin_commit         TEXT COLLATE "C" NOT NULL,
-    pinned_at          BIGINT,
-    pinned_by          TEXT COLLATE "C" NOT NULL,
-    spec               BIGINT           NOT NULL CHECK (spec > 0),
-    created_at         BIGINT           NOT NULL,
-    deleted_at         BIGINT,
-    rendered_commit    TEXT COLLATE "C" NOT NULL,
-    rendered_key       TEXT COLLATE "C" NOT NULL,
-    rendered_digest    TEXT COLLATE "C" CHECK (rendered_digest <> ''),
-    rendered_at        BIGINT,
-    source_error       TEXT COLLATE "C" NOT NULL,
-    source_at          BIGINT,
-    last_run           BIGINT           NOT NULL DEFAULT 0 CHECK (last_run >= 0),
-    last_revision      BIGINT           NOT NULL DEFAULT 0 CHECK (last_revision >= 0),
+    tenant_id           TEXT COLLATE "C" NOT NULL REFERENCES tenants (id) ON DELETE RESTRICT,
+    id                  TEXT COLLATE "C" NOT NULL UNIQUE CHECK (id <> ''),
+    name                TEXT COLLATE "C" NOT NULL CHECK (name <> ''),
+    repository_id       TEXT COLLATE "C" NOT NULL,
+    path                TEXT COLLATE "C" NOT NULL,
+    revision            TEXT COLLATE "C" NOT NULL,
+    environment_tenant  TEXT COLLATE "C" NOT NULL,
+    environment_id      TEXT COLLATE "C" NOT NULL,
+    environment_name    TEXT COLLATE "C" NOT NULL,
+    namespace           TEXT COLLATE "C" NOT NULL,
+    prune               BOOLEAN          NOT NULL,
+    adopt               BOOLEAN          NOT NULL,
+    allow_empty         BOOLEAN          NOT NULL,
+    manual              BOOLEAN          NOT NULL,
+    prune_on_detach     BOOLEAN          NOT NULL,
+    force_conflicts     BOOLEAN          NOT NULL,
+    replace_objects     BOOLEAN          NOT NULL,
+    dry_run             BOOLEAN          NOT NULL,
+    drift               TEXT COLLATE "C" NOT NULL,
+    ignore_fields       TEXT COLLATE "C" NOT NULL,
+    service_account     TEXT COLLATE "C" NOT NULL,
+    propagation         TEXT COLLATE "C" NOT NULL,
+    prune_timeout       BIGINT           NOT NULL,
+    ready_timeout       BIGINT           NOT NULL,
+    prune_limit_objects BIGINT           NOT NULL,
+    prune_limit_percent BIGINT           NOT NULL,
+    suspended_at        BIGINT,
+    suspended_by        TEXT COLLATE "C" NOT NULL,
+    suspension_reason   TEXT COLLATE "C" NOT NULL,
+    pin_revision        BIGINT           NOT NULL CHECK (pin_revision >= 0),
+    pin_commit          TEXT COLLATE "C" NOT NULL,
+    pinned_at           BIGINT,
+    pinned_by           TEXT COLLATE "C" NOT NULL,
+    spec                BIGINT           NOT NULL CHECK (spec > 0),
+    created_at          BIGINT           NOT NULL,
+    deleted_at          BIGINT,
+    edited_at           BIGINT,
+    rendered_commit     TEXT COLLATE "C" NOT NULL,
+    rendered_key        TEXT COLLATE "C" NOT NULL,
+    rendered_digest     TEXT COLLATE "C" CHECK (rendered_digest <> ''),
+    rendered_at         BIGINT,
+    source_error        TEXT COLLATE "C" NOT NULL,
+    source_at           BIGINT,
+    last_run            BIGINT           NOT NULL DEFAULT 0 CHECK (last_run >= 0),
+    last_revision       BIGINT           NOT NULL DEFAULT 0 CHECK (last_revision >= 0),
     PRIMARY KEY (tenant_id, id),
     FOREIGN KEY (tenant_id, repository_id) REFERENCES repositories (tenant_id, id) ON DELETE RESTRICT,
     FOREIGN KEY (environment_tenant, environment_id) REFERENCES environments (tenant_id, id) ON DELETE RESTRICT,
@@ -424,38 +450,52 @@ CREATE INDEX revision_bundles_by_digest ON revision_bundles (tenant_id, digest);
 -- rendered than was sent. Statuses are written over and over: room for another version of every row
 -- in its page keeps those that change no word which is filtered by off the indexes.
 CREATE TABLE targets (
-    tenant_id               TEXT COLLATE "C" NOT NULL,
-    id                      TEXT COLLATE "C" NOT NULL UNIQUE CHECK (id <> ''),
-    deployment_id           TEXT COLLATE "C" NOT NULL,
-    deployment_name         TEXT COLLATE "C" NOT NULL,
-    agent_tenant            TEXT COLLATE "C" NOT NULL,
-    agent_id                TEXT COLLATE "C" REFERENCES agents (id) ON DELETE SET NULL,
-    agent_name              TEXT COLLATE "C" NOT NULL,
-    grant_id                TEXT COLLATE "C" CHECK (grant_id <> ''),
-    variant                 TEXT COLLATE "C" NOT NULL,
-    detached_at             BIGINT,
-    detached_why            TEXT COLLATE "C" NOT NULL,
-    newest_digest           TEXT COLLATE "C",
-    desired_epoch           BIGINT           NOT NULL,
-    desired_generation      BIGINT           NOT NULL,
-    desired_digest          TEXT COLLATE "C" CHECK (desired_digest <> ''),
-    desired_commit          TEXT COLLATE "C" NOT NULL,
-    desired_namespace       TEXT COLLATE "C" NOT NULL,
-    desired_prune           BOOLEAN          NOT NULL,
-    desired_adopt           BOOLEAN          NOT NULL,
-    desired_allow_empty     BOOLEAN          NOT NULL,
-    desired_manual          BOOLEAN          NOT NULL,
-    desired_prune_on_detach BOOLEAN          NOT NULL,
-    desired_hold_prune      BOOLEAN          NOT NULL,
-    desired_tombstone       BOOLEAN          NOT NULL,
-    desired_detached        BOOLEAN          NOT NULL,
-    observed_epoch          BIGINT           NOT NULL,
-    observed_generation     BIGINT           NOT NULL,
-    observed_digest         TEXT COLLATE "C" NOT NULL,
-    observed_sync           TEXT COLLATE "C" NOT NULL,
-    observed_health         TEXT COLLATE "C" NOT NULL,
-    observed_as_of          BIGINT,
-    observed_message        TEXT COLLATE "C" NOT NULL,
+    tenant_id                   TEXT COLLATE "C" NOT NULL,
+    id                          TEXT COLLATE "C" NOT NULL UNIQUE CHECK (id <> ''),
+    deployment_id               TEXT COLLATE "C" NOT NULL,
+    deployment_name             TEXT COLLATE "C" NOT NULL,
+    agent_tenant                TEXT COLLATE "C" NOT NULL,
+    agent_id                    TEXT COLLATE "C" REFERENCES agents (id) ON DELETE SET NULL,
+    agent_name                  TEXT COLLATE "C" NOT NULL,
+    grant_id                    TEXT COLLATE "C" CHECK (grant_id <> ''),
+    variant                     TEXT COLLATE "C" NOT NULL,
+    detached_at                 BIGINT,
+    detached_why                TEXT COLLATE "C" NOT NULL,
+    left_in                     TEXT COLLATE "C" NOT NULL,
+    newest_digest               TEXT COLLATE "C",
+    desired_epoch               BIGINT           NOT NULL,
+    desired_generation          BIGINT           NOT NULL,
+    desired_digest              TEXT COLLATE "C" CHECK (desired_digest <> ''),
+    desired_commit              TEXT COLLATE "C" NOT NULL,
+    desired_namespace           TEXT COLLATE "C" NOT NULL,
+    desired_prune               BOOLEAN          NOT NULL,
+    desired_adopt               BOOLEAN          NOT NULL,
+    desired_allow_empty         BOOLEAN          NOT NULL,
+    desired_manual              BOOLEAN          NOT NULL,
+    desired_prune_on_detach     BOOLEAN          NOT NULL,
+    desired_force_conflicts     BOOLEAN          NOT NULL,
+    desired_replace_objects     BOOLEAN          NOT NULL,
+    desired_dry_run             BOOLEAN          NOT NULL,
+    desired_drift               TEXT COLLATE "C" NOT NULL,
+    desired_ignore_fields       TEXT COLLATE "C" NOT NULL,
+    desired_service_account     TEXT COLLATE "C" NOT NULL,
+    desired_propagation         TEXT COLLATE "C" NOT NULL,
+    desired_prune_timeout       BIGINT           NOT NULL,
+    desired_ready_timeout       BIGINT           NOT NULL,
+    desired_prune_limit_objects BIGINT           NOT NULL,
+    desired_prune_limit_percent BIGINT           NOT NULL,
+    desired_hold_prune          BOOLEAN          NOT NULL,
+    desired_consent             BOOLEAN          NOT NULL,
+    desired_confirmed           TEXT COLLATE "C" NOT NULL,
+    desired_tombstone           BOOLEAN          NOT NULL,
+    desired_detached            BOOLEAN          NOT NULL,
+    observed_epoch              BIGINT           NOT NULL,
+    observed_generation         BIGINT           NOT NULL,
+    observed_digest             TEXT COLLATE "C" NOT NULL,
+    observed_sync               TEXT COLLATE "C" NOT NULL,
+    observed_health             TEXT COLLATE "C" NOT NULL,
+    observed_as_of              BIGINT,
+    observed_message            TEXT COLLATE "C" NOT NULL,
     read_sync TEXT COLLATE "C" NOT NULL GENERATED ALWAYS AS (CASE
         WHEN observed_sync = '' THEN 'Pending'
         WHEN observed_sync <> 'Synced' THEN observed_sync
@@ -483,6 +523,8 @@ CREATE INDEX targets_by_sync ON targets (tenant_id, read_sync, deployment_name, 
 CREATE INDEX targets_by_health ON targets (tenant_id, read_health, deployment_name, deployment_id);
 CREATE INDEX targets_waiting ON targets (tenant_id, deployment_name, deployment_id) WHERE waiting;
 CREATE INDEX targets_without_agent ON targets (tenant_id, deployment_name, deployment_id) WHERE agent_id IS NULL;
+CREATE INDEX targets_left_behind ON targets (agent_tenant, agent_name) WHERE agent_id IS NULL;
+CREATE INDEX targets_unproven ON targets (agent_id) WHERE left_in <> '';
 
 -- The version of an object's API is how it is reached, not what it is, so it is not in the key.
 CREATE TABLE target_objects (
@@ -498,7 +540,9 @@ CREATE TABLE target_objects (
     message     TEXT COLLATE "C" NOT NULL,
     PRIMARY KEY (tenant_id, target_id, api_group, kind, namespace, name),
     FOREIGN KEY (tenant_id, target_id) REFERENCES targets (tenant_id, id) ON DELETE CASCADE
-);
+) WITH (fillfactor = 50);
+
+CREATE INDEX target_objects_held ON target_objects (tenant_id, target_id, kind, api_group, namespace, name) WHERE sync = 'Held';
 
 -- operation_id refers to nothing: operations are forgotten sooner than runs.
 CREATE TABLE sync_runs (
@@ -718,6 +762,6 @@ GRANT UPDATE (connected) ON agents TO kedge_fleet;
 REVOKE DELETE ON api_tokens FROM kedge_app;
 GRANT INSERT, UPDATE (revoked_at), DELETE ON api_tokens TO kedge_fleet;
 GRANT SELECT, INSERT ON api_token_groups TO kedge_fleet;
-GRANT SELECT, INSERT, UPDATE, DELETE ON tenants, server_replicas, replies TO kedge_fleet;
+GRANT SELECT, INSERT, UPDATE, DELETE ON tenants, people, server_replicas, replies TO kedge_fleet;
 GRANT SELECT, UPDATE ON settings TO kedge_fleet;
 GRANT SELECT ON goose_db_version TO kedge_app;

@@ -55,6 +55,17 @@ CREATE TABLE members (
 
 CREATE INDEX members_by_subject ON members (kind, subject, tenant_id);
 
+-- Whom the names of people stand for: issuer and subject are what an identity provider never gives to
+-- anybody else. One person may have had several names; a name is never another's.
+CREATE TABLE people (
+    name         TEXT    NOT NULL PRIMARY KEY CHECK (name <> ''),
+    issuer       TEXT    NOT NULL CHECK (issuer <> ''),
+    subject      TEXT    NOT NULL CHECK (subject <> ''),
+    display_name TEXT    NOT NULL,
+    created_at   INTEGER NOT NULL,
+    logged_in_at INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+
 -- connected says that the agent has an open connection: it is kept with them, in one transaction,
 -- because a listing of thousands cannot ask for each.
 CREATE TABLE agents (
@@ -99,6 +110,7 @@ CREATE TABLE connections (
     kube_version    TEXT    NOT NULL,
     cluster_uid     TEXT    NOT NULL,
     remote_addr     TEXT    NOT NULL,
+    standby         INTEGER NOT NULL CHECK (standby IN (0, 1)),
     connected_at    INTEGER NOT NULL,
     last_seen_at    INTEGER NOT NULL,
     disconnected_at INTEGER,
@@ -195,7 +207,9 @@ CREATE TABLE grants (
     id                TEXT    NOT NULL UNIQUE CHECK (id <> ''),
     environment_id    TEXT    NOT NULL,
     environment_name  TEXT    NOT NULL,
+    owner_name        TEXT    NOT NULL,
     grantee_name      TEXT    NOT NULL,
+    service_account   TEXT    NOT NULL,
     created_at        INTEGER NOT NULL,
     PRIMARY KEY (tenant_id, id),
     UNIQUE (grantee_tenant_id, id),
@@ -205,8 +219,8 @@ CREATE TABLE grants (
     FOREIGN KEY (tenant_id, environment_id) REFERENCES environments (tenant_id, id) ON DELETE RESTRICT
 ) STRICT;
 
-CREATE INDEX grants_given ON grants (tenant_id, environment_name, grantee_name, id);
-CREATE INDEX grants_received ON grants (grantee_tenant_id, environment_name, grantee_name, id);
+CREATE INDEX grants_given ON grants (tenant_id, environment_name, grantee_name);
+CREATE INDEX grants_received ON grants (grantee_tenant_id, environment_name, owner_name);
 
 CREATE TABLE grant_namespaces (
     tenant_id         TEXT NOT NULL,
@@ -288,39 +302,51 @@ CREATE INDEX bundles_by_age ON bundles (tenant_id, created_at);
 -- environment_name is "owner/name" where the environment is another tenant's. last_run and
 -- last_revision are the numbers given so far: they outlive the rows that had them.
 CREATE TABLE deployments (
-    tenant_id          TEXT    NOT NULL REFERENCES tenants (id) ON DELETE RESTRICT,
-    id                 TEXT    NOT NULL UNIQUE CHECK (id <> ''),
-    name               TEXT    NOT NULL CHECK (name <> ''),
-    repository_id      TEXT    NOT NULL,
-    path               TEXT    NOT NULL,
-    revision           TEXT    NOT NULL,
-    environment_tenant TEXT    NOT NULL,
-    environment_id     TEXT    NOT NULL,
-    environment_name   TEXT    NOT NULL,
-    namespace          TEXT    NOT NULL,
-    prune              INTEGER NOT NULL CHECK (prune IN (0, 1)),
-    adopt              INTEGER NOT NULL CHECK (adopt IN (0, 1)),
-    allow_empty        INTEGER NOT NULL CHECK (allow_empty IN (0, 1)),
-    manual             INTEGER NOT NULL CHECK (manual IN (0, 1)),
-    prune_on_detach    INTEGER NOT NULL CHECK (prune_on_detach IN (0, 1)),
-    suspended_at       INTEGER,
-    suspended_by       TEXT    NOT NULL,
-    suspension_reason  TEXT    NOT NULL,
-    pin_revision       INTEGER NOT NULL CHECK (pin_revision >= 0),
-    pin_commit         TEXT    NOT NULL,
-    pinned_at          INTEGER,
-    pinned_by          TEXT    NOT NULL,
-    spec               INTEGER NOT NULL CHECK (spec > 0),
-    created_at         INTEGER NOT NULL,
-    deleted_at         INTEGER,
-    rendered_commit    TEXT    NOT NULL,
-    rendered_key       TEXT    NOT NULL,
-    rendered_digest    TEXT    CHECK (rendered_digest <> ''),
-    rendered_at        INTEGER,
-    source_error       TEXT    NOT NULL,
-    source_at          INTEGER,
-    last_run           INTEGER NOT NULL DEFAULT 0 CHECK (last_run >= 0),
-    last_revision      INTEGER NOT NULL DEFAULT 0 CHECK (last_revision >= 0),
+    tenant_id           TEXT    NOT NULL REFERENCES tenants (id) ON DELETE RESTRICT,
+    id                  TEXT    NOT NULL UNIQUE CHECK (id <> ''),
+    name                TEXT    NOT NULL CHECK (name <> ''),
+    repository_id       TEXT    NOT NULL,
+    path                TEXT    NOT NULL,
+    revision            TEXT    NOT NULL,
+    environment_tenant  TEXT    NOT NULL,
+    environment_id      TEXT    NOT NULL,
+    environment_name    TEXT    NOT NULL,
+    namespace           TEXT    NOT NULL,
+    prune               INTEGER NOT NULL CHECK (prune IN (0, 1)),
+    adopt               INTEGER NOT NULL CHECK (adopt IN (0, 1)),
+    allow_empty         INTEGER NOT NULL CHECK (allow_empty IN (0, 1)),
+    manual              INTEGER NOT NULL CHECK (manual IN (0, 1)),
+    prune_on_detach     INTEGER NOT NULL CHECK (prune_on_detach IN (0, 1)),
+    force_conflicts     INTEGER NOT NULL CHECK (force_conflicts IN (0, 1)),
+    replace_objects     INTEGER NOT NULL CHECK (replace_objects IN (0, 1)),
+    dry_run             INTEGER NOT NULL CHECK (dry_run IN (0, 1)),
+    drift               TEXT    NOT NULL,
+    ignore_fields       TEXT    NOT NULL,
+    service_account     TEXT    NOT NULL,
+    propagation         TEXT    NOT NULL,
+    prune_timeout       INTEGER NOT NULL,
+    ready_timeout       INTEGER NOT NULL,
+    prune_limit_objects INTEGER NOT NULL,
+    prune_limit_percent INTEGER NOT NULL,
+    suspended_at        INTEGER,
+    suspended_by        TEXT    NOT NULL,
+    suspension_reason   TEXT    NOT NULL,
+    pin_revision        INTEGER NOT NULL CHECK (pin_revision >= 0),
+    pin_commit          TEXT    NOT NULL,
+    pinned_at           INTEGER,
+    pinned_by           TEXT    NOT NULL,
+    spec                INTEGER NOT NULL CHECK (spec > 0),
+    created_at          INTEGER NOT NULL,
+    deleted_at          INTEGER,
+    edited_at           INTEGER,
+    rendered_commit     TEXT    NOT NULL,
+    rendered_key        TEXT    NOT NULL,
+    rendered_digest     TEXT    CHECK (rendered_digest <> ''),
+    rendered_at         INTEGER,
+    source_error        TEXT    NOT NULL,
+    source_at           INTEGER,
+    last_run            INTEGER NOT NULL DEFAULT 0 CHECK (last_run >= 0),
+    last_revision       INTEGER NOT NULL DEFAULT 0 CHECK (last_revision >= 0),
     PRIMARY KEY (tenant_id, id),
     FOREIGN KEY (tenant_id, repository_id) REFERENCES repositories (tenant_id, id) ON DELETE RESTRICT,
     FOREIGN KEY (environment_tenant, environment_id) REFERENCES environments (tenant_id, id) ON DELETE RESTRICT,
@@ -422,38 +448,52 @@ CREATE INDEX revision_bundles_by_digest ON revision_bundles (tenant_id, digest);
 -- fleet.Target.ViewAt has them for an agent that is connected, and waiting when something newer was
 -- rendered than was sent.
 CREATE TABLE targets (
-    tenant_id               TEXT    NOT NULL,
-    id                      TEXT    NOT NULL UNIQUE CHECK (id <> ''),
-    deployment_id           TEXT    NOT NULL,
-    deployment_name         TEXT    NOT NULL,
-    agent_tenant            TEXT    NOT NULL,
-    agent_id                TEXT    REFERENCES agents (id) ON DELETE SET NULL,
-    agent_name              TEXT    NOT NULL,
-    grant_id                TEXT    CHECK (grant_id <> ''),
-    variant                 TEXT    NOT NULL,
-    detached_at             INTEGER,
-    detached_why            TEXT    NOT NULL,
-    newest_digest           TEXT,
-    desired_epoch           INTEGER NOT NULL,
-    desired_generation      INTEGER NOT NULL,
-    desired_digest          TEXT    CHECK (desired_digest <> ''),
-    desired_commit          TEXT    NOT NULL,
-    desired_namespace       TEXT    NOT NULL,
-    desired_prune           INTEGER NOT NULL CHECK (desired_prune IN (0, 1)),
-    desired_adopt           INTEGER NOT NULL CHECK (desired_adopt IN (0, 1)),
-    desired_allow_empty     INTEGER NOT NULL CHECK (desired_allow_empty IN (0, 1)),
-    desired_manual          INTEGER NOT NULL CHECK (desired_manual IN (0, 1)),
-    desired_prune_on_detach INTEGER NOT NULL CHECK (desired_prune_on_detach IN (0, 1)),
-    desired_hold_prune      INTEGER NOT NULL CHECK (desired_hold_prune IN (0, 1)),
-    desired_tombstone       INTEGER NOT NULL CHECK (desired_tombstone IN (0, 1)),
-    desired_detached        INTEGER NOT NULL CHECK (desired_detached IN (0, 1)),
-    observed_epoch          INTEGER NOT NULL,
-    observed_generation     INTEGER NOT NULL,
-    observed_digest         TEXT    NOT NULL,
-    observed_sync           TEXT    NOT NULL,
-    observed_health         TEXT    NOT NULL,
-    observed_as_of          INTEGER,
-    observed_message        TEXT    NOT NULL,
+    tenant_id                   TEXT    NOT NULL,
+    id                          TEXT    NOT NULL UNIQUE CHECK (id <> ''),
+    deployment_id               TEXT    NOT NULL,
+    deployment_name             TEXT    NOT NULL,
+    agent_tenant                TEXT    NOT NULL,
+    agent_id                    TEXT    REFERENCES agents (id) ON DELETE SET NULL,
+    agent_name                  TEXT    NOT NULL,
+    grant_id                    TEXT    CHECK (grant_id <> ''),
+    variant                     TEXT    NOT NULL,
+    detached_at                 INTEGER,
+    detached_why                TEXT    NOT NULL,
+    left_in                     TEXT    NOT NULL,
+    newest_digest               TEXT,
+    desired_epoch               INTEGER NOT NULL,
+    desired_generation          INTEGER NOT NULL,
+    desired_digest              TEXT    CHECK (desired_digest <> ''),
+    desired_commit              TEXT    NOT NULL,
+    desired_namespace           TEXT    NOT NULL,
+    desired_prune               INTEGER NOT NULL CHECK (desired_prune IN (0, 1)),
+    desired_adopt               INTEGER NOT NULL CHECK (desired_adopt IN (0, 1)),
+    desired_allow_empty         INTEGER NOT NULL CHECK (desired_allow_empty IN (0, 1)),
+    desired_manual              INTEGER NOT NULL CHECK (desired_manual IN (0, 1)),
+    desired_prune_on_detach     INTEGER NOT NULL CHECK (desired_prune_on_detach IN (0, 1)),
+    desired_force_conflicts     INTEGER NOT NULL CHECK (desired_force_conflicts IN (0, 1)),
+    desired_replace_objects     INTEGER NOT NULL CHECK (desired_replace_objects IN (0, 1)),
+    desired_dry_run             INTEGER NOT NULL CHECK (desired_dry_run IN (0, 1)),
+    desired_drift               TEXT    NOT NULL,
+    desired_ignore_fields       TEXT    NOT NULL,
+    desired_service_account     TEXT    NOT NULL,
+    desired_propagation         TEXT    NOT NULL,
+    desired_prune_timeout       INTEGER NOT NULL,
+    desired_ready_timeout       INTEGER NOT NULL,
+    desired_prune_limit_objects INTEGER NOT NULL,
+    desired_prune_limit_percent INTEGER NOT NULL,
+    desired_hold_prune          INTEGER NOT NULL CHECK (desired_hold_prune IN (0, 1)),
+    desired_consent             INTEGER NOT NULL CHECK (desired_consent IN (0, 1)),
+    desired_confirmed           TEXT    NOT NULL,
+    desired_tombstone           INTEGER NOT NULL CHECK (desired_tombstone IN (0, 1)),
+    desired_detached            INTEGER NOT NULL CHECK (desired_detached IN (0, 1)),
+    observed_epoch              INTEGER NOT NULL,
+    observed_generation         INTEGER NOT NULL,
+    observed_digest             TEXT    NOT NULL,
+    observed_sync               TEXT    NOT NULL,
+    observed_health             TEXT    NOT NULL,
+    observed_as_of              INTEGER,
+    observed_message            TEXT    NOT NULL,
     read_sync TEXT NOT NULL GENERATED ALWAYS AS (CASE
         WHEN observed_sync = '' THEN 'Pending'
         WHEN observed_sync <> 'Synced' THEN observed_sync
@@ -481,6 +521,8 @@ CREATE INDEX targets_by_sync ON targets (tenant_id, read_sync, deployment_name, 
 CREATE INDEX targets_by_health ON targets (tenant_id, read_health, deployment_name, deployment_id);
 CREATE INDEX targets_waiting ON targets (tenant_id, deployment_name, deployment_id) WHERE waiting;
 CREATE INDEX targets_without_agent ON targets (tenant_id, deployment_name, deployment_id) WHERE agent_id IS NULL;
+CREATE INDEX targets_left_behind ON targets (agent_tenant, agent_name) WHERE agent_id IS NULL;
+CREATE INDEX targets_unproven ON targets (agent_id) WHERE left_in <> '';
 
 -- The version of an object's API is how it is reached, not what it is, so it is not in the key.
 CREATE TABLE target_objects (
@@ -497,6 +539,8 @@ CREATE TABLE target_objects (
     PRIMARY KEY (tenant_id, target_id, api_group, kind, namespace, name),
     FOREIGN KEY (tenant_id, target_id) REFERENCES targets (tenant_id, id) ON DELETE CASCADE
 ) STRICT, WITHOUT ROWID;
+
+CREATE INDEX target_objects_held ON target_objects (tenant_id, target_id, kind, api_group, namespace, name) WHERE sync = 'Held';
 
 -- operation_id refers to nothing: operations are forgotten sooner than runs.
 CREATE TABLE sync_runs (

@@ -1,0 +1,83 @@
+package storetest
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/kedge-dev/kedge/internal/fleet"
+	"github.com/kedge-dev/kedge/server/internal/store"
+)
+
+// heldAreListed pages through the held objects of one deployment on two agents, one at a time, and sees
+// neither objects that are not held nor those of another deployment.
+func heldAreListed(t *testing.T, s store.Store) {
+	w := newWorld(t, s, "a")
+	agent, other := newAgent(w.tenant.ID, "aaa-first"), newDeployment(w, "other")
+	first, foreign := newTarget(w, w.deployment, agent), newTarget(w, other, w.agent)
+	update(t, s, func(ctx context.Context, tx store.Tx) error {
+		if err := tx.Agents().Create(ctx, agent); err != nil {
+			return err
+		}
+		if err := tx.Deployments().Create(ctx, other); err != nil {
+			return err
+		}
+		if err := tx.Targets().Create(ctx, first); err != nil {
+			return err
+		}
+		return tx.Targets().Create(ctx, foreign)
+	})
+	held := func(group, kind, namespace, name string) fleet.ObjectStatus {
+		o := newObject(group, kind, namespace, name, "held: 12 of 20 objects would be deleted")
+		o.Sync = fleet.SyncHeld
+		return o
+	}
+	a, b, c := held("", "ConfigMap", "shop", "a"), held("apps", "ConfigMap", "shop", "a"), held("", "Namespace", "", "shop")
+	for _, x := range []struct {
+		target fleet.Target
+		agent  fleet.AgentID
+		held   []fleet.ObjectStatus
+	}{{first, agent.ID, []fleet.ObjectStatus{b, a}}, {w.target, w.agent.ID, []fleet.ObjectStatus{c}}, {foreign, w.agent.ID, []fleet.ObjectStatus{a}}} {
+		update(t, s, func(ctx context.Context, tx store.Tx) error {
+			_, err := tx.Targets().SetObserved(ctx, w.tenant.ID, []store.AgentReport{{Agent: x.agent, Report: store.Report{
+				Target: x.target.ID, Observed: x.target.Observed, Full: true, Objects: append(x.held, newObject("", "Service", "shop", "web", "")),
+			}}})
+			return err
+		})
+	}
+	want := []store.HeldObject{
+		{Target: first.ID, Agent: agent.Name, ObjectStatus: a},
+		{Target: first.ID, Agent: agent.Name, ObjectStatus: b},
+		{Target: w.target.ID, Agent: w.agent.Name, ObjectStatus: c},
+	}
+	var got []store.HeldObject
+	for after := (store.HeldObject{}); ; {
+		page := read(t, s, func(ctx context.Context, tx store.Tx) ([]store.HeldObject, error) {
+			return tx.Targets().Held(ctx, w.tenant.ID, w.deployment.ID, after, 1)
+		})
+		if len(page) == 0 {
+			break
+		}
+		got, after = append(got, page...), page[0]
+	}
+	same(t, "held, page by page", got, want)
+}
+
+func editsAreCleared(t *testing.T, s store.Store) {
+	w := newWorld(t, s, "a")
+	for i, changes := range []int{1, 0} {
+		before := last(t, s)
+		update(t, s, func(ctx context.Context, tx store.Tx) error {
+			return tx.Deployments().ClearEdited(ctx, w.tenant.ID, w.deployment.ID)
+		})
+		want := w.deployment
+		want.EditedAt = time.Time{}
+		same(t, "deployment", getDeployment(t, s, w), want)
+		if got := since(t, s, before); len(got) != changes {
+			t.Errorf("clearing for the %d. time records %v", i+1, got)
+		}
+	}
+	refuse(t, s, store.ErrNotFound, func(ctx context.Context, tx store.Tx) error {
+		return tx.Deployments().ClearEdited(ctx, w.tenant.ID, fleet.NewDeploymentID())
+	})
+}
