@@ -1,6 +1,7 @@
 package control
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -122,14 +123,14 @@ func sorted(names []string) []string { return slices.Compact(slices.Sorted(slice
 
 // UpdateAgent changes labels and namespaces. Labels decide which environments the agent is in, so
 // targets are made, detached and taken up again with them.
-func (s *Service) UpdateAgent(ctx context.Context, p auth.Principal, tenant, name string, req UpdateAgent, match int64) (AgentView, error) {
+func (s *Service) UpdateAgent(ctx context.Context, p auth.Principal, tenant, name string, req UpdateAgent, match Match) (AgentView, error) {
 	var out AgentView
 	err := s.store.Update(ctx, func(tx store.Tx) error {
 		agent, err := administrableAgent(ctx, tx, p, tenant, name)
 		if err != nil {
 			return err
 		}
-		if err := stale(match, agent.Spec); err != nil {
+		if err := match.check(string(agent.ID), agent.Spec); err != nil {
 			return err
 		}
 		changed, err := edited(agent, req)
@@ -177,10 +178,14 @@ func (s *Service) editAgent(ctx context.Context, tx store.Tx, p auth.Principal, 
 	if err := s.placeAgent(ctx, tx, a); err != nil {
 		return fleet.Agent{}, err
 	}
-	if err := s.audit(ctx, tx, p, agentEvent("agent.update", a, fmt.Sprintf("labels %v, namespaces %v", a.Labels, a.Namespaces))); err != nil {
+	if err := s.audit(ctx, tx, p, agentEvent("agent.update", a, agentWords(a))); err != nil {
 		return fleet.Agent{}, err
 	}
 	return tx.Agents().Get(ctx, a.TenantID, a.ID)
+}
+
+func agentWords(a fleet.Agent) string {
+	return "labels: " + labelWords(a.Labels) + "; namespaces: " + listWords(a.Namespaces, "all that its scope allows")
 }
 
 // administrableAgent finds an agent that p may change.
@@ -203,13 +208,13 @@ func agentByName(ctx context.Context, tx store.Tx, tenant fleet.TenantID, name s
 // DeleteAgent forgets an agent with its tokens and connections. Its targets stay, detached, and no
 // tombstone is made, so no object in any cluster is deleted: an agent that is gone was perhaps lost, and
 // absence is never deletion. What waited for nobody else than this agent waits no more.
-func (s *Service) DeleteAgent(ctx context.Context, p auth.Principal, tenant, name string, match int64) error {
+func (s *Service) DeleteAgent(ctx context.Context, p auth.Principal, tenant, name string, match Match) error {
 	return s.store.Update(ctx, func(tx store.Tx) error {
 		a, err := administrableAgent(ctx, tx, p, tenant, name)
 		if err != nil {
 			return err
 		}
-		if err := stale(match, a.Spec); err != nil {
+		if err := match.check(string(a.ID), a.Spec); err != nil {
 			return err
 		}
 		if err := s.detachAgent(ctx, tx, a); err != nil {
@@ -239,26 +244,31 @@ func (s *Service) detachAgent(ctx context.Context, tx store.Tx, a fleet.Agent) e
 	if err != nil {
 		return err
 	}
+	where, err := whereaboutsOf(ctx, tx, a.ID)
+	if err != nil {
+		return err
+	}
 	for _, t := range targets {
-		if err := s.orphan(ctx, tx, a, t); err != nil {
+		t.LeftIn = cmp.Or(t.LeftIn, where.cluster)
+		if err := s.orphan(ctx, tx, a, t, fmt.Sprintf("agent %q was deleted", a.Name)); err != nil {
 			return fmt.Errorf("detaching deployment %q: %w", t.DeploymentName, err)
 		}
 	}
 	return nil
 }
 
-// orphan detaches one target of an agent that is about to be deleted. One of a deleted deployment goes:
-// nobody is left to carry its tombstone out.
-func (s *Service) orphan(ctx context.Context, tx store.Tx, a fleet.Agent, t fleet.Target) error {
+// orphan detaches one target that is about to have no agent, and writes where it was left. One of a deleted
+// deployment goes: nobody is left to carry its tombstone out.
+func (s *Service) orphan(ctx context.Context, tx store.Tx, a fleet.Agent, t fleet.Target, why string) error {
 	d, err := tx.Deployments().Get(ctx, t.TenantID, t.DeploymentID)
 	if err != nil {
 		return err
 	}
 	if d.DeletedAt.IsZero() {
 		if !t.DetachedAt.IsZero() {
-			return nil
+			return tx.Targets().SetPlace(ctx, t)
 		}
-		if err := s.detach(ctx, tx, t, fmt.Sprintf("agent %q was deleted", a.Name), false); err != nil {
+		if err := s.detach(ctx, tx, t, why, false); err != nil {
 			return err
 		}
 		return s.settleOne(ctx, tx, d, t.ID)
@@ -268,7 +278,7 @@ func (s *Service) orphan(ctx context.Context, tx store.Tx, a fleet.Agent, t flee
 	}
 	return s.tell(ctx, tx, fleet.Event{
 		TenantID: t.TenantID, Type: fleet.EventWarning, Reason: "DeletionAbandoned", Agent: a.Name, Deployment: t.DeploymentName,
-		Message: fmt.Sprintf("agent %q was deleted before it had deleted the objects: they stay in its cluster", a.Name),
+		Message: why + ": the objects were not deleted before, and stay where they are",
 	})
 }
 

@@ -82,7 +82,7 @@ func TestDeletedAgentLeavesItsObjectsAlone(t *testing.T) {
 	d.deploy(t, "default", "unheard", "")
 
 	before := d.lastChange(t)
-	ok(t, d.DeleteAgent(d.ctx, root, "default", "prod", 0))
+	ok(t, d.DeleteAgent(d.ctx, root, "default", "prod", control.Match{}))
 	if _, _, err := d.AuthenticateAgent(d.ctx, made.Token); !errors.Is(err, auth.ErrUnauthenticated) {
 		t.Errorf("its token: %v, want it refused", err)
 	}
@@ -113,12 +113,12 @@ func TestAgentIsDeletedAndRecreatedUnderTheSameName(t *testing.T) {
 		if targets, err := d.Agents(d.ctx, root, "default", store.AgentFilter{}); err != nil || targets[0].Targets != 1 {
 			t.Fatalf("got %+v, %v", targets, err)
 		}
-		ok(t, d.DeleteAgent(d.ctx, root, "default", "prod", 0))
+		ok(t, d.DeleteAgent(d.ctx, root, "default", "prod", control.Match{}))
 	}
 	view, err := d.Deployment(d.ctx, root, "default", "web")
 	ok(t, err)
-	if len(view.Targets) != 3 {
-		t.Errorf("%d of 3 lost agents are listed", len(view.Targets))
+	if len(view.Targets) != 1 {
+		t.Errorf("%d targets are listed, want the one that each agent of the name has gone on with", len(view.Targets))
 	}
 }
 
@@ -129,7 +129,7 @@ func TestDeletedAgentHoldsNoDeletedDeployment(t *testing.T) {
 	d.enroll(t, "default", "lost", nil)
 	d.deploy(t, "default", "web", "")
 	d.render(t, "default", "web", "1")
-	op, err := d.DeleteDeployment(d.ctx, root, "default", "web", 0)
+	op, err := d.DeleteDeployment(d.ctx, root, "default", "web", control.Match{})
 	ok(t, err)
 	listed := func() int {
 		t.Helper()
@@ -140,7 +140,7 @@ func TestDeletedAgentHoldsNoDeletedDeployment(t *testing.T) {
 	if got := listed(); got != 1 {
 		t.Fatalf("%d deployments, want one that waits for its agent", got)
 	}
-	ok(t, d.DeleteAgent(d.ctx, root, "default", "lost", 0))
+	ok(t, d.DeleteAgent(d.ctx, root, "default", "lost", control.Match{}))
 	if got := listed(); got != 0 {
 		t.Errorf("%d deployments wait for an agent that is gone", got)
 	}
@@ -154,18 +154,18 @@ func TestAgentIsDeletedByThoseWhoMay(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)
 	a := d.enroll(t, "default", "prod", nil)
-	if err := d.DeleteAgent(d.ctx, root, "default", "nobody", 0); !errors.Is(err, store.ErrNotFound) {
+	if err := d.DeleteAgent(d.ctx, root, "default", "nobody", control.Match{}); !errors.Is(err, store.ErrNotFound) {
 		t.Errorf("an agent that is not there: %v", err)
 	}
-	if err := d.DeleteAgent(d.ctx, auth.Principal{Name: "stranger"}, "default", "prod", 0); !errors.Is(err, store.ErrNotFound) {
+	if err := d.DeleteAgent(d.ctx, auth.Principal{Name: "stranger"}, "default", "prod", control.Match{}); !errors.Is(err, store.ErrNotFound) {
 		t.Errorf("a stranger: %v", err)
 	}
 	tenant, err := d.Tenant(d.ctx, root, "default")
 	ok(t, err)
-	if err := d.DeleteAgent(d.ctx, member(tenant, fleet.RoleDeployer), "default", "prod", 0); !errors.Is(err, auth.ErrForbidden) {
+	if err := d.DeleteAgent(d.ctx, member(tenant, fleet.RoleDeployer), "default", "prod", control.Match{}); !errors.Is(err, auth.ErrForbidden) {
 		t.Errorf("a deployer: %v", err)
 	}
-	if err := d.DeleteAgent(d.ctx, root, "default", "prod", a.Spec+1); !errors.Is(err, control.ErrStale) {
+	if err := d.DeleteAgent(d.ctx, root, "default", "prod", control.Match{ID: string(a.ID), Spec: a.Spec + 1}); !errors.Is(err, control.ErrStale) {
 		t.Errorf("another agent than the caller saw: %v", err)
 	}
 }
@@ -184,7 +184,7 @@ func TestRelabelledAgentMovesBetweenEnvironments(t *testing.T) {
 	}
 	relabel := func(tier string) control.AgentView {
 		t.Helper()
-		v, err := d.UpdateAgent(d.ctx, root, "default", "paris", control.UpdateAgent{Labels: &map[string]string{"tier": tier}}, 0)
+		v, err := d.UpdateAgent(d.ctx, root, "default", "paris", control.UpdateAgent{Labels: &map[string]string{"tier": tier}}, control.Match{})
 		ok(t, err)
 		return v
 	}
@@ -210,7 +210,7 @@ func TestRelabelledAgentMovesBetweenEnvironments(t *testing.T) {
 	if back.ID != was.ID || back.Desired.Version.Compare(let.Desired.Version) <= 0 || back.Desired.Digest != was.Desired.Digest || back.DetachedWhy != "" {
 		t.Errorf("taken up again: %+v", back)
 	}
-	if _, err := d.UpdateAgent(d.ctx, root, "default", "paris", control.UpdateAgent{Labels: &map[string]string{}}, 1); !errors.Is(err, control.ErrStale) {
+	if _, err := d.UpdateAgent(d.ctx, root, "default", "paris", control.UpdateAgent{Labels: &map[string]string{}}, control.Match{ID: "agt-other", Spec: 1}); !errors.Is(err, control.ErrStale) {
 		t.Errorf("an edit of something older: %v", err)
 	}
 }
@@ -222,13 +222,13 @@ func TestPolicyMayDeleteWhatLeavesAnEnvironment(t *testing.T) {
 	_, err := d.CreateEnvironment(d.ctx, root, "default", control.CreateEnvironment{Name: "prod", MatchLabels: map[string]string{"tier": "prod"}})
 	ok(t, err)
 	_, err = d.CreateDeployment(d.ctx, root, "default", control.CreateDeployment{
-		Name: "web", Environment: "prod", PruneOnDetach: true, Source: fleet.Source{RepoURL: "https://git.example.com/apps.git"},
+		Name: "web", Environment: "prod", Policy: &fleet.Policy{Prune: true, PruneOnDetach: true}, Source: fleet.Source{RepoURL: "https://git.example.com/apps.git"},
 	})
 	ok(t, err)
 	d.render(t, "default", "web", "1")
 	relabel := func(labels map[string]string) {
 		t.Helper()
-		_, err := d.UpdateAgent(d.ctx, root, "default", "paris", control.UpdateAgent{Labels: &labels}, 0)
+		_, err := d.UpdateAgent(d.ctx, root, "default", "paris", control.UpdateAgent{Labels: &labels}, control.Match{})
 		ok(t, err)
 	}
 	relabel(nil)
@@ -236,7 +236,7 @@ func TestPolicyMayDeleteWhatLeavesAnEnvironment(t *testing.T) {
 	relabel(map[string]string{"tier": "prod"})
 	d.wantPlaces(t, "default", "web", map[string]string{"paris": "attached"})
 	relabel(nil)
-	ok(t, d.DeleteAgent(d.ctx, root, "default", "paris", 0))
+	ok(t, d.DeleteAgent(d.ctx, root, "default", "paris", control.Match{}))
 	d.wantPlaces(t, "default", "web", map[string]string{"paris": "detached"})
 }
 
@@ -249,13 +249,13 @@ func TestPolicyDeletesNothingInAFreezeNorBehindAnAgentsBack(t *testing.T) {
 	_, err := d.CreateEnvironment(d.ctx, root, "default", control.CreateEnvironment{Name: "prod", MatchLabels: map[string]string{"tier": "prod"}})
 	ok(t, err)
 	_, err = d.CreateDeployment(d.ctx, root, "default", control.CreateDeployment{
-		Name: "web", Environment: "prod", PruneOnDetach: true, Source: fleet.Source{RepoURL: "https://git.example.com/apps.git"},
+		Name: "web", Environment: "prod", Policy: &fleet.Policy{Prune: true, PruneOnDetach: true}, Source: fleet.Source{RepoURL: "https://git.example.com/apps.git"},
 	})
 	ok(t, err)
 	d.render(t, "default", "web", "1")
 	relabel := func(labels map[string]string) {
 		t.Helper()
-		_, err := d.UpdateAgent(d.ctx, root, "default", "paris", control.UpdateAgent{Labels: &labels}, 0)
+		_, err := d.UpdateAgent(d.ctx, root, "default", "paris", control.UpdateAgent{Labels: &labels}, control.Match{})
 		ok(t, err)
 	}
 	_, err = d.Freeze(d.ctx, root, "holiday")
@@ -283,7 +283,7 @@ func TestAgentWithoutALabelThatASourceNeedsKeepsWhatItHas(t *testing.T) {
 	if got := d.targets(t, "default", "web")["paris"].Variant; !strings.HasPrefix(got, "!") || !strings.Contains(got, `"region"`) {
 		t.Fatalf("got variant %q", got)
 	}
-	_, err = d.UpdateAgent(d.ctx, root, "default", "paris", control.UpdateAgent{Labels: &map[string]string{"region": "eu"}}, 0)
+	_, err = d.UpdateAgent(d.ctx, root, "default", "paris", control.UpdateAgent{Labels: &map[string]string{"region": "eu"}}, control.Match{})
 	ok(t, err)
 	eu := d.targets(t, "default", "web")["paris"].Variant
 	d.enroll(t, "default", "rome", map[string]string{"region": "eu"})

@@ -85,10 +85,10 @@ func (s *Service) viewAgent(a fleet.Agent, connections []fleet.Connection, targe
 	clusters := map[string]bool{}
 	for _, c := range connections {
 		seen := c.LastSeenAt
+		v.Connected = v.Connected || c.Leads()
 		if c.Connected() {
-			v.Connected = true
 			seen = s.cfg.Now() // within its lease: the gateway closes what is silent for longer
-			if c.Version != s.cfg.Version {
+			if c.Version != s.cfg.Version && c.Replica != pollReplica {
 				v.Warnings = append(v.Warnings, fmt.Sprintf("replica %s runs version %s, the server runs %s", c.Replica, c.Version, s.cfg.Version))
 			}
 			if c.ClusterUID != "" {

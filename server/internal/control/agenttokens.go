@@ -11,7 +11,7 @@ import (
 )
 
 // AgentTokens lists the tokens of an agent, oldest first, without their secrets, which nobody knows.
-func (s *Service) AgentTokens(ctx context.Context, p auth.Principal, tenant, agent string) ([]fleet.AgentToken, error) {
+func (s *Service) AgentTokens(ctx context.Context, p auth.Principal, tenant, agent string, page store.Page) ([]fleet.AgentToken, error) {
 	var out []fleet.AgentToken
 	err := s.store.View(ctx, func(tx store.Tx) error {
 		t, err := readable(ctx, tx, p, tenant)
@@ -22,7 +22,7 @@ func (s *Service) AgentTokens(ctx context.Context, p auth.Principal, tenant, age
 		if err != nil {
 			return err
 		}
-		out, err = tx.Tokens().AgentTokens(ctx, t.ID, a.ID)
+		out, err = tx.Tokens().AgentTokens(ctx, t.ID, a.ID, page)
 		return err
 	})
 	return out, err
@@ -76,7 +76,7 @@ func (s *Service) addAgentToken(ctx context.Context, tx store.Tx, a fleet.Agent,
 }
 
 func validTokens(ctx context.Context, tx store.Tx, a fleet.Agent) ([]fleet.AgentToken, error) {
-	tokens, err := tx.Tokens().AgentTokens(ctx, a.TenantID, a.ID)
+	tokens, err := tx.Tokens().AgentTokens(ctx, a.TenantID, a.ID, store.Whole())
 	var valid []fleet.AgentToken
 	for _, t := range tokens {
 		if t.Valid() {
@@ -94,7 +94,7 @@ func (s *Service) RevokeAgentToken(ctx context.Context, p auth.Principal, tenant
 		if err != nil {
 			return err
 		}
-		tokens, err := tx.Tokens().AgentTokens(ctx, a.TenantID, a.ID)
+		tokens, err := tx.Tokens().AgentTokens(ctx, a.TenantID, a.ID, store.Whole())
 		if err != nil {
 			return err
 		}

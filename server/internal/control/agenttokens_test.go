@@ -73,7 +73,7 @@ func TestAgentHasAtMostTwoValidTokens(t *testing.T) {
 	_, _, err = d.CreateAgentToken(d.ctx, root, "default", "paris", "")
 	ok(t, err)
 	d.enroll(t, "default", "rome", nil)
-	tokens, err := d.AgentTokens(d.ctx, root, "default", "rome")
+	tokens, err := d.AgentTokens(d.ctx, root, "default", "rome", store.Page{})
 	ok(t, err)
 	if err := d.RevokeAgentToken(d.ctx, root, "default", "paris", tokens[0].ID); !errors.Is(err, store.ErrNotFound) {
 		t.Errorf("the token of another agent: %v", err)
@@ -89,7 +89,7 @@ func TestLastUseOfATokenIsKeptCoarsely(t *testing.T) {
 		t.Helper()
 		_, _, err := d.AuthenticateAgent(d.ctx, made.Token)
 		ok(t, err)
-		tokens, err := d.AgentTokens(d.ctx, root, "default", "paris")
+		tokens, err := d.AgentTokens(d.ctx, root, "default", "paris", store.Page{})
 		ok(t, err)
 		return tokens[0]
 	}
@@ -135,7 +135,7 @@ func TestRotationInBand(t *testing.T) {
 			t.Errorf("both work until the agent has come back: %v", err)
 		}
 	}
-	tokens, err := d.AgentTokens(d.ctx, root, "default", "paris")
+	tokens, err := d.AgentTokens(d.ctx, root, "default", "paris", store.Page{})
 	ok(t, err)
 	ok(t, d.TokenRotated(d.ctx, made.Agent, tokens[0].ID)) // it came back with the old one
 	if op, err = d.Operation(d.ctx, root, "default", op.ID); err != nil || op.State != fleet.OperationInProgress {
@@ -184,7 +184,7 @@ func TestRotationThatFailsLeavesTheOldTokenAndIsSeen(t *testing.T) {
 	if op, err = d.RotateAgentToken(d.ctx, root, "default", "paris"); err != nil || op.State != fleet.OperationWaiting {
 		t.Errorf("another try: %+v, %v", op, err)
 	}
-	ok(t, d.DeleteAgent(d.ctx, root, "default", "paris", 0))
+	ok(t, d.DeleteAgent(d.ctx, root, "default", "paris", control.Match{}))
 	if op, err = d.Operation(d.ctx, root, "default", op.ID); err != nil || op.State != fleet.OperationFailed {
 		t.Errorf("an operation is left without its agent: %+v, %v", op, err)
 	}

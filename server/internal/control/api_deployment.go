@@ -5,18 +5,14 @@ import (
 	"github.com/kedge-dev/kedge/server/internal/store"
 )
 
-// CreateDeployment asks for a new deployment. Nil policies mean the default.
+// CreateDeployment asks for a new deployment.
 type CreateDeployment struct {
-	Name          string
-	Labels        map[string]string
-	Source        fleet.Source
-	Environment   string // or "owner/environment" when it was granted; "" means fleet.DefaultEnvironment
-	Namespace     string // "" means "default"
-	Prune         *bool  // default true
-	Adopt         bool
-	AllowEmpty    bool
-	Manual        bool
-	PruneOnDetach bool
+	Name        string
+	Labels      map[string]string
+	Source      fleet.Source
+	Environment string        // or "owner/environment" when it was granted; "" means fleet.DefaultEnvironment
+	Namespace   string        // "" means "default"
+	Policy      *fleet.Policy // nil means to prune, and nothing else
 }
 
 // UpdateDeployment asks for a deployment to be changed; what is nil stays as it is.
@@ -48,7 +44,9 @@ type DeploymentView struct {
 	Health  fleet.Health
 	Message string // the first thing a user should know: source error, failing object, …
 	// Held says why nothing new is sent: suspended, pinned, waiting for a sync run; "" when it would be.
-	Held    string
+	Held   string
+	Counts TargetCounts
+	// Targets are the first ones, by the names of their agents. Only where one deployment is asked for.
 	Targets []TargetView
 	// Operations are the newest ones that are not done, and the newest of all when it failed. Only
 	// where one deployment is asked for.
@@ -103,4 +101,28 @@ type UpdateCredential struct{ Username, Secret, KnownHosts *string }
 type Webhook struct {
 	Repository fleet.RepositoryID
 	Secret     string
+}
+
+// HeldPrune is an object whose deletion waits to be confirmed.
+type HeldPrune struct {
+	store.HeldObject
+	Commit string // what is desired of the target
+	// Current says that its agent speaks of just that; otherwise it has not answered yet, and what it holds
+	// back may be other objects soon.
+	Current   bool
+	Confirmed bool // and the agent has not deleted it yet
+}
+
+// ConfirmPrune asks for held deletions to be carried out: of the named objects, or of all.
+type ConfirmPrune struct {
+	Objects []string // as fleet.ObjectRef.String
+	All     bool
+	Count   int    // with All: how many there are, an object on two agents counted twice
+	Agent   string // only on this one; "" means on all that hold them
+}
+
+// ConfirmedPrune is what was confirmed.
+type ConfirmedPrune struct {
+	Objects []string
+	Targets int // that were told; 0 when all was confirmed before
 }

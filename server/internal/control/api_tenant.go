@@ -33,11 +33,12 @@ type CreateAPIToken struct {
 
 // Login is a person whom an identity provider has vouched for.
 type Login struct {
-	Subject    string   // who it is: unique and never given to another person
-	Name       string   // how they are called; "" means Subject
-	Groups     []string // as the provider names them
-	FleetAdmin bool     // one of the groups makes them one
-	TTL        time.Duration
+	Issuer, Subject string   // what the provider calls itself and the person: never given to anybody else
+	Name            string   // what memberships and the audit log name them by
+	DisplayName     string   // for the eye alone; may be ""
+	Groups          []string // as the provider names them
+	FleetAdmin      bool     // one of the groups makes them one
+	TTL             time.Duration
 	// For the audit log.
 	Request string // id of the request
 	Address string // where the person came from
@@ -70,4 +71,12 @@ type CreateGrant struct {
 	Environment string
 	Grantee     string // name of the other tenant
 	Limits      fleet.Limits
+	// ServiceAccount is who agents act as for what is deployed by the grant; "" leaves it to the deployments.
+	ServiceAccount string
+}
+
+// UpdateGrant replaces the terms of a grant.
+type UpdateGrant struct {
+	Limits         fleet.Limits
+	ServiceAccount *string // nil leaves it as it is
 }

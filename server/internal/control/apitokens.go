@@ -24,14 +24,14 @@ func tokenOwner(ctx context.Context, tx store.Tx, p auth.Principal, tenant strin
 
 // APITokens lists the tokens of a tenant, or with no name those of the fleet, without their secrets,
 // which nobody knows. Revoked and expired ones are among them for a while.
-func (s *Service) APITokens(ctx context.Context, p auth.Principal, tenant string) ([]fleet.APIToken, error) {
+func (s *Service) APITokens(ctx context.Context, p auth.Principal, tenant string, page store.Page) ([]fleet.APIToken, error) {
 	var out []fleet.APIToken
 	err := s.store.View(ctx, func(tx store.Tx) error {
 		t, err := tokenOwner(ctx, tx, p, tenant)
 		if err != nil {
 			return err
 		}
-		out, err = tx.Tokens().APITokens(ctx, t.ID)
+		out, err = tx.Tokens().APITokens(ctx, t.ID, page)
 		return err
 	})
 	return out, err
@@ -86,7 +86,7 @@ func (s *Service) admitToken(ctx context.Context, tx store.Tx, p auth.Principal,
 			return err
 		}
 	}
-	others, err := tx.Tokens().APITokens(ctx, owner.ID)
+	others, err := tx.Tokens().APITokens(ctx, owner.ID, store.Whole())
 	if err != nil {
 		return err
 	}
@@ -124,7 +124,7 @@ func (s *Service) RevokeAPIToken(ctx context.Context, p auth.Principal, tenant s
 		}
 		token, err := tx.Tokens().APIToken(ctx, t.ID, id)
 		if err == nil && token.Subject != "" {
-			err = store.ErrNotFound // a session: only its person ends it
+			err = store.ErrNotFound // a session: see EndSessions
 		}
 		if err != nil {
 			return fmt.Errorf("token %q: %w", id, err)
@@ -148,7 +148,7 @@ func (s *Service) keepOne(ctx context.Context, tx store.Tx, token fleet.APIToken
 	if token.TenantID != "" || !token.ValidAt(now) {
 		return nil
 	}
-	tokens, err := tx.Tokens().APITokens(ctx, "")
+	tokens, err := tx.Tokens().APITokens(ctx, "", store.Whole())
 	if err != nil {
 		return err
 	}

@@ -15,7 +15,7 @@ import (
 // reads are the use-cases that change nothing that anybody would want to know about.
 var reads = []string{
 	"APITokens", "Agent", "AgentTokens", "Agents", "Audit", "Credential", "Credentials", "Deployment", "Deployments", "Environment", "Environments", "Events",
-	"Fleet", "Follow", "Grants", "Members", "Operation", "Operations", "Repositories", "Repository", "Revisions", "Run", "Runs", "SyncRun", "TargetObjects",
+	"Fleet", "Follow", "Grants", "HeldPrunes", "Members", "Operation", "Operations", "People", "Person", "Repositories", "Repository", "Revisions", "Run", "Runs", "SyncRun", "TargetObjects", "Targets",
 	"Tenant", "Tenants", "Webhook",
 	// The memory of answers that were given: what was done under them is recorded by what did it.
 	"ClaimReply", "CompleteReply", "ReleaseReply",
@@ -39,7 +39,7 @@ func newScene(t *testing.T) *scene {
 	s.tenant(t, "acme")
 	s.tenant(t, "guest")
 	s.agent = s.enroll(t, "acme", "paris", nil)
-	tokens, err := s.AgentTokens(s.ctx, root, "acme", "paris")
+	tokens, err := s.AgentTokens(s.ctx, root, "acme", "paris", store.Page{})
 	ok(t, err)
 	s.token = tokens[0]
 	s.api, _, err = s.CreateAPIToken(s.ctx, root, "acme", control.CreateAPIToken{Name: "ci", Role: fleet.RoleViewer})
@@ -54,7 +54,7 @@ func newScene(t *testing.T) *scene {
 	s.render(t, "acme", "web", "2")
 	s.run, err = s.CreateRun(s.ctx, root, "acme", "web", control.CreateRun{})
 	ok(t, err)
-	secret, _, err := s.StartSession(s.ctx, control.Login{Subject: "alice"})
+	secret, _, err := s.StartSession(s.ctx, control.Login{Issuer: "https://id.example.com", Subject: "1", Name: "alice"})
 	ok(t, err)
 	s.session, err = s.Authenticate(s.ctx, secret)
 	ok(t, err)
@@ -104,13 +104,15 @@ func tenancyWrites() map[string]write {
 		}),
 		"RevokeAPIToken": simply(func(s *scene) error { return s.RevokeAPIToken(s.ctx, root, "acme", s.api.ID) }),
 		"EndSession":     simply(func(s *scene) error { return s.EndSession(s.ctx, s.session) }),
+		"EndSessions":    simply(func(s *scene) error { return s.EndSessions(s.ctx, root, "alice") }),
+		"ForgetPerson":   simply(func(s *scene) error { return s.ForgetPerson(s.ctx, root, "alice") }),
 		"EnrollAgent": simply(func(s *scene) error {
 			return result(s.EnrollAgent(s.ctx, root, "acme", control.EnrollAgent{Name: "rome"}))
 		}),
 		"UpdateAgent": simply(func(s *scene) error {
-			return result(s.UpdateAgent(s.ctx, root, "acme", "paris", control.UpdateAgent{Labels: &map[string]string{"a": "b"}}, 0))
+			return result(s.UpdateAgent(s.ctx, root, "acme", "paris", control.UpdateAgent{Labels: &map[string]string{"a": "b"}}, control.Match{}))
 		}),
-		"DeleteAgent":      simply(func(s *scene) error { return s.DeleteAgent(s.ctx, root, "acme", "paris", 0) }),
+		"DeleteAgent":      simply(func(s *scene) error { return s.DeleteAgent(s.ctx, root, "acme", "paris", control.Match{}) }),
 		"CreateAgentToken": simply(func(s *scene) error { return result2(s.CreateAgentToken(s.ctx, root, "acme", "paris", "")) }),
 		"RevokeAgentToken": simply(func(s *scene) error { return s.RevokeAgentToken(s.ctx, root, "acme", "paris", s.token.ID) }),
 		"RotateAgentToken": simply(func(s *scene) error { return result(s.RotateAgentToken(s.ctx, root, "acme", "paris")) }),
@@ -118,23 +120,23 @@ func tenancyWrites() map[string]write {
 			return result(s.CreateEnvironment(s.ctx, root, "acme", control.CreateEnvironment{Name: "new", Agents: []string{"paris"}}))
 		}),
 		"UpdateEnvironment": simply(func(s *scene) error {
-			return result(s.UpdateEnvironment(s.ctx, root, "acme", "prod", control.UpdateEnvironment{MatchLabels: &map[string]string{"a": "b"}}, 0))
+			return result(s.UpdateEnvironment(s.ctx, root, "acme", "prod", control.UpdateEnvironment{MatchLabels: &map[string]string{"a": "b"}}, control.Match{}))
 		}),
 		"SuspendEnvironment": simply(func(s *scene) error { return result(s.SuspendEnvironment(s.ctx, root, "acme", "prod", "")) }),
 		"ResumeEnvironment":  suspended(func(s *scene) error { return result(s.ResumeEnvironment(s.ctx, root, "acme", "prod")) }),
-		"DeleteEnvironment":  simply(func(s *scene) error { return s.DeleteEnvironment(s.ctx, root, "acme", "prod", 0) }),
+		"DeleteEnvironment":  simply(func(s *scene) error { return s.DeleteEnvironment(s.ctx, root, "acme", "prod", control.Match{}) }),
 		"CreateGrant": simply(func(s *scene) error {
 			return result(s.CreateGrant(s.ctx, root, "acme", control.CreateGrant{Environment: "prod", Grantee: "guest"}))
 		}),
 		"UpdateGrant": simply(func(s *scene) error {
-			return result(s.UpdateGrant(s.ctx, root, "acme", s.grant.ID, fleet.Limits{Kinds: []string{"Secret"}}))
+			return result(s.UpdateGrant(s.ctx, root, "acme", s.grant.ID, control.UpdateGrant{Limits: fleet.Limits{Kinds: []string{"Secret"}}}))
 		}),
 		"DeleteGrant": simply(func(s *scene) error { return s.DeleteGrant(s.ctx, root, "acme", s.grant.ID) }),
 	}
 }
 
 // deploymentWrites are the use-cases of deployments, repositories and credentials.
-func deploymentWrites() map[string]write {
+func deploymentWrites(t failer) map[string]write {
 	suspended := func(do func(s *scene) error) write { return write{(*scene).suspendAll, do} }
 	credential := func(s *scene) error {
 		return result(s.CreateCredential(s.ctx, root, "acme", control.CreateCredential{Name: "git", Kind: fleet.CredentialHTTPS, Username: "u", Secret: "s"}))
@@ -158,24 +160,24 @@ func deploymentWrites() map[string]write {
 	return map[string]write{
 		"CreateRepository": simply(repository),
 		"UpdateRepository": {credential, func(s *scene) error {
-			return result(s.UpdateRepository(s.ctx, root, "acme", s.repo, control.UpdateRepository{Credential: &name}, 0))
+			return result(s.UpdateRepository(s.ctx, root, "acme", s.repo, control.UpdateRepository{Credential: &name}, control.Match{}))
 		}},
-		"DeleteRepository":  {repository, func(s *scene) error { return s.DeleteRepository(s.ctx, root, "acme", added(s), 0) }},
+		"DeleteRepository":  {repository, func(s *scene) error { return s.DeleteRepository(s.ctx, root, "acme", added(s), control.Match{}) }},
 		"RefreshRepository": simply(func(s *scene) error { return s.RefreshRepository(s.ctx, root, "acme", s.repo) }),
 		"CreateCredential":  simply(credential),
 		"UpdateCredential": {credential, func(s *scene) error {
-			return result(s.UpdateCredential(s.ctx, root, "acme", "git", control.UpdateCredential{Secret: &word}, 0))
+			return result(s.UpdateCredential(s.ctx, root, "acme", "git", control.UpdateCredential{Secret: &word}, control.Match{}))
 		}},
-		"DeleteCredential": {credential, func(s *scene) error { return s.DeleteCredential(s.ctx, root, "acme", "git", 0) }},
+		"DeleteCredential": {credential, func(s *scene) error { return s.DeleteCredential(s.ctx, root, "acme", "git", control.Match{}) }},
 		"CreateDeployment": simply(func(s *scene) error {
 			return result(s.CreateDeployment(s.ctx, root, "acme", control.CreateDeployment{Name: "new", Source: fleet.Source{RepoURL: "https://git.example.com/apps.git"}}))
 		}),
 		"UpdateDeployment": simply(func(s *scene) error {
-			return result(s.UpdateDeployment(s.ctx, root, "acme", "web", control.UpdateDeployment{Namespace: &word}, 0))
+			return result(s.UpdateDeployment(s.ctx, root, "acme", "web", control.UpdateDeployment{Namespace: &word}, control.Match{}))
 		}),
 		"SuspendDeployment": simply(func(s *scene) error { return result(s.SuspendDeployment(s.ctx, root, "acme", "web", "")) }),
 		"ResumeDeployment":  suspended(func(s *scene) error { return result(s.ResumeDeployment(s.ctx, root, "acme", "web")) }),
-		"DeleteDeployment":  simply(func(s *scene) error { return result(s.DeleteDeployment(s.ctx, root, "acme", "web", 0)) }),
+		"DeleteDeployment":  simply(func(s *scene) error { return result(s.DeleteDeployment(s.ctx, root, "acme", "web", control.Match{})) }),
 		"Rollback":          simply(rolledBack),
 		"ReleaseDeployment": {
 			func(s *scene) error {
@@ -184,13 +186,22 @@ func deploymentWrites() map[string]write {
 			func(s *scene) error { return result(s.ReleaseDeployment(s.ctx, root, "acme", "web")) },
 		},
 		"DismissTarget": {
-			func(s *scene) error { return s.DeleteAgent(s.ctx, root, "acme", "paris", 0) },
+			func(s *scene) error { return s.DeleteAgent(s.ctx, root, "acme", "paris", control.Match{}) },
 			func(s *scene) error {
 				view, err := s.Deployment(s.ctx, root, "acme", "web")
 				if err != nil || len(view.Targets) != 1 {
 					return errors.Join(err, errors.New("no target to dismiss"))
 				}
 				return s.DismissTarget(s.ctx, root, "acme", "web", view.Targets[0].ID)
+			},
+		},
+		"ConfirmPrune": {
+			func(s *scene) error {
+				s.holdBack(t, "acme", s.agent, "a")
+				return nil
+			},
+			func(s *scene) error {
+				return result(s.ConfirmPrune(s.ctx, root, "acme", "web", control.ConfirmPrune{Objects: []string{heldA}}))
 			},
 		},
 		"CreateRun": simply(func(s *scene) error { return result(s.CreateRun(s.ctx, root, "acme", "web", control.CreateRun{})) }),
@@ -206,7 +217,7 @@ func deploymentWrites() map[string]write {
 func TestEveryWriteIsAudited(t *testing.T) {
 	t.Parallel()
 	writes := tenancyWrites()
-	for name, w := range deploymentWrites() {
+	for name, w := range deploymentWrites(t) {
 		writes[name] = w
 	}
 	for _, m := range useCases() {

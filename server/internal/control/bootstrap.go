@@ -20,6 +20,9 @@ func (s *Service) Bootstrap(ctx context.Context, newToken bool) (adminToken stri
 		return "", fmt.Errorf("preparing the database: %w", err)
 	}
 	defer lock.Release()
+	if err := s.showLife(ctx); err != nil {
+		return "", fmt.Errorf("preparing the database: %w", err)
+	}
 	err = s.store.Update(ctx, func(tx store.Tx) error {
 		adminToken = "" // this may run more than once
 		if err := s.takePlace(ctx, tx); err != nil {

@@ -18,9 +18,16 @@ func conflict(format string, args ...any) error {
 	return &ConflictError{Reason: fmt.Sprintf(format, args...)}
 }
 
-// stale returns ErrStale unless match is what the caller saw, or 0, which means whatever.
-func stale(match, spec int64) error {
-	if match != 0 && match != spec {
+// Match is the state of a specification that a caller saw: of which thing, since a name may have been given
+// anew meanwhile, and which. The zero value means whatever there is now.
+type Match struct {
+	ID   string
+	Spec int64
+}
+
+// check returns ErrStale unless that is what there is.
+func (m Match) check(id string, spec int64) error {
+	if m != (Match{}) && m != (Match{ID: id, Spec: spec}) {
 		return ErrStale
 	}
 	return nil

@@ -74,7 +74,10 @@ func (s *Service) CreateCredential(ctx context.Context, p auth.Principal, tenant
 	if err := fleet.CheckName("name", c.Name); err != nil {
 		return fleet.Credential{}, err
 	}
-	if err := checkCredential(c, req.Secret); err != nil {
+	if err := checkCredential(c); err != nil {
+		return fleet.Credential{}, err
+	}
+	if err := checkSecret(c.Kind, req.Secret); err != nil {
 		return fleet.Credential{}, err
 	}
 	err := s.store.Update(ctx, func(tx store.Tx) error {
@@ -97,7 +100,7 @@ func (s *Service) CreateCredential(ctx context.Context, p auth.Principal, tenant
 
 // UpdateCredential changes a credential. The repositories that are read with it are read anew at
 // once. The same input twice changes nothing.
-func (s *Service) UpdateCredential(ctx context.Context, p auth.Principal, tenant, name string, req UpdateCredential, match int64) (fleet.Credential, error) {
+func (s *Service) UpdateCredential(ctx context.Context, p auth.Principal, tenant, name string, req UpdateCredential, match Match) (fleet.Credential, error) {
 	var c fleet.Credential
 	err := s.store.Update(ctx, func(tx store.Tx) error {
 		t, err := administrable(ctx, tx, p, tenant)
@@ -107,7 +110,7 @@ func (s *Service) UpdateCredential(ctx context.Context, p auth.Principal, tenant
 		if c, err = tx.Credentials().ByName(ctx, t.ID, name); err != nil {
 			return fmt.Errorf("credential %q: %w", name, err)
 		}
-		if err := stale(match, c.Spec); err != nil {
+		if err := match.check(string(c.ID), c.Spec); err != nil {
 			return err
 		}
 		changed, err := s.applyCredential(&c, req)
@@ -138,15 +141,14 @@ func (s *Service) applyCredential(c *fleet.Credential, req UpdateCredential) (st
 		c.KnownHosts = *req.KnownHosts
 		changed = append(changed, "known hosts")
 	}
-	secret := "unchanged"
-	if req.Secret != nil {
-		secret = *req.Secret
-	}
-	if err := checkCredential(*c, secret); err != nil {
+	if err := checkCredential(*c); err != nil {
 		return "", err
 	}
 	if req.Secret == nil {
 		return strings.Join(changed, ", "), nil
+	}
+	if err := checkSecret(c.Kind, *req.Secret); err != nil {
+		return "", err
 	}
 	// A secret that cannot be opened any more is replaced, whatever it was.
 	if old, err := s.opened(*c); err == nil && old.Reveal() == *req.Secret {
@@ -160,7 +162,7 @@ func (s *Service) applyCredential(c *fleet.Credential, req UpdateCredential) (st
 }
 
 // DeleteCredential removes a credential that no repository is read with.
-func (s *Service) DeleteCredential(ctx context.Context, p auth.Principal, tenant, name string, match int64) error {
+func (s *Service) DeleteCredential(ctx context.Context, p auth.Principal, tenant, name string, match Match) error {
 	return s.store.Update(ctx, func(tx store.Tx) error {
 		t, err := administrable(ctx, tx, p, tenant)
 		if err != nil {
@@ -170,7 +172,7 @@ func (s *Service) DeleteCredential(ctx context.Context, p auth.Principal, tenant
 		if err != nil {
 			return fmt.Errorf("credential %q: %w", name, err)
 		}
-		if err := stale(match, c.Spec); err != nil {
+		if err := match.check(string(c.ID), c.Spec); err != nil {
 			return err
 		}
 		if err := tx.Credentials().Delete(ctx, t.ID, c.ID); errors.Is(err, store.ErrExists) {
@@ -186,26 +188,6 @@ func (s *Service) auditCredential(ctx context.Context, tx store.Tx, p auth.Princ
 	return s.audit(ctx, tx, p, fleet.AuditEvent{
 		TenantID: c.TenantID, Action: action, Kind: "credential", Name: c.Name, ID: string(c.ID), Detail: detail,
 	})
-}
-
-func checkCredential(c fleet.Credential, secret string) error {
-	switch {
-	case c.Kind != fleet.CredentialHTTPS && c.Kind != fleet.CredentialSSH:
-		return fleet.Invalid("kind", "%q is neither %q nor %q", c.Kind, fleet.CredentialHTTPS, fleet.CredentialSSH)
-	case secret == "":
-		return fleet.Invalid("secret", "give a password, a token or a private key")
-	case len(secret) > maxSecret || strings.ContainsRune(secret, 0):
-		return fleet.Invalid("secret", "it has at most %d bytes", maxSecret)
-	case len(c.Username) > maxUsername || strings.ContainsAny(c.Username, "\x00\r\n:"):
-		return fleet.Invalid("username", "it is one line of at most %d bytes without a colon", maxUsername)
-	case len(c.KnownHosts) > maxKnownHosts || strings.ContainsRune(c.KnownHosts, 0):
-		return fleet.Invalid("knownHosts", "it has at most %d bytes", maxKnownHosts)
-	case c.Kind == fleet.CredentialSSH && strings.TrimSpace(c.KnownHosts) == "":
-		return fleet.Invalid("knownHosts", "give the host keys to trust, as ssh-keyscan prints them")
-	case c.Kind == fleet.CredentialHTTPS && c.KnownHosts != "":
-		return fleet.Invalid("knownHosts", "only a credential of kind %q has known hosts", fleet.CredentialSSH)
-	}
-	return nil
 }
 
 func (s *Service) sealed(c fleet.Credential, secret string) (fleet.Sealed, error) {

@@ -2,10 +2,14 @@ package control_test
 
 import (
 	"context"
+	"crypto/ed25519"
+	"encoding/pem"
 	"errors"
 	"fmt"
 	"strings"
 	"testing"
+
+	"golang.org/x/crypto/ssh"
 
 	"github.com/kedge-dev/kedge/internal/fleet"
 	"github.com/kedge-dev/kedge/internal/testkit"
@@ -51,7 +55,7 @@ func TestARotatedCredentialIsFollowedInStatusAndInUse(t *testing.T) {
 	r, repo := guarded(t)
 	set := func(secret string) {
 		t.Helper()
-		_, err := r.UpdateCredential(t.Context(), admin, "default", "git", control.UpdateCredential{Secret: &secret}, 0)
+		_, err := r.UpdateCredential(t.Context(), admin, "default", "git", control.UpdateCredential{Secret: &secret}, control.Match{})
 		ok(t, err)
 	}
 	before := r.awaitRepository(t, admin, "default", repo.ID, true)
@@ -80,7 +84,7 @@ func TestARotatedCredentialIsFollowedInStatusAndInUse(t *testing.T) {
 		t.Error("the same secret again changes something")
 	}
 	// Without a credential it cannot be read.
-	_, err = r.UpdateRepository(t.Context(), admin, "default", repo.ID, control.UpdateRepository{Credential: ptr("")}, 0)
+	_, err = r.UpdateRepository(t.Context(), admin, "default", repo.ID, control.UpdateRepository{Credential: ptr("")}, control.Match{})
 	ok(t, err)
 	r.awaitRepository(t, admin, "default", repo.ID, false)
 }
@@ -143,27 +147,82 @@ func TestSecretsAreNeverReturned(t *testing.T) {
 	if len(entries) != 1 || strings.Contains(fmt.Sprint(entries), "first") {
 		t.Errorf("got %+v", entries)
 	}
-	wantConflict(t, r.DeleteCredential(t.Context(), admin, "default", "git", 0), "another one")
+	wantConflict(t, r.DeleteCredential(t.Context(), admin, "default", "git", control.Match{}), "another one")
+}
+
+// keyPair is a private key as ssh-keygen writes it, with a passphrase unless that is "", and the line
+// of a host that has it.
+func keyPair(t *testing.T, passphrase string) (private, knownHosts string) {
+	t.Helper()
+	public, key, err := ed25519.GenerateKey(nil)
+	ok(t, err)
+	block, err := ssh.MarshalPrivateKey(key, "")
+	if passphrase != "" {
+		block, err = ssh.MarshalPrivateKeyWithPassphrase(key, "", []byte(passphrase))
+	}
+	ok(t, err)
+	host, err := ssh.NewPublicKey(public)
+	ok(t, err)
+	return string(pem.EncodeToMemory(block)), "git.example.com " + string(ssh.MarshalAuthorizedKey(host))
 }
 
 func TestBadCredentialsAreRefused(t *testing.T) {
 	t.Parallel()
 	r := newRoom(t)
-	good := control.CreateCredential{Name: "git", Kind: fleet.CredentialSSH, Secret: "key", KnownHosts: "host ssh-ed25519 AAAA"}
-	for field, change := range map[string]func(*control.CreateCredential){
-		"name":       func(c *control.CreateCredential) { c.Name = "Git" },
-		"kind":       func(c *control.CreateCredential) { c.Kind = "ftp" },
-		"secret":     func(c *control.CreateCredential) { c.Secret = "" },
-		"username":   func(c *control.CreateCredential) { c.Username = "a\nb" },
-		"knownHosts": func(c *control.CreateCredential) { c.KnownHosts = "" },
-	} {
-		req := good
-		change(&req)
-		_, err := r.CreateCredential(t.Context(), admin, "default", req)
-		wantInvalid(t, err, field)
+	key, hosts := keyPair(t, "")
+	locked, _ := keyPair(t, "secret")
+	ssh := control.CreateCredential{Name: "git", Kind: fleet.CredentialSSH, Secret: key, KnownHosts: "# ours\n\n" + hosts}
+	https := control.CreateCredential{Name: "git", Kind: fleet.CredentialHTTPS, Username: "bot", Secret: "word"}
+	cases := []struct {
+		reason, field string
+		good          control.CreateCredential
+		change        func(*control.CreateCredential)
+	}{
+		{"a bad name", "name", ssh, func(c *control.CreateCredential) { c.Name = "Git" }},
+		{"no kind that is known", "kind", ssh, func(c *control.CreateCredential) { c.Kind = "ftp" }},
+		{"no secret", "secret", ssh, func(c *control.CreateCredential) { c.Secret = "" }},
+		{"no private key", "secret", ssh, func(c *control.CreateCredential) { c.Secret = "hunter2" }},
+		{"a part of a private key", "secret", ssh, func(c *control.CreateCredential) { c.Secret = key[:len(key)/2] }},
+		{"a public key", "secret", ssh, func(c *control.CreateCredential) { c.Secret = hosts }},
+		{"a private key with a passphrase", "secret", ssh, func(c *control.CreateCredential) { c.Secret = locked }},
+		{"a user name of two lines", "username", ssh, func(c *control.CreateCredential) { c.Username = "a\nb" }},
+		{"no known hosts", "knownHosts", ssh, func(c *control.CreateCredential) { c.KnownHosts = "" }},
+		{"comments alone", "knownHosts", ssh, func(c *control.CreateCredential) { c.KnownHosts = "# nobody\n" }},
+		{"keys that are revoked alone", "knownHosts", ssh, func(c *control.CreateCredential) { c.KnownHosts = "@revoked " + hosts }},
+		{"a host without a key", "knownHosts", ssh, func(c *control.CreateCredential) { c.KnownHosts = "host ssh-ed25519 AAAA" }},
+		{"one bad line among good ones", "knownHosts", ssh, func(c *control.CreateCredential) { c.KnownHosts = hosts + "git.example.com\n" + hosts }},
+		{"known hosts for https", "knownHosts", https, func(c *control.CreateCredential) { c.KnownHosts = hosts }},
+		{"a password with a line break", "secret", https, func(c *control.CreateCredential) { c.Secret = "word\n" }},
+		{"a password with an escape", "secret", https, func(c *control.CreateCredential) { c.Secret = "wo\x1brd" }},
+		{"a user name with an escape", "username", https, func(c *control.CreateCredential) { c.Username = "bo\x1bt" }},
 	}
-	_, err := r.CreateCredential(t.Context(), admin, "default", good)
+	for _, c := range cases {
+		req := c.good
+		c.change(&req)
+		_, err := r.CreateCredential(t.Context(), admin, "default", req)
+		if wantInvalid(t, err, c.field); t.Failed() {
+			t.Fatalf("%s: got %v", c.reason, err)
+		}
+		if strings.Contains(c.reason, "passphrase") && !strings.Contains(err.Error(), "passphrase") {
+			t.Errorf("%s: got %v", c.reason, err)
+		}
+		if strings.Contains(err.Error(), req.Secret) && req.Secret != "" {
+			t.Errorf("%s: the error holds the secret: %v", c.reason, err)
+		}
+	}
+	kept, err := r.Credentials(t.Context(), admin, "default", store.Page{})
 	ok(t, err)
+	if len(kept) != 0 {
+		t.Errorf("kept %+v", kept)
+	}
+	_, err = r.CreateCredential(t.Context(), admin, "default", ssh)
+	ok(t, err)
+	_, err = r.UpdateCredential(t.Context(), admin, "default", "git", control.UpdateCredential{Secret: &locked}, control.Match{})
+	wantInvalid(t, err, "secret")
+	_, err = r.UpdateCredential(t.Context(), admin, "default", "git", control.UpdateCredential{KnownHosts: ptr("x y")}, control.Match{})
+	wantInvalid(t, err, "knownHosts")
+	_, err = r.UpdateCredential(t.Context(), admin, "default", "git", control.UpdateCredential{KnownHosts: &hosts}, control.Match{})
+	ok(t, err) // without the secret, which nobody knows any more
 	_, err = r.CreateRepository(t.Context(), admin, "default", control.CreateRepository{URL: r.url, Credential: "git"})
 	wantInvalid(t, err, "credential") // a key for ssh is of no use to http
 }

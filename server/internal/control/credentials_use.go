@@ -60,9 +60,9 @@ func (s *Service) ResealCredentials(ctx context.Context) (int, error) {
 	}
 	total, broken := 0, map[fleet.CredentialID]error{}
 	for {
-		done := 0
+		seen, done := 0, 0
 		err := s.store.Update(ctx, func(tx store.Tx) error {
-			done = 0
+			seen, done = 0, 0
 			// Those that cannot be opened come again every time: ask past them.
 			batch, err := tx.Credentials().NotSealedByAllTenants(ctx, s.cfg.Sealer.KeyID(), resealBatch+len(broken))
 			if err != nil {
@@ -72,37 +72,43 @@ func (s *Service) ResealCredentials(ctx context.Context) (int, error) {
 				if broken[c.ID] != nil {
 					continue
 				}
-				if problem, err := s.resealOne(ctx, tx, c); err != nil {
+				sealed, problem, err := s.resealOne(ctx, tx, c)
+				if err != nil {
 					return err
-				} else if problem != nil {
+				}
+				if problem != nil {
 					broken[c.ID] = problem
 				}
-				done++
+				seen++
+				if sealed {
+					done++
+				}
 			}
 			return nil
 		})
 		if err != nil {
 			return total, fmt.Errorf("sealing credentials under key %q: %w", s.cfg.Sealer.KeyID(), err)
 		}
-		if done == 0 {
-			return total - len(broken), joined(broken)
-		}
 		total += done
+		if seen == 0 {
+			return total, joined(broken)
+		}
 	}
 }
 
-// resealOne seals one secret anew. What is wrong with the secret itself is problem.
-func (s *Service) resealOne(ctx context.Context, tx store.Tx, c fleet.Credential) (problem, err error) {
+// resealOne seals one secret anew, unless it was edited meanwhile: then it is looked at again. What is
+// wrong with the secret itself is problem.
+func (s *Service) resealOne(ctx context.Context, tx store.Tx, c fleet.Credential) (sealed bool, problem, err error) {
 	secret, problem := s.opened(c)
 	if problem != nil {
-		return fmt.Errorf("credential %q: %w", c.Name, problem), nil
+		return false, fmt.Errorf("credential %q: %w", c.Name, problem), nil
 	}
 	again, err := s.cfg.Sealer.Seal(secret, aboutCredential(c))
 	if err != nil {
-		return nil, err
+		return false, nil, err
 	}
-	_, err = tx.Credentials().Reseal(ctx, c, again) // one that was edited meanwhile is looked at again
-	return nil, err
+	sealed, err = tx.Credentials().Reseal(ctx, c, again)
+	return sealed, nil, err
 }
 
 func joined(problems map[fleet.CredentialID]error) error {

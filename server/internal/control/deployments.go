@@ -52,11 +52,10 @@ func (s *Service) newDeployment(req CreateDeployment) (fleet.Deployment, error) 
 	d := fleet.Deployment{
 		ID: fleet.NewDeploymentID(), Name: req.Name, Labels: fleet.CloneLabels(req.Labels), Source: req.Source,
 		Environment: cmp.Or(req.Environment, fleet.DefaultEnvironment), Namespace: cmp.Or(req.Namespace, "default"),
-		Policy: fleet.Policy{
-			Prune: req.Prune == nil || *req.Prune, Adopt: req.Adopt, AllowEmpty: req.AllowEmpty,
-			Manual: req.Manual, PruneOnDetach: req.PruneOnDetach,
-		},
-		Spec: 1, CreatedAt: s.cfg.Now(),
+		Policy: fleet.Policy{Prune: true}, Spec: 1, CreatedAt: s.cfg.Now(),
+	}
+	if req.Policy != nil {
+		d.Policy = *req.Policy
 	}
 	if err := fleet.CheckName("name", d.Name); err != nil {
 		return d, err
@@ -70,6 +69,9 @@ func (s *Service) checkDeployment(d *fleet.Deployment) error {
 		return err
 	}
 	if err := fleet.CheckName("namespace", d.Namespace); err != nil {
+		return err
+	}
+	if err := checkPolicy(&d.Policy); err != nil {
 		return err
 	}
 	if err := checkSource(&d.Source); err != nil {

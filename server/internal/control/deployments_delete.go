@@ -13,14 +13,14 @@ import (
 // DeleteDeployment turns every target into a tombstone. The operation completes, and the deployment
 // is no longer listed, when its agents have carried them out; its name is free at once. While its
 // environment, a tenant or the fleet is suspended it is refused: nothing may change in a cluster then.
-func (s *Service) DeleteDeployment(ctx context.Context, p auth.Principal, tenant, name string, match int64) (fleet.Operation, error) {
+func (s *Service) DeleteDeployment(ctx context.Context, p auth.Principal, tenant, name string, match Match) (fleet.Operation, error) {
 	var operation fleet.Operation
 	err := s.store.Update(ctx, func(tx store.Tx) error {
 		_, d, err := s.deployableDeployment(ctx, tx, p, tenant, name)
 		if err != nil {
 			return err
 		}
-		if err := stale(match, d.Spec); err != nil {
+		if err := match.check(string(d.ID), d.Spec); err != nil {
 			return err
 		}
 		held, err := newHolds(tx).around(ctx, d)
@@ -60,6 +60,11 @@ func (s *Service) remove(ctx context.Context, tx store.Tx, d fleet.Deployment) e
 	if err != nil {
 		return err
 	}
+	w, err := destinationOf(ctx, tx, d)
+	if err != nil {
+		return err
+	}
+	d.Policy = w.grant.Applied(d.Policy)
 	for _, t := range targets {
 		if err := s.bury(ctx, tx, d, t); err != nil {
 			return fmt.Errorf("burying target %s: %w", t.ID, err)
@@ -152,7 +157,7 @@ func goneMessage(t fleet.Target) string {
 
 // removeIfEmpty removes a deleted deployment that has no target left, and completes its deletion.
 func (s *Service) removeIfEmpty(ctx context.Context, tx store.Tx, tenant fleet.TenantID, id fleet.DeploymentID) error {
-	left, err := tx.Targets().PageOfDeployment(ctx, tenant, id, store.Page{Limit: 1})
+	left, err := tx.Targets().PageOfDeployment(ctx, tenant, id, store.TargetFilter{Page: store.Page{Limit: 1}})
 	if err != nil || len(left) > 0 {
 		return err
 	}

@@ -15,13 +15,13 @@ import (
 // UpdateDeployment changes any part of a deployment but its name. The same input twice changes
 // nothing. A new source is read at once; until it is rendered, what runs stays. Another environment
 // detaches the targets that it does not select.
-func (s *Service) UpdateDeployment(ctx context.Context, p auth.Principal, tenant, name string, req UpdateDeployment, match int64) (DeploymentView, error) {
+func (s *Service) UpdateDeployment(ctx context.Context, p auth.Principal, tenant, name string, req UpdateDeployment, match Match) (DeploymentView, error) {
 	err := s.store.Update(ctx, func(tx store.Tx) error {
 		t, was, err := s.deployableDeployment(ctx, tx, p, tenant, name)
 		if err != nil {
 			return err
 		}
-		if err := stale(match, was.Spec); err != nil {
+		if err := match.check(string(was.ID), was.Spec); err != nil {
 			return err
 		}
 		d := was
@@ -69,7 +69,7 @@ func changes(a, b fleet.Deployment) []string {
 		{"source", sameSource(a.Source, b.Source)},
 		{"environment", a.Environment == b.Environment},
 		{"namespace", a.Namespace == b.Namespace},
-		{"policy", a.Policy == b.Policy},
+		{"policy", a.Policy.Equal(b.Policy)},
 	} {
 		if !part.same {
 			out = append(out, part.name)
@@ -94,6 +94,9 @@ func (s *Service) update(ctx context.Context, tx store.Tx, p auth.Principal, t f
 		if d.RepositoryID, err = s.ensureRepository(ctx, tx, t, d.Source.RepoURL); err != nil {
 			return err
 		}
+	}
+	if !sameSource(was.Source, d.Source) || was.Namespace != d.Namespace {
+		d.EditedAt = s.cfg.Now()
 	}
 	if err := s.repin(ctx, tx, p, was, &d); err != nil {
 		return err
@@ -130,7 +133,7 @@ func (s *Service) repin(ctx context.Context, tx store.Tx, p auth.Principal, was 
 	if err != nil || held != "" {
 		return err
 	}
-	kept, err := tx.Revisions().List(ctx, d.TenantID, d.ID)
+	kept, err := tx.Revisions().List(ctx, d.TenantID, d.ID, store.Whole())
 	if err != nil {
 		return err
 	}

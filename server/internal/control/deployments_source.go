@@ -5,6 +5,8 @@ import (
 	"path"
 	"regexp"
 	"strings"
+	"time"
+	"unicode"
 
 	"github.com/kedge-dev/kedge/internal/fleet"
 	"github.com/kedge-dev/kedge/internal/render"
@@ -88,6 +90,34 @@ func checkReferences(field, text string) error {
 	rest := agentReference.ReplaceAllString(text, "")
 	if strings.Contains(rest, "{agent.") {
 		return fleet.Invalid(field, "%q: of an agent only {agent.name} and {agent.labels.KEY} can be used", text)
+	}
+	return nil
+}
+
+// checkPolicy refuses what could never work and puts the rest into its one stored form, in which defaults
+// have no words.
+func checkPolicy(p *fleet.Policy) error {
+	if err := p.Check("policy"); err != nil {
+		return err
+	}
+	for _, rule := range p.Ignore {
+		if strings.ContainsFunc(rule, unicode.IsControl) {
+			return fleet.Invalid("policy.ignore", "rule %q has a character that cannot be printed", rule)
+		}
+	}
+	for field, d := range map[string]time.Duration{"pruneTimeout": p.PruneTimeout, "readyTimeout": p.ReadyTimeout} {
+		if d%time.Millisecond != 0 {
+			return fleet.Invalid("policy."+field, "%v is not a whole number of milliseconds", d)
+		}
+	}
+	if p.Drift == fleet.DriftCorrect {
+		p.Drift = ""
+	}
+	if p.Propagation == fleet.PropagationBackground {
+		p.Propagation = ""
+	}
+	if p.PruneLimit == fleet.DefaultPruneLimit {
+		p.PruneLimit = fleet.PruneLimit{}
 	}
 	return nil
 }

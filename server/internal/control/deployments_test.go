@@ -59,6 +59,31 @@ func (d *desk) operation(t failer, id fleet.OperationID) fleet.Operation {
 
 func ptr[T any](v T) *T { return &v }
 
+// seen is what a caller that has read v binds its next write to.
+func seen(v control.DeploymentView) control.Match {
+	return control.Match{ID: string(v.ID), Spec: v.Spec}
+}
+
+// A name that was given anew begins with the same number: only the id tells the two apart.
+//
+// covers: T1 (ETag)
+func TestWhatWasSeenOfAPredecessorIsStale(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	first := d.deploy(t, "default", "app", "default")
+	_, err := d.DeleteDeployment(d.ctx, root, "default", "app", seen(first))
+	ok(t, err)
+	second := d.deploy(t, "default", "app", "default")
+	if first.Spec != second.Spec {
+		t.Fatalf("the numbers are %d and %d, which would tell them apart by themselves", first.Spec, second.Spec)
+	}
+	if _, err := d.DeleteDeployment(d.ctx, root, "default", "app", seen(first)); !errors.Is(err, control.ErrStale) {
+		t.Errorf("deleting the second by what was seen of the first gives %v", err)
+	}
+	_, err = d.DeleteDeployment(d.ctx, root, "default", "app", seen(second))
+	ok(t, err)
+}
+
 // covers: T4
 func TestTheSameEditTwiceChangesNothing(t *testing.T) {
 	t.Parallel()
@@ -77,19 +102,19 @@ func TestTheSameEditTwiceChangesNothing(t *testing.T) {
 	}
 	for _, name := range []string{"the same", "nothing", "labels", "source", "namespace", "policy"} {
 		before := d.view(t, "app")
-		first, err := d.UpdateDeployment(d.ctx, root, "default", "app", edits[name], before.Spec)
+		first, err := d.UpdateDeployment(d.ctx, root, "default", "app", edits[name], seen(before))
 		ok(t, err)
 		if raised := first.Spec > before.Spec; raised != (name != "nothing" && name != "the same") {
 			t.Fatalf("%s: spec went from %d to %d", name, before.Spec, first.Spec)
 		}
 		last := d.lastChange(t)
-		second, err := d.UpdateDeployment(d.ctx, root, "default", "app", edits[name], first.Spec)
+		second, err := d.UpdateDeployment(d.ctx, root, "default", "app", edits[name], seen(first))
 		ok(t, err)
 		if diff := cmp.Diff(first, second); diff != "" || d.lastChange(t) != last {
 			t.Fatalf("%s: the second time something changed:\n%s", name, diff)
 		}
 	}
-	if _, err := d.UpdateDeployment(d.ctx, root, "default", "app", edits["labels"], 1); !errors.Is(err, control.ErrStale) {
+	if _, err := d.UpdateDeployment(d.ctx, root, "default", "app", edits["labels"], control.Match{ID: string(was.ID), Spec: 1}); !errors.Is(err, control.ErrStale) {
 		t.Errorf("an old If-Match gives %v", err)
 	}
 }
@@ -114,7 +139,7 @@ func TestEditsThatAnAgentHasToKnowOfGiveANewGeneration(t *testing.T) {
 			d.deploy(t, "default", "app", "default")
 			d.render(t, "default", "app", "1")
 			before := d.targets(t, "default", "app")["paris"].Desired
-			_, err := d.UpdateDeployment(d.ctx, root, "default", "app", tc.edit, 0)
+			_, err := d.UpdateDeployment(d.ctx, root, "default", "app", tc.edit, control.Match{})
 			ok(t, err)
 			after := d.targets(t, "default", "app")["paris"].Desired
 			if moved := after.Version != before.Version; moved != tc.moved || after.Digest != before.Digest {
@@ -137,13 +162,13 @@ func TestAnotherEnvironmentPlacesAnew(t *testing.T) {
 	d.render(t, "default", "app", "1")
 	_, err := d.SuspendEnvironment(d.ctx, root, "default", "eu", "audit")
 	ok(t, err)
-	_, err = d.UpdateDeployment(d.ctx, root, "default", "app", control.UpdateDeployment{Environment: ptr("us")}, 0)
+	_, err = d.UpdateDeployment(d.ctx, root, "default", "app", control.UpdateDeployment{Environment: ptr("us")}, control.Match{})
 	wantConflict(t, err, "audit")
 	_, err = d.ResumeEnvironment(d.ctx, root, "default", "eu")
 	ok(t, err)
-	_, err = d.UpdateDeployment(d.ctx, root, "default", "app", control.UpdateDeployment{Environment: ptr("nowhere")}, 0)
+	_, err = d.UpdateDeployment(d.ctx, root, "default", "app", control.UpdateDeployment{Environment: ptr("nowhere")}, control.Match{})
 	wantInvalid(t, err, "environment")
-	_, err = d.UpdateDeployment(d.ctx, root, "default", "app", control.UpdateDeployment{Environment: ptr("us")}, 0)
+	_, err = d.UpdateDeployment(d.ctx, root, "default", "app", control.UpdateDeployment{Environment: ptr("us")}, control.Match{})
 	ok(t, err)
 	got := map[string]string{}
 	for agent, target := range d.targets(t, "default", "app") {
@@ -163,7 +188,7 @@ func TestDeletedAndMadeAnewUnderTheSameNameThreeTimes(t *testing.T) {
 	for i := range 3 {
 		d.deploy(t, "default", "app", "default")
 		d.render(t, "default", "app", fmt.Sprint(i))
-		o, err := d.DeleteDeployment(d.ctx, root, "default", "app", 0)
+		o, err := d.DeleteDeployment(d.ctx, root, "default", "app", control.Match{})
 		ok(t, err)
 		if o.State != fleet.OperationInProgress || o.Kind != "deployment" || o.Name != "app" || o.By != "root" {
 			t.Fatalf("got %+v", o)
@@ -187,7 +212,7 @@ func TestDeletedAndMadeAnewUnderTheSameNameThreeTimes(t *testing.T) {
 	}
 	list, err := d.Deployments(d.ctx, root, "default", control.ListDeployments{})
 	ok(t, err)
-	if len(list) != 1 || !list[0].DeletedAt.IsZero() || len(list[0].Targets) != 2 {
+	if len(list) != 1 || !list[0].DeletedAt.IsZero() || list[0].Counts.Targets != 2 || list[0].Targets != nil {
 		t.Errorf("left: %+v", list)
 	}
 	for agent, target := range d.targets(t, "default", "app") {
@@ -222,7 +247,7 @@ func TestNothingIsDeletedWhileItIsFrozen(t *testing.T) {
 			d.render(t, "default", "app", "1")
 			ok(t, tc.suspend(d))
 			last := d.lastChange(t)
-			_, err := d.DeleteDeployment(d.ctx, root, "default", "app", 0)
+			_, err := d.DeleteDeployment(d.ctx, root, "default", "app", control.Match{})
 			if !tc.refused {
 				ok(t, err)
 				return
@@ -246,10 +271,10 @@ func TestDeletionSparesWhatWasDetached(t *testing.T) {
 	d.deploy(t, "default", "app", "in")
 	d.render(t, "default", "app", "1")
 	d.say(t, paris, "app", fleet.SyncSynced, "")
-	_, err = d.UpdateAgent(d.ctx, root, "default", "paris", control.UpdateAgent{Labels: &map[string]string{}}, 0)
+	_, err = d.UpdateAgent(d.ctx, root, "default", "paris", control.UpdateAgent{Labels: &map[string]string{}}, control.Match{})
 	ok(t, err)
-	ok(t, d.DeleteAgent(d.ctx, root, "default", "rome", 0))
-	o, err := d.DeleteDeployment(d.ctx, root, "default", "app", 0)
+	ok(t, d.DeleteAgent(d.ctx, root, "default", "rome", control.Match{}))
+	o, err := d.DeleteDeployment(d.ctx, root, "default", "app", control.Match{})
 	ok(t, err)
 	left := d.onAgent(t, paris)
 	if len(left) != 1 || place(left[0]) != "detached" || d.operation(t, o.ID).State != fleet.OperationInProgress {
@@ -271,7 +296,7 @@ func TestADetachedTargetIsDismissedOnceItIsNobodys(t *testing.T) {
 	d.render(t, "default", "app", "1")
 	id := d.onAgent(t, paris)[0].ID
 	wantConflict(t, d.DismissTarget(d.ctx, root, "default", "app", id), "paris")
-	_, err = d.UpdateAgent(d.ctx, root, "default", "paris", control.UpdateAgent{Labels: &map[string]string{}}, 0)
+	_, err = d.UpdateAgent(d.ctx, root, "default", "paris", control.UpdateAgent{Labels: &map[string]string{}}, control.Match{})
 	ok(t, err)
 	wantConflict(t, d.DismissTarget(d.ctx, root, "default", "app", id), "paris")
 	d.say(t, paris, "app", fleet.SyncDetached, "")
@@ -293,7 +318,7 @@ func TestOperationsAreShownOnTheirDeployment(t *testing.T) {
 	if o := d.operation(t, run.OperationID); o.State != fleet.OperationInProgress && o.State != fleet.OperationCompleted {
 		t.Fatalf("got %+v", o)
 	}
-	_, err = d.UpdateDeployment(d.ctx, root, "default", "app", control.UpdateDeployment{Namespace: ptr("shop")}, 0)
+	_, err = d.UpdateDeployment(d.ctx, root, "default", "app", control.UpdateDeployment{Namespace: ptr("shop")}, control.Match{})
 	ok(t, err)
 	d.clock.pass(time.Second)
 	run, err = d.Rollback(d.ctx, root, "default", "app", control.Rollback{Revision: 1})

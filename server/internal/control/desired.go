@@ -37,10 +37,13 @@ type settler struct {
 	// broken holds the variants, by deployment, whose newest revision cannot be used: targets that are
 	// ahead of the server wait for one that can.
 	broken map[fleet.DeploymentID]map[string]bool
+	// edits holds the deployments whose own edit, and not a new commit, has brought what is given out in
+	// this step.
+	edits map[fleet.DeploymentID]bool
 }
 
 func (s *Service) newSettler(tx store.Tx) *settler {
-	return &settler{s: s, tx: tx, holds: newHolds(tx), broken: map[fleet.DeploymentID]map[string]bool{}}
+	return &settler{s: s, tx: tx, holds: newHolds(tx), broken: map[fleet.DeploymentID]map[string]bool{}, edits: map[fleet.DeploymentID]bool{}}
 }
 
 func (st *settler) settle(ctx context.Context, d fleet.Deployment, targets []fleet.Target) error {
@@ -73,19 +76,21 @@ func (st *settler) give(ctx context.Context, d *fleet.Deployment, targets []flee
 			return err
 		}
 	}
-	limits, granted, err := st.limits(ctx, *d, targets)
+	grant, err := st.grant(ctx, *d, targets)
 	if err != nil {
 		return err
 	}
+	granted, as := grant.ID != "", *d
+	as.Policy = grant.Applied(d.Policy)
 	missing, unread, refusal := false, false, ""
 	for i, t := range targets {
-		want, change := st.decide(*d, t, w)
+		want, change := st.decide(as, t, w)
 		unread = unread || attached(t) && !refused(t) && (rewound(t) || st.s.restored(t)) && w.chosen && !st.resolved
 		if _, known := w.of(t); !known && attached(t) && !refused(t) {
 			missing = true
 		}
 		if granted && attached(t) && want.Digest != "" {
-			why, err := st.s.refusal(ctx, st.tx, *d, want.Digest, limits)
+			why, err := st.s.refusal(ctx, st.tx, *d, want.Digest, grant.Limits)
 			if err != nil {
 				return err
 			}
@@ -143,6 +148,7 @@ func (st *settler) decide(d fleet.Deployment, t fleet.Target, w wish) (fleet.Des
 	// Held until the agent has taken up what came after the rewind: it may skip states in between.
 	notTaken := t.Observed.Version.Compare(t.Desired.Version) < 0
 	want.HoldPrune = ahead || restored || (t.Desired.HoldPrune && notTaken)
+	want.Consent = !want.HoldPrune && st.consented(d, t.Desired, want, notTaken)
 	return want, true
 }
 
@@ -158,13 +164,21 @@ func refused(t fleet.Target) bool { return strings.HasPrefix(t.Variant, "!") }
 // server's own business, and the commit only says where a bundle came from first.
 func alike(a, b fleet.Desired) bool {
 	return a.Digest == b.Digest && a.Namespace == b.Namespace && a.Detached == b.Detached && a.Tombstone == b.Tombstone &&
-		a.Policy.Prune == b.Policy.Prune && a.Policy.Adopt == b.Policy.Adopt && a.Policy.AllowEmpty == b.Policy.AllowEmpty
+		a.Policy.SameToAgent(b.Policy)
 }
 
 // rewound reports whether the agent of a target has something that the server knows nothing of.
 func rewound(t fleet.Target) bool {
 	order := t.Observed.Version.Compare(t.Desired.Version)
 	return order > 0 || (order == 0 && (t.Observed.Sync == fleet.SyncRewound || otherBundle(t)))
+}
+
+// ahead reports whether what an agent says of a target is of a state that this database has not given
+// out: a newer one, one with another bundle, or the end of a target that is to live.
+func ahead(t fleet.Target, said fleet.Observed) bool {
+	t.Observed = said
+	return rewound(t) || said.Version == t.Desired.Version &&
+		(said.Sync == fleet.SyncDeleted && !t.Desired.Tombstone || said.Sync == fleet.SyncDetached && !t.Desired.Detached)
 }
 
 // otherBundle reports whether an agent holds another bundle than was given out under the same version: by a

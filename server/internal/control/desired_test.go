@@ -16,9 +16,11 @@ type situation struct {
 	observed                                     string // none, older, equal, rewound, ahead
 	resolved, chosen, idle, broken               bool
 	bundle                                       string // unknown, empty, same, other
-	edited                                       string // "", namespace, prune, adopt, allowEmpty, manual, pruneOnDetach
+	edited                                       string // one of edits
 	holdPrune                                    bool
 	restored                                     bool // what is desired is from before a backup was restored
+	firstOfEdit                                  bool // what was rendered is the first of an edited source
+	consented                                    bool // what is desired has the consent of an edit, and something is confirmed of it
 }
 
 var (
@@ -26,11 +28,26 @@ var (
 	now = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 )
 
+// edits are what a user may do to the policy of a deployment, by name; the nil ones are done elsewhere.
+var edits = map[string]func(*fleet.Policy){
+	"": nil, "namespace": nil, "pruneOn": nil,
+	"prune":          func(p *fleet.Policy) { p.Prune = false },
+	"adopt":          func(p *fleet.Policy) { p.Adopt = true },
+	"allowEmpty":     func(p *fleet.Policy) { p.AllowEmpty = true },
+	"manual":         func(p *fleet.Policy) { p.Manual = true },
+	"pruneOnDetach":  func(p *fleet.Policy) { p.PruneOnDetach = true },
+	"drift":          func(p *fleet.Policy) { p.Drift = fleet.DriftReport },
+	"serviceAccount": func(p *fleet.Policy) { p.ServiceAccount = "a/b" },
+}
+
 func (c situation) inputs() (*settler, fleet.Deployment, fleet.Target, wish) {
 	d := fleet.Deployment{ID: "dep", TenantID: "ten", Namespace: "n", Policy: fleet.Policy{Prune: true}}
 	t := fleet.Target{
 		ID: "tgt", TenantID: "ten", DeploymentID: "dep", AgentID: "agt", Variant: "v",
-		Desired: fleet.Desired{Version: had, Digest: "old", Commit: "c1", Namespace: "n", Policy: d.Policy, HoldPrune: c.holdPrune},
+		Desired: fleet.Desired{Version: had, Digest: "old", Commit: "c1", Namespace: "n", Policy: d.Policy, HoldPrune: c.holdPrune, Consent: c.consented},
+	}
+	if c.consented {
+		t.Desired.Confirmed = []string{"ConfigMap n/a"}
 	}
 	t.Desired.Tombstone = c.tombstone
 	if c.detached {
@@ -49,19 +66,13 @@ func (c situation) inputs() (*settler, fleet.Deployment, fleet.Target, wish) {
 		"rewound": {Version: had, Sync: fleet.SyncRewound},
 		"ahead":   {Version: fleet.Version{Epoch: 3, Generation: 41}, Sync: fleet.SyncRewound},
 	}[c.observed]
-	switch c.edited {
-	case "namespace":
+	switch edit := edits[c.edited]; {
+	case c.edited == "namespace":
 		d.Namespace = "m"
-	case "prune":
-		d.Policy.Prune = false
-	case "adopt":
-		d.Policy.Adopt = true
-	case "allowEmpty":
-		d.Policy.AllowEmpty = true
-	case "manual":
-		d.Policy.Manual = true
-	case "pruneOnDetach":
-		d.Policy.PruneOnDetach = true
+	case c.edited == "pruneOn":
+		t.Desired.Policy.Prune = false
+	case edit != nil:
+		edit(&d.Policy)
 	}
 	w := wish{chosen: c.chosen, idle: c.idle, bundles: map[string]fleet.Rendered{}}
 	switch c.bundle {
@@ -76,7 +87,7 @@ func (c situation) inputs() (*settler, fleet.Deployment, fleet.Target, wish) {
 	if c.restored {
 		epoch = 3
 	}
-	st := &settler{s: &Service{epoch: epoch}, resolved: c.resolved, broken: map[fleet.DeploymentID]map[string]bool{"dep": {t.Variant: c.broken}}}
+	st := &settler{s: &Service{epoch: epoch}, resolved: c.resolved, broken: map[fleet.DeploymentID]map[string]bool{"dep": {t.Variant: c.broken}}, edits: map[fleet.DeploymentID]bool{"dep": c.firstOfEdit}}
 	return st, d, t, w
 }
 
@@ -99,25 +110,38 @@ func (c situation) expect() (digest string, hold bool) {
 	if c.restored && (!c.resolved || !c.chosen || c.idle || c.broken) {
 		return "", false // its agent may be ahead, and not have said so yet
 	}
-	forAgent := c.edited == "namespace" || c.edited == "prune" || c.edited == "adopt" || c.edited == "allowEmpty"
+	forAgent := c.edited != "" && c.edited != "manual" && c.edited != "pruneOnDetach"
 	if digest == "old" && !forAgent {
 		return "", false
 	}
 	return digest, c.restored || c.holdPrune && c.observed != "equal"
 }
 
+// consent says when a wanted state has the consent of an edit.
+func (c situation) consent(digest string, hold bool) bool {
+	switch {
+	case hold:
+		return false
+	case digest == "new":
+		return c.firstOfEdit
+	case c.edited == "namespace" || c.edited == "pruneOn":
+		return true
+	}
+	return c.consented && (c.observed == "none" || c.observed == "older")
+}
+
 func situations(yield func(situation) bool) {
 	bools := []bool{false, true}
 	for _, left := range []int{0, 1, 2, 3, 4} {
 		for _, observed := range []string{"none", "older", "equal", "rewound", "ahead"} {
-			for flags := range 64 {
+			for flags := range 256 {
 				for _, bundle := range []string{"unknown", "empty", "same", "other"} {
-					for _, edited := range []string{"", "namespace", "prune", "adopt", "allowEmpty", "manual", "pruneOnDetach"} {
+					for edited := range edits {
 						c := situation{
 							tombstone: left == 1, detached: left == 2, agentGone: left == 3, labelMissing: left == 4,
 							observed: observed, bundle: bundle, edited: edited,
 							resolved: bools[flags&1], chosen: bools[flags>>1&1], idle: bools[flags>>2&1], broken: bools[flags>>3&1], holdPrune: bools[flags>>4&1],
-							restored: bools[flags>>5&1],
+							restored: bools[flags>>5&1], firstOfEdit: bools[flags>>6&1], consented: bools[flags>>7&1],
 						}
 						if !yield(c) {
 							return
@@ -146,6 +170,7 @@ func TestDecideOverEveryCombination(t *testing.T) {
 				commit = "c1"
 			}
 			want = fleet.Desired{Version: fleet.Version{Epoch: st.s.epoch, Generation: 8}, Digest: digest, Commit: commit, Namespace: d.Namespace, Policy: d.Policy, HoldPrune: hold}
+			want.Consent = c.consent(digest, hold)
 			if c.observed == "ahead" {
 				want.Version = fleet.Version{Epoch: 3, Generation: 42}
 			}
@@ -166,7 +191,7 @@ func TestDecideOverEveryCombination(t *testing.T) {
 			t.Fatalf("%+v: decided twice it moves on to %+v", c, again)
 		}
 	}
-	if n < 20_000 {
+	if n < 100_000 {
 		t.Fatalf("only %d combinations", n)
 	}
 }

@@ -53,7 +53,7 @@ func environmentEvent(action string, e fleet.Environment, detail string) fleet.A
 }
 
 func selectorText(e fleet.Environment) string {
-	return fmt.Sprintf("agents %v, matchLabels %v", e.Agents, e.MatchLabels)
+	return "agents: " + listWords(e.Agents, "none by name") + "; labels: " + labelWords(e.MatchLabels)
 }
 
 // checkSelector refuses an environment that selects nothing on purpose, or an agent that is not there
@@ -165,7 +165,7 @@ func viewWith(ctx context.Context, tx store.Tx, env fleet.Environment, agents []
 // UpdateEnvironment changes which agents an environment selects: targets are made, detached and taken
 // up again accordingly.
 func (s *Service) UpdateEnvironment(
-	ctx context.Context, p auth.Principal, tenant, name string, req UpdateEnvironment, match int64,
+	ctx context.Context, p auth.Principal, tenant, name string, req UpdateEnvironment, match Match,
 ) (EnvironmentView, error) {
 	return s.editEnvironment(ctx, p, tenant, name, match, func(tx store.Tx, t fleet.Tenant, env fleet.Environment) error {
 		was := env
@@ -193,7 +193,7 @@ func (s *Service) UpdateEnvironment(
 
 // editEnvironment runs change on an environment that p may change, and returns it as it is then.
 func (s *Service) editEnvironment(
-	ctx context.Context, p auth.Principal, tenant, name string, match int64,
+	ctx context.Context, p auth.Principal, tenant, name string, match Match,
 	change func(tx store.Tx, t fleet.Tenant, env fleet.Environment) error,
 ) (EnvironmentView, error) {
 	var out EnvironmentView
@@ -206,7 +206,7 @@ func (s *Service) editEnvironment(
 		if err != nil {
 			return err
 		}
-		if err := stale(match, env.Spec); err != nil {
+		if err := match.check(string(env.ID), env.Spec); err != nil {
 			return err
 		}
 		if err := change(tx, t, env); err != nil {

@@ -17,7 +17,7 @@ func (s *Service) SuspendEnvironment(ctx context.Context, p auth.Principal, tena
 	if err := checkReason(reason); err != nil {
 		return EnvironmentView{}, err
 	}
-	return s.editEnvironment(ctx, p, tenant, name, 0, func(tx store.Tx, _ fleet.Tenant, env fleet.Environment) error {
+	return s.editEnvironment(ctx, p, tenant, name, Match{}, func(tx store.Tx, _ fleet.Tenant, env fleet.Environment) error {
 		var fresh bool
 		if env.Suspension, fresh = s.suspended(env.Suspension, p, reason); !fresh {
 			return nil
@@ -32,7 +32,7 @@ func (s *Service) SuspendEnvironment(ctx context.Context, p auth.Principal, tena
 // ResumeEnvironment lifts the suspension and gives every target what it has missed.
 func (s *Service) ResumeEnvironment(ctx context.Context, p auth.Principal, tenant, name string) (EnvironmentView, error) {
 	var concerned []deploymentKey
-	out, err := s.editEnvironment(ctx, p, tenant, name, 0, func(tx store.Tx, _ fleet.Tenant, env fleet.Environment) error {
+	out, err := s.editEnvironment(ctx, p, tenant, name, Match{}, func(tx store.Tx, _ fleet.Tenant, env fleet.Environment) error {
 		// Also when it was lifted before: settling may have been cut short then.
 		deployments, err := tx.Deployments().OfEnvironmentAllTenants(ctx, env.ID)
 		if err != nil {
@@ -55,7 +55,7 @@ func (s *Service) ResumeEnvironment(ctx context.Context, p auth.Principal, tenan
 }
 
 // DeleteEnvironment removes an environment that nothing is deployed to and that is granted to nobody.
-func (s *Service) DeleteEnvironment(ctx context.Context, p auth.Principal, tenant, name string, match int64) error {
+func (s *Service) DeleteEnvironment(ctx context.Context, p auth.Principal, tenant, name string, match Match) error {
 	return s.store.Update(ctx, func(tx store.Tx) error {
 		t, err := administrable(ctx, tx, p, tenant)
 		if err != nil {
@@ -65,7 +65,7 @@ func (s *Service) DeleteEnvironment(ctx context.Context, p auth.Principal, tenan
 		if err != nil {
 			return err
 		}
-		if err := stale(match, env.Spec); err != nil {
+		if err := match.check(string(env.ID), env.Spec); err != nil {
 			return err
 		}
 		if err := checkUnused(ctx, tx, env); err != nil {
@@ -86,7 +86,7 @@ func checkUnused(ctx context.Context, tx store.Tx, env fleet.Environment) error 
 	if err != nil {
 		return err
 	}
-	grants, err := tx.Grants().Given(ctx, env.TenantID)
+	grants, err := tx.Grants().Given(ctx, env.TenantID, store.Whole())
 	if err != nil {
 		return err
 	}
@@ -104,7 +104,7 @@ func checkUnused(ctx context.Context, tx store.Tx, env fleet.Environment) error 
 		}
 	}
 	if foreign > 0 {
-		users = append(users, fmt.Sprintf("%d deployments of other tenants", foreign))
+		users = append(users, counted(foreign, "deployment of other tenants"))
 	}
 	for _, g := range grants {
 		if g.EnvironmentID == env.ID {

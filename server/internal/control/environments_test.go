@@ -57,6 +57,10 @@ func TestEnvironmentsAndAgentsAreManyToMany(t *testing.T) {
 	}
 }
 
+func seenOf(v control.EnvironmentView) control.Match {
+	return control.Match{ID: string(v.ID), Spec: v.Spec}
+}
+
 // covers: T4
 func TestEditedEnvironmentMovesItsTargets(t *testing.T) {
 	t.Parallel()
@@ -67,28 +71,28 @@ func TestEditedEnvironmentMovesItsTargets(t *testing.T) {
 	ok(t, err)
 	d.deploy(t, "default", "web", "prod")
 	d.render(t, "default", "web", "1")
-	edit := func(req control.UpdateEnvironment, match int64) control.EnvironmentView {
+	edit := func(req control.UpdateEnvironment, match control.Match) control.EnvironmentView {
 		t.Helper()
 		v, err := d.UpdateEnvironment(d.ctx, root, "default", "prod", req, match)
 		ok(t, err)
 		return v
 	}
-	v := edit(control.UpdateEnvironment{Agents: &[]string{"rome"}, MatchLabels: &map[string]string{}}, env.Spec)
+	v := edit(control.UpdateEnvironment{Agents: &[]string{"rome"}, MatchLabels: &map[string]string{}}, seenOf(env))
 	d.wantPlaces(t, "default", "web", map[string]string{"paris": "detached", "rome": "attached"})
 	if v.Spec != env.Spec+1 || v.Deployments != 1 || cmp.Diff([]string{"rome"}, v.Agents) != "" {
 		t.Errorf("got %+v", v)
 	}
 	quiet := d.lastChange(t)
-	edit(control.UpdateEnvironment{Agents: &[]string{"rome", "rome"}}, 0)
-	edit(control.UpdateEnvironment{}, 0)
+	edit(control.UpdateEnvironment{Agents: &[]string{"rome", "rome"}}, control.Match{})
+	edit(control.UpdateEnvironment{}, control.Match{})
 	if d.lastChange(t) != quiet {
 		t.Error("the same selector is a change")
 	}
-	_, err = d.UpdateEnvironment(d.ctx, root, "default", "prod", control.UpdateEnvironment{Agents: &[]string{"paris"}}, env.Spec)
+	_, err = d.UpdateEnvironment(d.ctx, root, "default", "prod", control.UpdateEnvironment{Agents: &[]string{"paris"}}, seenOf(env))
 	if !errors.Is(err, control.ErrStale) {
 		t.Errorf("an edit of something older: %v", err)
 	}
-	edit(control.UpdateEnvironment{Agents: &[]string{"paris", "rome"}}, 0)
+	edit(control.UpdateEnvironment{Agents: &[]string{"paris", "rome"}}, control.Match{})
 	d.wantPlaces(t, "default", "web", map[string]string{"paris": "attached", "rome": "attached"})
 }
 
@@ -99,9 +103,9 @@ func TestAgentThatIsNamedBeforeItComesBackIsKept(t *testing.T) {
 	d.enroll(t, "default", "rome", nil)
 	_, err := d.CreateEnvironment(d.ctx, root, "default", control.CreateEnvironment{Name: "prod", Agents: []string{"paris"}})
 	ok(t, err)
-	ok(t, d.DeleteAgent(d.ctx, root, "default", "paris", 0))
+	ok(t, d.DeleteAgent(d.ctx, root, "default", "paris", control.Match{}))
 	// The name of an agent that is gone may stay: it selects the next one of that name.
-	v, err := d.UpdateEnvironment(d.ctx, root, "default", "prod", control.UpdateEnvironment{Agents: &[]string{"paris", "rome"}}, 0)
+	v, err := d.UpdateEnvironment(d.ctx, root, "default", "prod", control.UpdateEnvironment{Agents: &[]string{"paris", "rome"}}, control.Match{})
 	ok(t, err)
 	if cmp.Diff([]string{"rome"}, v.Agents) != "" || cmp.Diff([]string{"paris", "rome"}, v.Environment.Agents) != "" {
 		t.Errorf("got %+v", v)
@@ -148,21 +152,21 @@ func TestEnvironmentIsDeletedWhenNothingUsesIt(t *testing.T) {
 		env, err := d.CreateEnvironment(d.ctx, root, "default", control.CreateEnvironment{Name: "prod", MatchLabels: map[string]string{"a": "b"}})
 		ok(t, err)
 		d.deploy(t, "default", "web", "prod")
-		wantConflict(t, d.DeleteEnvironment(d.ctx, root, "default", "prod", 0), `deployment "web"`)
-		_, err = d.DeleteDeployment(d.ctx, root, "default", "web", 0)
+		wantConflict(t, d.DeleteEnvironment(d.ctx, root, "default", "prod", control.Match{}), `deployment "web"`)
+		_, err = d.DeleteDeployment(d.ctx, root, "default", "web", control.Match{})
 		ok(t, err)
 		g, err := d.CreateGrant(d.ctx, root, "default", control.CreateGrant{Environment: "prod", Grantee: "guest"})
 		ok(t, err)
-		wantConflict(t, d.DeleteEnvironment(d.ctx, root, "default", "prod", 0), `grant to tenant "guest"`)
+		wantConflict(t, d.DeleteEnvironment(d.ctx, root, "default", "prod", control.Match{}), `grant to tenant "guest"`)
 		ok(t, d.DeleteGrant(d.ctx, root, "default", g.ID))
-		if err := d.DeleteEnvironment(d.ctx, root, "default", "prod", env.Spec+7); !errors.Is(err, control.ErrStale) {
+		if err := d.DeleteEnvironment(d.ctx, root, "default", "prod", control.Match{ID: string(env.ID), Spec: env.Spec + 7}); !errors.Is(err, control.ErrStale) {
 			t.Errorf("another one than the caller saw: %v", err)
 		}
-		ok(t, d.DeleteEnvironment(d.ctx, root, "default", "prod", env.Spec))
+		ok(t, d.DeleteEnvironment(d.ctx, root, "default", "prod", seenOf(env)))
 	}
 	tenant, err := d.Tenant(d.ctx, root, "default")
 	ok(t, err)
-	if err := d.DeleteEnvironment(d.ctx, member(tenant, fleet.RoleDeployer), "default", "default", 0); !errors.Is(err, auth.ErrForbidden) {
+	if err := d.DeleteEnvironment(d.ctx, member(tenant, fleet.RoleDeployer), "default", "default", control.Match{}); !errors.Is(err, auth.ErrForbidden) {
 		t.Errorf("a deployer: %v", err)
 	}
 }

@@ -206,7 +206,7 @@ func (f *forest) at(ctx context.Context, commit string) (filetree.Tree, error) {
 	if t, ok := f.trees[commit]; ok {
 		return t, nil
 	}
-	t, err := f.git.TreeAs(ctx, f.access, commit)
+	t, err := f.git.Tree(ctx, f.access, commit)
 	if err != nil {
 		return nil, err
 	}

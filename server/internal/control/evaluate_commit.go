@@ -39,9 +39,14 @@ func (o outcome) summary() string {
 
 // needed reports whether anything would be written.
 func (o outcome) needed() bool {
-	return o.summary() != recorded(o.deployment) || slices.ContainsFunc(o.parts, func(p part) bool {
+	return !o.deployment.EditedAt.IsZero() || o.summary() != recorded(o.deployment) || slices.ContainsFunc(o.parts, func(p part) bool {
 		return p.packed != nil || (p.agent != "" && p.verdict.problem != p.unit.problem)
 	})
+}
+
+// usable reports whether there is anything that targets can be given.
+func (o outcome) usable() bool {
+	return o.problem == "" && (len(o.parts) == 0 || slices.ContainsFunc(o.parts, func(p part) bool { return p.verdict.problem == "" }))
 }
 
 func (o outcome) bytes() int {
@@ -92,6 +97,9 @@ func (w *worker) commitOne(ctx context.Context, tx store.Tx, st *settler, o outc
 		return err
 	}
 	if err := w.commitProblem(ctx, tx, &d, o); err != nil {
+		return err
+	}
+	if err := st.takeEdit(ctx, &d, whole); err != nil {
 		return err
 	}
 	if !whole {
@@ -160,7 +168,7 @@ func (w *worker) commitParts(ctx context.Context, tx store.Tx, st *settler, d *f
 			return false, err
 		}
 	}
-	return o.problem == "" && len(broken) < max(1, len(o.parts)), nil
+	return o.usable(), nil
 }
 
 func (w *worker) putBundle(ctx context.Context, tx store.Tx, tenant fleet.TenantID, p *packed) error {
@@ -218,7 +226,7 @@ func (w *worker) commitRendered(ctx context.Context, tx store.Tx, d *fleet.Deplo
 	w.log.Info("a revision was rendered", obs.KeyDeployment, d.Name, obs.KeyCommit, o.commit, "objects", objects, "variants", len(o.parts))
 	return w.svc.tell(ctx, tx, fleet.Event{
 		TenantID: d.TenantID, Type: fleet.EventNormal, Reason: "RevisionRendered", Deployment: d.Name,
-		Message: fmt.Sprintf("commit %.12s: %d objects", o.commit, objects),
+		Message: fmt.Sprintf("commit %.12s: %s", o.commit, counted(objects, "object")),
 	})
 }
 

@@ -13,8 +13,8 @@ import (
 // destination is where the targets of a deployment belong.
 type destination struct {
 	env   fleet.Environment
-	grant fleet.GrantID // "" when the environment is the tenant's own
-	open  bool          // it is the tenant's own, or granted
+	grant fleet.Grant // zero when the environment is the tenant's own
+	open  bool        // it is the tenant's own, or granted
 }
 
 func (w destination) selects(a fleet.Agent) bool { return w.open && w.env.Selects(a) }
@@ -39,7 +39,7 @@ func destinationIn(ctx context.Context, tx store.Tx, tenant fleet.TenantID, env 
 	if errors.Is(err, store.ErrNotFound) {
 		return w, nil
 	}
-	w.grant, w.open = grant.ID, err == nil
+	w.grant, w.open = grant, err == nil
 	return w, err
 }
 
@@ -107,14 +107,25 @@ func (s *Service) placeOn(
 		return err
 	}
 	byAgent := map[fleet.AgentID]fleet.Target{}
+	behind := map[string][]fleet.Target{}
 	for _, t := range targets {
 		if t.AgentID != "" {
 			byAgent[t.AgentID] = t
+		} else if t.AgentTenant == w.env.TenantID {
+			behind[t.AgentName] = append(behind[t.AgentName], t)
 		}
 	}
 	added := 0
 	for _, a := range agents {
-		_, seat, err := s.seat(ctx, tx, d, w, a, byAgent[a.ID])
+		t, ok := byAgent[a.ID]
+		if left := behind[a.Name]; !ok && len(left) > 0 {
+			where, err := whereaboutsOf(ctx, tx, a.ID)
+			if err != nil {
+				return err
+			}
+			t = where.heir(left)
+		}
+		_, seat, err := s.seat(ctx, tx, d, w, a, t)
 		if err != nil {
 			return fmt.Errorf("deployment %q on agent %q: %w", d.Name, a.Name, err)
 		}

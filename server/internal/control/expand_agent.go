@@ -12,36 +12,42 @@ import (
 // placeAgent makes the targets of one agent those of the deployments whose environments select it. It is
 // place for all of them, without looking at the other agents.
 func (s *Service) placeAgent(ctx context.Context, tx store.Tx, a fleet.Agent) error {
-	targets, err := tx.Targets().OfAgentAllTenants(ctx, a.ID)
-	if err != nil {
+	added, err := s.seatAgent(ctx, tx, a)
+	if err != nil || !added {
 		return err
 	}
-	byDeployment := map[fleet.DeploymentID]fleet.Target{}
+	return s.targetsWithinQuota(ctx, tx, a.TenantID)
+}
+
+// seatAgent is placeAgent, whatever the quota says. It reports whether targets of the agent's own tenant
+// were added.
+func (s *Service) seatAgent(ctx context.Context, tx store.Tx, a fleet.Agent) (added bool, err error) {
+	targets, err := tx.Targets().OfAgentAllTenants(ctx, a.ID)
+	if err != nil {
+		return false, err
+	}
+	byDeployment, err := heirs(ctx, tx, a)
+	if err != nil {
+		return false, err
+	}
 	for _, t := range targets {
 		byDeployment[t.DeploymentID] = t
 	}
 	environments, err := allEnvironments(ctx, tx, a.TenantID)
 	if err != nil {
-		return err
+		return false, err
 	}
-	added := false
 	for _, env := range environments {
 		if !env.Selects(a) {
 			continue
 		}
 		own, err := s.seatIn(ctx, tx, env, a, byDeployment)
 		if err != nil {
-			return err
+			return false, err
 		}
 		added = added || own
 	}
-	if err := s.unseatFrom(ctx, tx, a, targets, byDeployment); err != nil {
-		return err
-	}
-	if !added {
-		return nil
-	}
-	return s.targetsWithinQuota(ctx, tx, a.TenantID)
+	return added, s.unseatFrom(ctx, tx, a, targets, byDeployment)
 }
 
 // seatIn seats an agent in every deployment of an environment that selects it, and takes them out of

@@ -13,7 +13,7 @@ type model struct {
 	envs        map[string]modelEnv    // by tenant/name
 	grants      map[string]bool        // "owner/env grantee"
 	deployments map[string]*modelDeployment
-	lost        []string // targets of agents that were deleted, as "tenant/deployment name"
+	lost        []string // targets of agents that were deleted, as "tenant/deployment tenant/agent"
 }
 
 type modelAgent struct{ label string }
@@ -40,14 +40,26 @@ func (e modelEnv) selects(name, label string) bool {
 
 // settle moves every target to where it belongs now.
 func (m *model) settle() {
-	for _, d := range m.deployments {
+	for id, d := range m.deployments {
 		env := m.envs[d.env]
 		open := owner(d.env) == d.tenant || m.grants[d.env+" "+d.tenant]
 		for key, a := range m.agents {
-			if owner(key) == owner(d.env) {
-				d.move(key, open && env.selects(key[2:], a.label), open)
+			if owner(key) != owner(d.env) {
+				continue
 			}
+			selected := open && env.selects(key[2:], a.label)
+			if selected && d.places[key] == "" {
+				m.takeUp(id + " " + key)
+			}
+			d.move(key, selected, open)
 		}
+	}
+}
+
+// takeUp makes what a deleted agent has left that of the one that has its name now.
+func (m *model) takeUp(lost string) {
+	if i := slices.Index(m.lost, lost); i >= 0 {
+		m.lost = slices.Delete(m.lost, i, i+1)
 	}
 }
 
@@ -74,7 +86,7 @@ func (m *model) dropAgent(key string) {
 	delete(m.agents, key)
 	for id, d := range m.deployments {
 		if was := d.places[key]; was != "" && was != "empty" {
-			m.lost = append(m.lost, id+" "+key[2:])
+			m.lost = append(m.lost, id+" "+key)
 		}
 		delete(d.places, key)
 	}

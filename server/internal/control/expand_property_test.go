@@ -116,17 +116,17 @@ func (w *world) line(t failer, tx store.Tx, key string, d fleet.Deployment, targ
 		}
 		return nil
 	}
+	agentTenant, err := tx.Tenants().Get(w.ctx, target.AgentTenant)
+	ok(t, err)
 	if target.AgentID == "" {
 		if got != "detached" {
 			t.Fatalf("%s on the deleted agent %s is %s", key, target.AgentName, got)
 		}
-		return []string{fmt.Sprintf("%s %s: lost", key, target.AgentName)}
+		return []string{fmt.Sprintf("%s %s/%s: lost", key, agentTenant.Name, target.AgentName)}
 	}
 	if got == "attached" && (target.Desired.Digest != d.Rendered.Digest || (target.GrantID != "") != (target.AgentTenant != target.TenantID)) {
 		t.Fatalf("%s on %s: %+v, want digest %s", key, target.AgentName, target, d.Rendered.Digest)
 	}
-	agentTenant, err := tx.Tenants().Get(w.ctx, target.AgentTenant)
-	ok(t, err)
 	return []string{fmt.Sprintf("%s on %s/%s: %s", key, agentTenant.Name, target.AgentName, got)}
 }
 
@@ -174,7 +174,7 @@ func (w *world) relabel(t *dice) {
 	w.agents[key].label = drawLabel(t)
 	set := labels(w.agents[key].label)
 	for range 2 { // the second time must change nothing
-		_, err := w.UpdateAgent(w.ctx, root, owner(key), key[2:], control.UpdateAgent{Labels: &set}, 0)
+		_, err := w.UpdateAgent(w.ctx, root, owner(key), key[2:], control.UpdateAgent{Labels: &set}, control.Match{})
 		ok(t, err)
 	}
 }
@@ -184,7 +184,7 @@ func (w *world) deleteAgent(t *dice) {
 	if !found {
 		return
 	}
-	ok(t, w.DeleteAgent(w.ctx, root, owner(key), key[2:], 0))
+	ok(t, w.DeleteAgent(w.ctx, root, owner(key), key[2:], control.Match{}))
 	w.settle()
 	w.dropAgent(key)
 }
@@ -230,7 +230,7 @@ func (w *world) editEnv(t *dice) {
 	set, names := labels(e.label), e.agents
 	var quiet int64
 	for i := range 2 {
-		_, err := w.UpdateEnvironment(w.ctx, root, owner(key), key[2:], control.UpdateEnvironment{Agents: &names, MatchLabels: &set}, 0)
+		_, err := w.UpdateEnvironment(w.ctx, root, owner(key), key[2:], control.UpdateEnvironment{Agents: &names, MatchLabels: &set}, control.Match{})
 		ok(t, err)
 		if now := w.lastChange(t); i == 0 {
 			quiet = now
@@ -256,7 +256,7 @@ func (w *world) deleteEnv(t *dice) {
 	if used {
 		return
 	}
-	if err := w.DeleteEnvironment(w.ctx, root, owner(key), key[2:], 0); err != nil {
+	if err := w.DeleteEnvironment(w.ctx, root, owner(key), key[2:], control.Match{}); err != nil {
 		return // they are of no interest here
 	}
 	delete(w.envs, key)
@@ -287,10 +287,10 @@ func (w *world) revoke(t *dice) {
 	if !found {
 		return
 	}
-	given, _, err := w.Grants(w.ctx, root, owner(key))
+	grants, err := w.Grants(w.ctx, root, owner(key), store.Whole())
 	ok(t, err)
-	for _, g := range given {
-		if owner(key)+"/"+g.Environment+" "+g.GranteeName == key {
+	for _, g := range grants {
+		if !g.Received && owner(key)+"/"+g.Environment+" "+g.GranteeName == key {
 			ok(t, w.DeleteGrant(w.ctx, root, owner(key), g.ID))
 		}
 	}
@@ -330,7 +330,7 @@ func (w *world) createDeployment(t *dice) {
 func (w *world) addDeployment(t failer, key, env string, prune bool) {
 	d := &modelDeployment{tenant: owner(key), name: key[2:], env: env, prune: prune, places: map[string]string{}}
 	_, err := w.CreateDeployment(w.ctx, root, d.tenant, control.CreateDeployment{
-		Name: d.name, Environment: called(env, d.tenant), PruneOnDetach: prune,
+		Name: d.name, Environment: called(env, d.tenant), Policy: &fleet.Policy{Prune: true, PruneOnDetach: prune},
 		Source: fleet.Source{RepoURL: "https://git.example.com/apps.git", Path: d.name},
 	})
 	ok(t, err)
@@ -358,7 +358,7 @@ func (w *world) moveDeployment(t *dice) {
 	d := w.deployments[key]
 	env := w.reach(t, d.tenant)
 	name := called(env, d.tenant)
-	_, err := w.UpdateDeployment(w.ctx, root, d.tenant, d.name, control.UpdateDeployment{Environment: &name}, 0)
+	_, err := w.UpdateDeployment(w.ctx, root, d.tenant, d.name, control.UpdateDeployment{Environment: &name}, control.Match{})
 	ok(t, err)
 	d.env = env
 	for agent := range d.places { // on agents of a tenant that it has moved away from
@@ -373,7 +373,7 @@ func (w *world) deleteDeployment(t *dice) {
 	if !found {
 		return
 	}
-	_, err := w.DeleteDeployment(w.ctx, root, owner(key), key[2:], 0)
+	_, err := w.DeleteDeployment(w.ctx, root, owner(key), key[2:], control.Match{})
 	ok(t, err)
 	w.dropDeployment(key)
 }

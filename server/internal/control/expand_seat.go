@@ -18,11 +18,14 @@ const (
 	seatMoved                // a target was detached, taken up again, or got another variant or grant
 )
 
-// seat makes the target of d on an agent what it shall be; t is the zero value when there is none.
+// seat makes the target of d on an agent what it shall be; t is the zero value when there is none, or one
+// that a deleted agent of the same name has left behind.
 //
 //	(none) ──selected──▶ attached ──not selected──▶ detached (or a tombstone, by policy)
 //	                        ▲                          │
-//	                        └─────────selected─────────┘
+//	                        └─────────selected─────────┤
+//	                        ▲                          │ agent deleted
+//	                        └──enrolled anew in the same cluster, selected─┘
 func (s *Service) seat(
 	ctx context.Context, tx store.Tx, d fleet.Deployment, w destination, a fleet.Agent, t fleet.Target,
 ) (fleet.TargetID, seating, error) {
@@ -31,14 +34,15 @@ func (s *Service) seat(
 		return t.ID, seat, err
 	}
 	want := t
-	want.GrantID, want.Variant, want.DetachedAt, want.DetachedWhy = w.grant, variantFor(d, a), time.Time{}, ""
+	want.GrantID, want.Variant, want.DetachedAt, want.DetachedWhy = w.grant.ID, variantFor(d, a), time.Time{}, ""
 	switch {
 	case t.ID == "":
 		want.ID, want.TenantID, want.DeploymentID = fleet.NewTargetID(), d.TenantID, d.ID
 		want.AgentTenant, want.AgentID, want.AgentName, want.DeploymentName = a.TenantID, a.ID, a.Name, d.Name
 		return want.ID, seatNew, tx.Targets().Create(ctx, want)
-	case left(t):
-		return t.ID, seatMoved, s.attach(ctx, tx, d, want)
+	case left(t), t.AgentID == "":
+		want.AgentID = a.ID
+		return t.ID, seatMoved, s.attach(ctx, tx, d, w, want, t.AgentID == "")
 	case t.GrantID != want.GrantID || t.Variant != want.Variant:
 		return t.ID, seatMoved, tx.Targets().SetPlace(ctx, want)
 	default:
@@ -61,18 +65,26 @@ func variantFor(d fleet.Deployment, a fleet.Agent) string {
 	return name
 }
 
-// attach takes a target up again that was let go. It has no bundle until it is settled.
-func (s *Service) attach(ctx context.Context, tx store.Tx, d fleet.Deployment, t fleet.Target) error {
+// attach takes a target up again that was let go. It has no bundle until it is settled. One that an
+// agent takes up which was enrolled anew prunes nothing at first: nobody has said what became of it
+// meanwhile.
+func (s *Service) attach(ctx context.Context, tx store.Tx, d fleet.Deployment, w destination, t fleet.Target, anew bool) error {
 	if err := tx.Targets().SetPlace(ctx, t); err != nil {
 		return err
 	}
-	again := fleet.Desired{Version: s.next(newest(t)), Namespace: d.Namespace, Policy: d.Policy, HoldPrune: s.behind(t)}
+	again := fleet.Desired{Version: s.next(newest(t)), Namespace: d.Namespace, Policy: w.grant.Applied(d.Policy), HoldPrune: anew || s.behind(t)}
 	if err := tx.Targets().SetDesired(ctx, t.TenantID, t.ID, again); err != nil {
 		return err
 	}
+	message := fmt.Sprintf("agent %q is in environment %q again", t.AgentName, d.Environment)
+	if anew {
+		message = fmt.Sprintf("agent %q was enrolled again and goes on with what it had here", t.AgentName)
+		if t.LeftIn != "" {
+			message += ", once it has said that it is in the same cluster"
+		}
+	}
 	return s.tell(ctx, tx, fleet.Event{
-		TenantID: t.TenantID, Type: fleet.EventNormal, Reason: "TargetAttached", Agent: t.AgentName, Deployment: t.DeploymentName,
-		Message: fmt.Sprintf("agent %q is in environment %q again", t.AgentName, d.Environment),
+		TenantID: t.TenantID, Type: fleet.EventNormal, Reason: "TargetAttached", Agent: t.AgentName, Deployment: t.DeploymentName, Message: message,
 	})
 }
 

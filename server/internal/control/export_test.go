@@ -9,3 +9,6 @@ func (s *Service) Trim(ctx context.Context) { s.trim(ctx) }
 func (s *Service) Lead(ctx context.Context, name string, run func(ctx context.Context)) {
 	s.lead(ctx, name, run)
 }
+
+// DoubtPollers is what happens when changes may have been missed.
+func (s *Service) DoubtPollers() { s.pollers.doubt(nil) }

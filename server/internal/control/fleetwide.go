@@ -154,7 +154,7 @@ func (s *Service) settleTenant(ctx context.Context, tenant fleet.TenantID) error
 			return err
 		}
 		concerned = keysOf(own)
-		given, err := tx.Grants().Given(ctx, tenant)
+		given, err := tx.Grants().Given(ctx, tenant, store.Whole())
 		if err != nil {
 			return err
 		}

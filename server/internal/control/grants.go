@@ -1,46 +1,69 @@
 package control
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/kedge-dev/kedge/internal/fleet"
 	"github.com/kedge-dev/kedge/server/internal/auth"
 	"github.com/kedge-dev/kedge/server/internal/store"
 )
 
-// Grants lists the grants that a tenant has given and those that it was given. The environment of one
-// that it was given reads "owner/name": the name under which it can deploy there.
-func (s *Service) Grants(ctx context.Context, p auth.Principal, tenant string) (given, received []fleet.Grant, err error) {
-	err = s.store.View(ctx, func(tx store.Tx) error {
+// GrantView is a grant as one of its two tenants sees it.
+type GrantView struct {
+	fleet.Grant
+	Received bool
+}
+
+// The two halves of a listing of grants.
+const (
+	GrantsGiven    = "given"
+	GrantsReceived = "received"
+)
+
+// Grants lists the grants that a tenant has given, by environment and grantee, and then those that it was
+// given, by environment and owner. A page begins after the grant AfterID, "environment/other tenant", of
+// the half After.
+func (s *Service) Grants(ctx context.Context, p auth.Principal, tenant string, page store.Page) ([]GrantView, error) {
+	var out []GrantView
+	err := s.store.View(ctx, func(tx store.Tx) error {
 		t, err := readable(ctx, tx, p, tenant)
 		if err != nil {
 			return err
 		}
-		if given, err = tx.Grants().Given(ctx, t.ID); err != nil {
-			return err
-		}
-		if received, err = tx.Grants().To(ctx, t.ID); err != nil {
-			return err
-		}
-		for i, g := range received {
-			owner, err := tx.Tenants().Get(ctx, g.TenantID)
+		limit := cmp.Or(page.Limit, defaultPage)
+		after := store.Page{Limit: limit}
+		after.After, after.AfterID, _ = strings.Cut(page.AfterID, "/")
+		if page.After != GrantsReceived {
+			given, err := tx.Grants().Given(ctx, t.ID, after)
 			if err != nil {
 				return err
 			}
-			received[i].Environment = owner.Name + "/" + g.Environment
+			for _, g := range given {
+				out = append(out, GrantView{Grant: g})
+			}
+			after = store.Page{Limit: limit - len(given)}
 		}
-		return nil
+		if after.Limit <= 0 {
+			return nil
+		}
+		received, err := tx.Grants().To(ctx, t.ID, after)
+		for _, g := range received {
+			out = append(out, GrantView{Grant: g, Received: true})
+		}
+		return err
 	})
-	return given, received, err
+	return out, err
 }
 
 // CreateGrant lets another tenant deploy to an environment, within limits. Deployments that were there
 // by an earlier grant are taken up again.
 func (s *Service) CreateGrant(ctx context.Context, p auth.Principal, tenant string, req CreateGrant) (fleet.Grant, error) {
-	limits, err := checkLimits(req.Limits)
+	terms, err := checkTerms(UpdateGrant{req.Limits, &req.ServiceAccount})
 	if err != nil {
 		return fleet.Grant{}, err
 	}
@@ -62,8 +85,8 @@ func (s *Service) CreateGrant(ctx context.Context, p auth.Principal, tenant stri
 			return err
 		}
 		out = fleet.Grant{
-			ID: fleet.NewGrantID(), TenantID: t.ID, EnvironmentID: env.ID, Environment: env.Name,
-			Grantee: grantee.ID, GranteeName: grantee.Name, Limits: limits, CreatedAt: s.cfg.Now(),
+			ID: fleet.NewGrantID(), TenantID: t.ID, EnvironmentID: env.ID, Environment: env.Name, OwnerName: t.Name,
+			Grantee: grantee.ID, GranteeName: grantee.Name, Limits: terms.Limits, ServiceAccount: req.ServiceAccount, CreatedAt: s.cfg.Now(),
 		}
 		if err := tx.Grants().Create(ctx, out); err != nil {
 			return fmt.Errorf("grant of environment %q to tenant %q: %w", env.Name, grantee.Name, err)
@@ -90,11 +113,16 @@ func granteeOf(ctx context.Context, tx store.Tx, t fleet.Tenant, name string) (f
 	return grantee, err
 }
 
-func checkLimits(l fleet.Limits) (fleet.Limits, error) {
+func checkTerms(terms UpdateGrant) (UpdateGrant, error) {
+	l := terms.Limits
 	if err := l.Check("limits"); err != nil {
-		return fleet.Limits{}, err
+		return UpdateGrant{}, err
 	}
-	return fleet.Limits{Namespaces: sorted(l.Namespaces), Kinds: sorted(l.Kinds)}, nil
+	terms.Limits = fleet.Limits{Namespaces: sorted(l.Namespaces), Kinds: sorted(l.Kinds)}
+	if terms.ServiceAccount == nil {
+		return terms, nil
+	}
+	return terms, fleet.CheckServiceAccount("serviceAccount", *terms.ServiceAccount)
 }
 
 // placeGrant places the grantee's deployments in the environment of a grant.
@@ -104,10 +132,11 @@ func (s *Service) placeGrant(ctx context.Context, tx store.Tx, env fleet.Environ
 
 // auditGrant records a grant at both tenants: it is a door between them.
 func (s *Service) auditGrant(ctx context.Context, tx store.Tx, p auth.Principal, action string, g fleet.Grant) error {
-	e := fleet.AuditEvent{
-		TenantID: g.TenantID, Action: action, Kind: "grant", Name: g.Environment, ID: string(g.ID),
-		Detail: fmt.Sprintf("to tenant %s, namespaces %v, kinds %v", g.GranteeName, g.Limits.Namespaces, g.Limits.Kinds),
+	detail := fmt.Sprintf("to tenant %s; namespaces: %s; kinds: %s", g.GranteeName, listWords(g.Limits.Namespaces, "all"), listWords(g.Limits.Kinds, "all"))
+	if g.ServiceAccount != "" {
+		detail += "; as service account " + g.ServiceAccount
 	}
+	e := fleet.AuditEvent{TenantID: g.TenantID, Action: action, Kind: "grant", Name: g.Environment, ID: string(g.ID), Detail: detail}
 	if err := s.audit(ctx, tx, p, e); err != nil {
 		return err
 	}
@@ -115,9 +144,9 @@ func (s *Service) auditGrant(ctx context.Context, tx store.Tx, p auth.Principal,
 	return s.audit(ctx, tx, p, e)
 }
 
-// UpdateGrant changes the limits. They hold at once, for what is there already too.
-func (s *Service) UpdateGrant(ctx context.Context, p auth.Principal, tenant string, id fleet.GrantID, l fleet.Limits) (fleet.Grant, error) {
-	limits, err := checkLimits(l)
+// UpdateGrant replaces the terms. They hold at once, for what is there already too.
+func (s *Service) UpdateGrant(ctx context.Context, p auth.Principal, tenant string, id fleet.GrantID, terms UpdateGrant) (fleet.Grant, error) {
+	terms, err := checkTerms(terms)
 	if err != nil {
 		return fleet.Grant{}, err
 	}
@@ -127,15 +156,20 @@ func (s *Service) UpdateGrant(ctx context.Context, p auth.Principal, tenant stri
 		if err != nil {
 			return err
 		}
+		account := g.ServiceAccount
+		if terms.ServiceAccount != nil {
+			account = *terms.ServiceAccount
+		}
 		out = g
-		if slices.Equal(g.Limits.Namespaces, limits.Namespaces) && slices.Equal(g.Limits.Kinds, limits.Kinds) {
+		if slices.Equal(g.Limits.Namespaces, terms.Limits.Namespaces) && slices.Equal(g.Limits.Kinds, terms.Limits.Kinds) &&
+			g.ServiceAccount == account {
 			return nil
 		}
-		out.Limits = limits
+		out.Limits, out.ServiceAccount = terms.Limits, account
 		if err := tx.Grants().Update(ctx, out); err != nil {
 			return err
 		}
-		if err := s.renewTargets(ctx, tx, id); err != nil {
+		if err := s.renewTargets(ctx, tx, out); err != nil {
 			return err
 		}
 		env, err := tx.Environments().Get(ctx, g.TenantID, g.EnvironmentID)
@@ -153,10 +187,10 @@ func (s *Service) UpdateGrant(ctx context.Context, p auth.Principal, tenant stri
 	return out, nil
 }
 
-// renewTargets gives the targets of a grant a new version, so that their agents hear of its limits even
-// when nothing else is new.
-func (s *Service) renewTargets(ctx context.Context, tx store.Tx, id fleet.GrantID) error {
-	targets, err := tx.Targets().OfGrantAllTenants(ctx, id)
+// renewTargets gives the targets of a grant a new version, so that their agents hear of its terms even
+// when nothing else is new, or may be sent.
+func (s *Service) renewTargets(ctx context.Context, tx store.Tx, g fleet.Grant) error {
+	targets, err := tx.Targets().OfGrantAllTenants(ctx, g.ID)
 	if err != nil {
 		return err
 	}
@@ -165,7 +199,7 @@ func (s *Service) renewTargets(ctx context.Context, tx store.Tx, id fleet.GrantI
 			continue
 		}
 		again := t.Desired
-		again.Version = s.next(newest(t))
+		again.Version, again.Policy = s.next(newest(t)), g.Applied(t.Desired.Policy)
 		if err := tx.Targets().SetDesired(ctx, t.TenantID, t.ID, again); err != nil {
 			return err
 		}

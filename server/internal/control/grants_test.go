@@ -30,7 +30,7 @@ func TestGrantedEnvironmentIsDeployedToAndRevokingDeletesNothing(t *testing.T) {
 	t.Parallel()
 	d, g := hosted(t, fleet.Limits{})
 	_, err := d.CreateDeployment(d.ctx, root, "guest", control.CreateDeployment{
-		Name: "web", Environment: "host/default", PruneOnDetach: true, Source: fleet.Source{RepoURL: "https://git.example.com/apps.git"},
+		Name: "web", Environment: "host/default", Policy: &fleet.Policy{Prune: true, PruneOnDetach: true}, Source: fleet.Source{RepoURL: "https://git.example.com/apps.git"},
 	})
 	ok(t, err)
 	d.render(t, "guest", "web", "1")
@@ -49,7 +49,7 @@ func TestGrantedEnvironmentIsDeployedToAndRevokingDeletesNothing(t *testing.T) {
 	}
 	d.render(t, "guest", "web", "2")
 	d.enroll(t, "host", "oslo", nil)
-	_, err = d.UpdateAgent(d.ctx, root, "host", "paris", control.UpdateAgent{Labels: &map[string]string{"a": "b"}}, 0)
+	_, err = d.UpdateAgent(d.ctx, root, "host", "paris", control.UpdateAgent{Labels: &map[string]string{"a": "b"}}, control.Match{})
 	ok(t, err)
 	d.wantPlaces(t, "guest", "web", map[string]string{"paris": "detached", "rome": "detached"})
 
@@ -74,20 +74,20 @@ func TestWhatIsBeyondAGrantIsRefusedAtTheServer(t *testing.T) {
 		t.Errorf("the refusal is not seen: %+v", view.Message)
 	}
 	wider := fleet.Limits{Namespaces: []string{"team", "default"}, Kinds: []string{"ConfigMap", "Deployment.apps"}}
-	_, err = d.UpdateGrant(d.ctx, root, "host", g.ID, wider)
+	_, err = d.UpdateGrant(d.ctx, root, "host", g.ID, control.UpdateGrant{Limits: wider})
 	ok(t, err)
 	given := d.targets(t, "guest", "web")["paris"]
 	if given.Desired.Digest != digest || cmp.Diff([]string{"default", "team"}, given.Desired.Limits.Namespaces) != "" {
 		t.Fatalf("within the limits now: %+v", given.Desired)
 	}
 	quiet := d.lastChange(t)
-	_, err = d.UpdateGrant(d.ctx, root, "host", g.ID, wider)
+	_, err = d.UpdateGrant(d.ctx, root, "host", g.ID, control.UpdateGrant{Limits: wider})
 	ok(t, err)
 	if d.lastChange(t) != quiet {
 		t.Error("the same limits twice are a change")
 	}
 	// Narrower again: the agent hears of it, and refuses what it has.
-	_, err = d.UpdateGrant(d.ctx, root, "host", g.ID, fleet.Limits{Kinds: []string{"Secret"}})
+	_, err = d.UpdateGrant(d.ctx, root, "host", g.ID, control.UpdateGrant{Limits: fleet.Limits{Kinds: []string{"Secret"}}})
 	ok(t, err)
 	narrowed := d.targets(t, "guest", "web")["paris"]
 	if narrowed.Desired.Version.Compare(given.Desired.Version) <= 0 || cmp.Diff([]string{"Secret"}, narrowed.Desired.Limits.Kinds) != "" {
@@ -125,16 +125,16 @@ func TestGrantIsTheOwnersAlone(t *testing.T) {
 	guest, err := d.Tenant(d.ctx, root, "guest")
 	ok(t, err)
 	boss := member(guest, fleet.RoleAdmin)
-	if _, err := d.UpdateGrant(d.ctx, boss, "guest", g.ID, fleet.Limits{}); !errors.Is(err, auth.ErrForbidden) {
+	if _, err := d.UpdateGrant(d.ctx, boss, "guest", g.ID, control.UpdateGrant{Limits: fleet.Limits{}}); !errors.Is(err, auth.ErrForbidden) {
 		t.Errorf("the guest widens its grant: %v", err)
 	}
 	if err := d.DeleteGrant(d.ctx, boss, "host", g.ID); !errors.Is(err, store.ErrNotFound) {
 		t.Errorf("the guest speaks for the host: %v", err)
 	}
-	given, received, err := d.Grants(d.ctx, boss, "guest")
+	all, err := d.Grants(d.ctx, boss, "guest", store.Page{})
 	ok(t, err)
-	if len(given) != 0 || len(received) != 1 || received[0].Environment != "host/default" {
-		t.Errorf("got %+v, %+v", given, received)
+	if len(all) != 1 || !all[0].Received || all[0].OwnerName != "host" || all[0].Environment != "default" {
+		t.Errorf("got %+v", all)
 	}
 	if _, err := d.CreateGrant(d.ctx, root, "host", control.CreateGrant{Environment: "default", Grantee: "guest"}); !errors.Is(err, store.ErrExists) {
 		t.Errorf("a second grant: %v", err)
@@ -163,7 +163,7 @@ func TestRevokedGrantLeavesTombstonesOnTheirWay(t *testing.T) {
 	d, g := hosted(t, fleet.Limits{})
 	view := d.deploy(t, "guest", "web", "host/default")
 	d.render(t, "guest", "web", "1")
-	_, err := d.DeleteDeployment(d.ctx, root, "guest", "web", 0)
+	_, err := d.DeleteDeployment(d.ctx, root, "guest", "web", control.Match{})
 	ok(t, err)
 	ok(t, d.DeleteGrant(d.ctx, root, "host", g.ID))
 	ok(t, d.store.View(d.ctx, func(tx store.Tx) error {
@@ -182,7 +182,72 @@ func TestDeploymentMovesFromAGrantedEnvironmentHome(t *testing.T) {
 	d.deploy(t, "guest", "web", "host/default")
 	d.render(t, "guest", "web", "1")
 	home := "default"
-	_, err := d.UpdateDeployment(d.ctx, root, "guest", "web", control.UpdateDeployment{Environment: &home}, 0)
+	_, err := d.UpdateDeployment(d.ctx, root, "guest", "web", control.UpdateDeployment{Environment: &home}, control.Match{})
 	ok(t, err)
 	d.wantPlaces(t, "guest", "web", map[string]string{"paris": "detached", "home": "attached"})
+}
+
+// covers: T10
+func TestAGrantMaySayWhoItIsAppliedAs(t *testing.T) {
+	t.Parallel()
+	d, g := hosted(t, fleet.Limits{})
+	oslo := d.enroll(t, "host", "oslo", nil)
+	_, err := d.CreateDeployment(d.ctx, root, "guest", control.CreateDeployment{
+		Name: "web", Environment: "host/default", Policy: &fleet.Policy{Prune: true, ServiceAccount: "kube-system/root"},
+		Source: fleet.Source{RepoURL: "https://git.example.com/apps.git"},
+	})
+	ok(t, err)
+	d.render(t, "guest", "web", "1")
+	desired := func() fleet.Desired { return d.targets(t, "guest", "web")["oslo"].Desired }
+	if got := desired().Policy.ServiceAccount; got != "kube-system/root" {
+		t.Fatalf("without an account of the grant it is %q", got)
+	}
+	set := func(account string) {
+		t.Helper()
+		_, err := d.UpdateGrant(d.ctx, root, "host", g.ID, control.UpdateGrant{ServiceAccount: &account})
+		ok(t, err)
+	}
+	before := desired()
+	set("guests/deployer")
+	if got := desired(); got.Policy.ServiceAccount != "guests/deployer" || got.Version.Compare(before.Version) <= 0 {
+		t.Fatalf("the agent does not hear of it: %+v", got)
+	}
+	if policy := mustView(t, d, "guest", "web").Policy; policy.ServiceAccount != "kube-system/root" {
+		t.Errorf("what the guest wrote became %q", policy.ServiceAccount)
+	}
+	quiet := d.lastChange(t)
+	_, err = d.UpdateGrant(d.ctx, root, "host", g.ID, control.UpdateGrant{})
+	ok(t, err)
+	if d.lastChange(t) != quiet {
+		t.Error("an update that does not speak of it takes it away")
+	}
+	wantInvalid(t, result(d.UpdateGrant(d.ctx, root, "host", g.ID, control.UpdateGrant{ServiceAccount: ptr("nobody")})), "serviceAccount")
+
+	// It holds while the guest is suspended, for what comes after, and for the deletion.
+	_, err = d.SuspendTenant(d.ctx, root, "guest", "x")
+	ok(t, err)
+	set("guests/other")
+	if got := desired().Policy.ServiceAccount; got != "guests/other" {
+		t.Errorf("while the guest is suspended it is %q", got)
+	}
+	_, err = d.ResumeTenant(d.ctx, root, "guest")
+	ok(t, err)
+	d.render(t, "guest", "web", "2")
+	if got := desired().Policy.ServiceAccount; got != "guests/other" {
+		t.Errorf("with the next revision it is %q", got)
+	}
+	_, err = d.DeleteDeployment(d.ctx, root, "guest", "web", control.Match{})
+	ok(t, err)
+	for _, target := range d.onAgent(t, oslo) {
+		if !target.Desired.Tombstone || target.Desired.Policy.ServiceAccount != "guests/other" {
+			t.Errorf("it is deleted as %+v", target.Desired)
+		}
+	}
+}
+
+func mustView(t *testing.T, d *desk, tenant, name string) control.DeploymentView {
+	t.Helper()
+	v, err := d.Deployment(d.ctx, root, tenant, name)
+	ok(t, err)
+	return v
 }

@@ -48,7 +48,6 @@ func principal(ctx context.Context, tx store.Tx, t fleet.APIToken) (auth.Princip
 		}
 		return p, nil
 	}
-	// The subject, not the name that the person goes by: the audit log must not be fooled by a name.
 	p.Session, p.Name = true, t.Subject
 	members, err := tx.Members().OfAllTenants(ctx, t.Subject, t.Groups)
 	if err != nil {

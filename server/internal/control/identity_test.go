@@ -86,7 +86,7 @@ func TestTakenTokenNameIsRefused(t *testing.T) {
 func TestLastTokenOfTheFleetIsKept(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)
-	tokens, err := d.APITokens(d.ctx, root, "")
+	tokens, err := d.APITokens(d.ctx, root, "", store.Page{})
 	ok(t, err)
 	if len(tokens) != 1 {
 		t.Fatalf("a new database has %d tokens", len(tokens))
@@ -106,7 +106,7 @@ func TestRolesOfASessionAreThoseOfNow(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)
 	acme, other := d.tenant(t, "acme"), d.tenant(t, "other")
-	secret, session, err := d.StartSession(d.ctx, control.Login{Subject: "alice", Name: "Alice", Groups: []string{"ops", "dev", "ops"}, TTL: time.Hour})
+	secret, session, err := d.StartSession(d.ctx, control.Login{Issuer: "https://id.example.com", Subject: "1", Name: "alice", DisplayName: "Alice", Groups: []string{"ops", "dev", "ops"}, TTL: time.Hour})
 	ok(t, err)
 	if !session.ExpiresAt.Equal(d.clock.Now().Add(time.Hour)) {
 		t.Errorf("expires %s", session.ExpiresAt)
@@ -144,14 +144,14 @@ func TestRolesOfASessionAreThoseOfNow(t *testing.T) {
 func TestSessionExpires(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)
-	secret, _, err := d.StartSession(d.ctx, control.Login{Subject: "alice", FleetAdmin: true})
+	secret, _, err := d.StartSession(d.ctx, control.Login{Issuer: "https://id.example.com", Subject: "1", Name: "alice", FleetAdmin: true})
 	ok(t, err)
 	p, err := d.Authenticate(d.ctx, secret)
 	ok(t, err)
 	if !p.FleetAdmin {
 		t.Fatalf("got %+v", p)
 	}
-	tokens, err := d.APITokens(d.ctx, root, "")
+	tokens, err := d.APITokens(d.ctx, root, "", store.Page{})
 	ok(t, err)
 	if len(tokens) != 1 {
 		t.Errorf("sessions are listed among the tokens: %+v", tokens)

@@ -17,23 +17,65 @@ type crew struct {
 
 	mu      sync.Mutex
 	live    []string
-	changed chan struct{} // closed and replaced when live changes
+	passed  map[string]int // whom the database told to be gone, and how many beats would belie that
+	changed chan struct{}  // closed and replaced when live changes
 }
+
+// belied is how many new beats are seen of a replica that is there after all. The first may be from
+// before it was gone.
+const belied = 2
 
 func newCrew(self string) *crew {
-	return &crew{self: self, live: []string{self}, changed: make(chan struct{})}
+	return &crew{self: self, live: []string{self}, passed: map[string]int{}, changed: make(chan struct{})}
 }
 
-func (c *crew) set(live []string) {
-	slices.Sort(live)
+// set takes who is live by their beats, and whose beats are new.
+func (c *crew) set(live, beaten []string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	for _, id := range beaten {
+		if c.passed[id]--; c.passed[id] <= 0 {
+			delete(c.passed, id)
+		}
+	}
+	for id := range c.passed {
+		if !slices.Contains(live, id) {
+			delete(c.passed, id)
+		}
+	}
+	c.setLocked(slices.DeleteFunc(live, func(id string) bool { return c.passed[id] > 0 }))
+}
+
+// pass takes a replica for gone, until its beats belie it.
+func (c *crew) pass(id string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.passed[id] = belied
+	c.setLocked(slices.DeleteFunc(slices.Clone(c.live), func(other string) bool { return other == id }))
+}
+
+func (c *crew) setLocked(live []string) {
+	slices.Sort(live)
 	if slices.Equal(live, c.live) {
 		return
 	}
 	c.live = live
 	close(c.changed)
 	c.changed = make(chan struct{})
+}
+
+// next returns up to n others, those that come after this replica in the order of their names, and
+// a channel that is closed when they may have changed. Everybody is next to n.
+func (c *crew) next(n int) ([]string, <-chan struct{}) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	after, found := slices.BinarySearch(c.live, c.self)
+	if found {
+		after++
+	}
+	others := slices.Concat(c.live[after:], c.live[:after])
+	others = slices.DeleteFunc(others, func(id string) bool { return id == c.self })
+	return others[:min(n, len(others))], c.changed
 }
 
 // chosen reports whether this replica is the one for name, and a channel that is closed when that

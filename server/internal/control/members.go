@@ -3,7 +3,6 @@ package control
 import (
 	"context"
 	"fmt"
-	"slices"
 
 	"github.com/kedge-dev/kedge/internal/fleet"
 	"github.com/kedge-dev/kedge/server/internal/auth"
@@ -14,14 +13,14 @@ import (
 const maxSubject = 256
 
 // Members lists who has which role in a tenant.
-func (s *Service) Members(ctx context.Context, p auth.Principal, tenant string) ([]fleet.Member, error) {
+func (s *Service) Members(ctx context.Context, p auth.Principal, tenant string, page store.Page) ([]fleet.Member, error) {
 	var out []fleet.Member
 	err := s.store.View(ctx, func(tx store.Tx) error {
 		t, err := readable(ctx, tx, p, tenant)
 		if err != nil {
 			return err
 		}
-		out, err = tx.Members().List(ctx, t.ID)
+		out, err = tx.Members().List(ctx, t.ID, page)
 		return err
 	})
 	return out, err
@@ -79,15 +78,11 @@ func (s *Service) RemoveMember(ctx context.Context, p auth.Principal, tenant str
 
 // member finds a membership; nil when there is none.
 func member(ctx context.Context, tx store.Tx, tenant fleet.TenantID, kind fleet.MemberKind, subject string) (*fleet.Member, error) {
-	members, err := tx.Members().List(ctx, tenant)
+	m, err := tx.Members().Get(ctx, tenant, kind, subject)
 	if err != nil {
-		return nil, err
+		return nil, ignoreMissing(err)
 	}
-	i := slices.IndexFunc(members, func(m fleet.Member) bool { return m.Kind == kind && m.Subject == subject })
-	if i < 0 {
-		return nil, nil
-	}
-	return &members[i], nil
+	return &m, nil
 }
 
 func checkMember(m fleet.Member) error {

@@ -23,7 +23,17 @@ type Application struct {
 
 // Applications returns what an agent has to run, by the tenants and names of the deployments, and a
 // tag that is equal exactly when that is. What an agent has let go of is not among it.
+// To ask is a sign of life: an agent that polls is present for one lease after it has.
 func (s *Service) Applications(ctx context.Context, agent fleet.Agent) ([]Application, string, error) {
+	done, err := s.polled(ctx, agent)
+	if err != nil {
+		return nil, "", err
+	}
+	defer done()
+	return s.applications(ctx, agent)
+}
+
+func (s *Service) applications(ctx context.Context, agent fleet.Agent) ([]Application, string, error) {
 	var out []Application
 	err := s.store.View(ctx, func(tx store.Tx) error {
 		out = out[:0]
@@ -44,6 +54,8 @@ func (s *Service) Applications(ctx context.Context, agent fleet.Agent) ([]Applic
 			if err != nil { // it lacks a label: the target keeps what it has, and says so elsewhere
 				source = d.Source
 			}
+			// Whoever is ahead of the server, or may be, deletes nothing on its word.
+			t.Desired.HoldPrune = t.Desired.HoldPrune || s.behind(t.Target)
 			out = append(out, Application{AgentTarget: t, Source: source, Environment: d.Environment})
 		}
 		return nil
@@ -98,13 +110,18 @@ func tagOf(applications []Application) (string, error) {
 // WaitApplications is Applications for a caller that has those of a tag: it waits until there is
 // something else to tell, at most for a while, and then reports false.
 func (s *Service) WaitApplications(ctx context.Context, agent fleet.Agent, tag string, wait time.Duration) ([]Application, string, bool, error) {
+	done, err := s.polled(ctx, agent)
+	if err != nil {
+		return nil, "", false, err
+	}
+	defer done()
 	bell := s.bells.hang(agent.ID)
 	defer s.bells.take(bell)
 	timeout := time.NewTimer(wait)
 	defer timeout.Stop()
 	for {
 		s.bells.watch(bell, nil) // an edit while we read counts, whatever it is of
-		applications, now, err := s.Applications(ctx, agent)
+		applications, now, err := s.applications(ctx, agent)
 		if err != nil || now != tag {
 			return applications, now, err == nil, err
 		}
@@ -194,13 +211,18 @@ func (b *bell) concerned(changes []store.Change) bool {
 
 // ringBells rings as changes come, until ctx ends.
 func (s *Service) ringBells(ctx context.Context) error {
+	defer s.pollers.stop()
 	for {
-		err := s.FollowChanges(ctx, s.bells.ring)
+		err := s.FollowChanges(ctx, func(changes []store.Change) {
+			s.bells.ring(changes)
+			s.pollers.doubt(changes)
+		})
 		if ctx.Err() != nil {
 			return nil
 		}
 		s.cfg.Log.Warn("following changes for agents that poll broke off, starting again", obs.KeyError, err)
 		s.bells.ring(nil)
+		s.pollers.doubt(nil)
 		pause(ctx, time.Second)
 	}
 }

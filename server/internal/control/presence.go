@@ -55,9 +55,12 @@ func (s *Service) AgentConnected(ctx context.Context, c fleet.Connection) error 
 		if err := tx.Connections().Put(ctx, c); err != nil {
 			return err
 		}
+		if err := s.recognise(ctx, tx, agent, c.ClusterUID); err != nil {
+			return err
+		}
 		return s.tell(ctx, tx, fleet.Event{
 			TenantID: c.TenantID, Type: fleet.EventNormal, Reason: "AgentConnected", Agent: agent.Name,
-			Message: fmt.Sprintf("replica %s connected (version %s, Kubernetes %s)", c.Replica, c.Version, c.KubeVersion),
+			Message: fmt.Sprintf("replica %s connected as %s (version %s, Kubernetes %s)", c.Replica, c.Role(), c.Version, c.KubeVersion),
 		})
 	})
 	if err == nil {
@@ -85,9 +88,16 @@ func (s *Service) AgentDisconnected(ctx context.Context, c fleet.Connection, las
 		}
 		return s.tell(ctx, tx, fleet.Event{
 			TenantID: c.TenantID, Type: fleet.EventWarning, Reason: "AgentDisconnected", Agent: agent.Name,
-			Message: fmt.Sprintf("replica %s disconnected", c.Replica),
+			Message: s.leftMessage(c),
 		})
 	})
+}
+
+func (s *Service) leftMessage(c fleet.Connection) string {
+	if c.Replica == pollReplica {
+		return fmt.Sprintf("has not polled for %v", s.cfg.PollLease)
+	}
+	return fmt.Sprintf("replica %s disconnected, which was %s", c.Replica, c.Role())
 }
 
 // reappear opens the rows of this server's connections again, of those that no newer session has

@@ -66,18 +66,25 @@ func quotaOf(tx store.Tx, q fleet.Quota, what quotaKind) (int, func(context.Cont
 	}
 }
 
-func checkQuota(q fleet.Quota) error {
-	for _, bound := range []struct {
-		what  quotaKind
-		limit int
-	}{
+// bound is one number of a quota.
+type bound struct {
+	what  quotaKind
+	limit int
+}
+
+func bounds(q fleet.Quota) []bound {
+	return []bound{
 		{quotaAgents, q.Agents},
 		{quotaEnvironments, q.Environments},
 		{quotaRepositories, q.Repositories},
 		{quotaDeployments, q.Deployments},
 		{quotaTargets, q.Targets},
 		{quotaTokens, q.Tokens},
-	} {
+	}
+}
+
+func checkQuota(q fleet.Quota) error {
+	for _, bound := range bounds(q) {
 		if bound.limit < 0 {
 			return fleet.Invalid("quota."+string(bound.what), "%d is no bound: give a positive number, or 0 for none", bound.limit)
 		}

@@ -16,20 +16,20 @@ import (
 // go with the limits, not with what is in Git.
 const refusedPrefix = "refused by the grant: "
 
-// limits are those of the grant by which the targets exist; granted is false when none limits them.
-// A deployment has one environment, and so one grant.
-func (st *settler) limits(ctx context.Context, d fleet.Deployment, targets []fleet.Target) (limits fleet.Limits, granted bool, err error) {
+// grant is the one by which the targets exist, and its zero value when none is needed. A deployment has
+// one environment, and so one grant.
+func (st *settler) grant(ctx context.Context, d fleet.Deployment, targets []fleet.Target) (fleet.Grant, error) {
 	for _, t := range targets {
 		if t.GrantID == "" || !attached(t) {
 			continue
 		}
 		grant, err := st.tx.Grants().Get(ctx, d.TenantID, t.GrantID)
 		if err != nil {
-			return fleet.Limits{}, false, fmt.Errorf("reading grant %s: %w", t.GrantID, err)
+			return fleet.Grant{}, fmt.Errorf("reading grant %s: %w", t.GrantID, err)
 		}
-		return grant.Limits, true, nil
+		return grant, nil
 	}
-	return fleet.Limits{}, false, nil
+	return fleet.Grant{}, nil
 }
 
 // refusal says which object of a bundle is beyond limits, and why; "" when none is.

@@ -46,7 +46,7 @@ func (s *Service) takePlace(ctx context.Context, tx store.Tx) error {
 			return err
 		}
 	}
-	s.crew.set(live)
+	s.crew.set(live, nil)
 	if err := s.beatIn(ctx, tx); err != nil {
 		return err
 	}
@@ -68,7 +68,7 @@ func (s *Service) closeReplica(ctx context.Context, tx store.Tx, r fleet.ServerR
 func (s *Service) beat(ctx context.Context) error {
 	tick := time.NewTicker(s.cfg.BeatEvery)
 	defer tick.Stop()
-	watch := newReplicaWatch(s.replica.ID, s.cfg.BeatEvery)
+	watch := newReplicaWatch(s.replica.ID, s.cfg.BeatLapse)
 	for {
 		select {
 		case <-ctx.Done():
@@ -97,7 +97,7 @@ func (s *Service) beatOnce(ctx context.Context, watch *replicaWatch) error {
 		return err
 	}
 	seen := watch.look(time.Now(), known)
-	s.crew.set(seen.live)
+	s.crew.set(seen.live, seen.beaten)
 	if seen.missing {
 		// Somebody took this server for dead and closed its connections.
 		s.cfg.Log.Warn("this server was too slow to say that it is alive: telling anew who is connected")
@@ -147,6 +147,7 @@ type seenBeat struct {
 
 type sighting struct {
 	live    []string
+	beaten  []string // whose beat is another than before
 	dead    []fleet.ServerReplica
 	missing bool // we were there, and now we are not
 }
@@ -168,6 +169,9 @@ func (w *replicaWatch) look(now time.Time, known []fleet.ServerReplica) sighting
 			continue
 		}
 		seen, ok := before[r.ID]
+		if ok && !seen.at.Equal(r.BeatAt) {
+			out.beaten = append(out.beaten, r.ID)
+		}
 		if !ok || gap || !seen.at.Equal(r.BeatAt) {
 			seen = seenBeat{at: r.BeatAt, since: now}
 		}

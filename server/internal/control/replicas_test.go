@@ -70,7 +70,7 @@ func TestWorkIsSpreadAndOnlyTheShareOfOneMoves(t *testing.T) {
 	all := []string{"srv-a", "srv-b", "srv-c"}
 	for _, id := range all {
 		crews[id] = newCrew(id)
-		crews[id].set(slices.Clone(all))
+		crews[id].set(slices.Clone(all), nil)
 	}
 	owner := func() map[string]string {
 		out := map[string]string{}
@@ -102,7 +102,7 @@ func TestWorkIsSpreadAndOnlyTheShareOfOneMoves(t *testing.T) {
 	}
 	delete(crews, "srv-b")
 	for _, c := range crews {
-		c.set([]string{"srv-a", "srv-c"})
+		c.set([]string{"srv-a", "srv-c"}, nil)
 	}
 	moved := map[string]string{}
 	for name, id := range owner() {
@@ -112,5 +112,35 @@ func TestWorkIsSpreadAndOnlyTheShareOfOneMoves(t *testing.T) {
 	}
 	if diff := cmp.Diff(map[string]string{}, moved); diff != "" {
 		t.Errorf("moved although their owner is there:\n%s", diff)
+	}
+}
+
+func TestAReplicaThatWasPassedOverComesBackByItsBeats(t *testing.T) {
+	t.Parallel()
+	c := newCrew("b")
+	all := func() []string { return []string{"a", "b", "c"} }
+	c.set(all(), []string{"a", "c"})
+	steps := []struct {
+		reason string
+		do     func()
+		next   []string
+	}{
+		{"those that come after, and then from the beginning", func() {}, []string{"c", "a"}},
+		{"the database says that its connection is gone", func() { c.pass("c") }, []string{"a"}},
+		{"no beat, no life", func() { c.set(all(), nil) }, []string{"a"}},
+		{"it may have beaten just before it died", func() { c.set(all(), []string{"c"}) }, []string{"a"}},
+		{"it is silent", func() { c.set(all(), nil) }, []string{"a"}},
+		{"who beats again lives", func() { c.set(all(), []string{"a", "c"}) }, []string{"c", "a"}},
+		{"one that is forgotten meanwhile", func() { c.pass("c"); c.set([]string{"a", "b"}, nil) }, []string{"a"}},
+		{"is a new one when it returns", func() { c.set(all(), nil) }, []string{"c", "a"}},
+	}
+	for _, step := range steps {
+		step.do()
+		if next, _ := c.next(4); !slices.Equal(next, step.next) {
+			t.Errorf("%s: next are %v, not %v", step.reason, next, step.next)
+		}
+	}
+	if next, _ := c.next(1); !slices.Equal(next, []string{"c"}) {
+		t.Errorf("of one it is %v", next)
 	}
 }

@@ -10,7 +10,8 @@ import (
 )
 
 // Report writes what agents said, all in one transaction and with a few statements per tenant. What is
-// not about a target of the agent is passed over; what says nothing new writes nothing.
+// not about a target of the agent is passed over; what says nothing new writes nothing. An agent that is
+// ahead of the server is heard of here too: one that polls says what it has in no other way.
 func (s *Service) Report(ctx context.Context, batch []AgentReports) error {
 	return s.store.Update(ctx, func(tx store.Tx) error {
 		targets, err := targetsNamed(ctx, tx, batch)
@@ -77,9 +78,7 @@ func sortReports(batch []AgentReports, targets map[fleet.TargetID]fleet.Target) 
 			if !ok || t.AgentID != from.Agent.ID {
 				continue // not (or no longer) a target of this agent
 			}
-			if r.Observed.Sync == fleet.SyncDetached && len(r.Objects) == 0 {
-				r.Full = false // it knows of none any more: what is listed stays listed
-			}
+			r = understood(t, r)
 			if out.reports[t.TenantID] == nil {
 				out.tenants = append(out.tenants, t.TenantID)
 			}
@@ -90,11 +89,35 @@ func sortReports(batch []AgentReports, targets map[fleet.TargetID]fleet.Target) 
 	return out
 }
 
+// understood is a report as it is to be kept.
+func understood(t fleet.Target, r store.Report) store.Report {
+	o := &r.Observed
+	if o.Sync == fleet.SyncDetached && len(r.Objects) == 0 {
+		r.Full = false // it knows of none any more: what is listed stays listed
+	}
+	switch {
+	case t.Desired.Tombstone || t.Desired.Detached:
+	case ahead(t, *o):
+		// In sync with what, only the agent knows.
+		o.Sync, o.Message = fleet.SyncRewound, rewoundMessage+suffixed(said(o.Message))
+	case o.Sync == fleet.SyncRewound:
+		o.Sync, o.Message = fleet.SyncPending, "" // what the server has for it is newer already
+	}
+	return r
+}
+
+func said(message string) string {
+	if message == "" {
+		return ""
+	}
+	return "it says: " + message
+}
+
 // reportsOf writes what was said of the targets of one tenant, and does what follows from it.
 func (s *Service) reportsOf(
 	ctx context.Context, tx store.Tx, tenant fleet.TenantID, reports []store.AgentReport, targets map[fleet.TargetID]fleet.Target,
 ) error {
-	changed, err := tx.Targets().SetObservedBatch(ctx, tenant, reports)
+	changed, err := tx.Targets().SetObserved(ctx, tenant, reports)
 	if err != nil || len(changed) == 0 {
 		return err
 	}
@@ -108,9 +131,12 @@ func (s *Service) reportsOf(
 	}
 	for _, id := range changed {
 		t := targets[id]
+		news := ahead(t, observed[id]) && !ahead(t, t.Observed)
 		t.Observed = observed[id]
 		_, waits := awaited[id]
 		switch {
+		case news:
+			err = s.catchUp(ctx, tx, t, t.Observed.Version)
 		case t.Desired.Tombstone && t.Observed.Sync == fleet.SyncDeleted && t.Observed.Version == t.Desired.Version:
 			err = s.targetGone(ctx, tx, t)
 		case waits || letGo(t):

@@ -118,7 +118,7 @@ func credentialFor(ctx context.Context, tx store.Tx, repo fleet.Repository, name
 }
 
 // UpdateRepository changes how a repository is read; it is read anew at once.
-func (s *Service) UpdateRepository(ctx context.Context, p auth.Principal, tenant string, id fleet.RepositoryID, req UpdateRepository, match int64) (RepositoryView, error) {
+func (s *Service) UpdateRepository(ctx context.Context, p auth.Principal, tenant string, id fleet.RepositoryID, req UpdateRepository, match Match) (RepositoryView, error) {
 	err := s.changeRepository(ctx, p, tenant, id, match, func(tx store.Tx, repo fleet.Repository) error {
 		if req.Credential == nil {
 			return nil
@@ -139,7 +139,7 @@ func (s *Service) UpdateRepository(ctx context.Context, p auth.Principal, tenant
 }
 
 // DeleteRepository removes a repository that nothing is deployed from.
-func (s *Service) DeleteRepository(ctx context.Context, p auth.Principal, tenant string, id fleet.RepositoryID, match int64) error {
+func (s *Service) DeleteRepository(ctx context.Context, p auth.Principal, tenant string, id fleet.RepositoryID, match Match) error {
 	return s.changeRepository(ctx, p, tenant, id, match, func(tx store.Tx, repo fleet.Repository) error {
 		if err := tx.Repositories().Delete(ctx, repo.TenantID, repo.ID); errors.Is(err, store.ErrExists) {
 			return conflict("deployments come from repository %s: delete them first; those on their way out count until their agents have deleted them", repo.URL)
@@ -168,7 +168,7 @@ func (s *Service) RefreshRepository(ctx context.Context, p auth.Principal, tenan
 	})
 }
 
-func (s *Service) changeRepository(ctx context.Context, p auth.Principal, tenant string, id fleet.RepositoryID, match int64, change func(store.Tx, fleet.Repository) error) error {
+func (s *Service) changeRepository(ctx context.Context, p auth.Principal, tenant string, id fleet.RepositoryID, match Match, change func(store.Tx, fleet.Repository) error) error {
 	return s.store.Update(ctx, func(tx store.Tx) error {
 		t, err := administrable(ctx, tx, p, tenant)
 		if err != nil {
@@ -178,7 +178,7 @@ func (s *Service) changeRepository(ctx context.Context, p auth.Principal, tenant
 		if err != nil {
 			return fmt.Errorf("repository %q: %w", id, err)
 		}
-		if err := stale(match, repo.Spec); err != nil {
+		if err := match.check(string(repo.ID), repo.Spec); err != nil {
 			return err
 		}
 		return change(tx, repo)

@@ -11,7 +11,7 @@ import (
 )
 
 // Revisions lists what a rollback can go back to, newest first.
-func (s *Service) Revisions(ctx context.Context, p auth.Principal, tenant, name string) ([]fleet.Revision, error) {
+func (s *Service) Revisions(ctx context.Context, p auth.Principal, tenant, name string, page store.Page) ([]fleet.Revision, error) {
 	var out []fleet.Revision
 	err := s.store.View(ctx, func(tx store.Tx) error {
 		t, err := readable(ctx, tx, p, tenant)
@@ -22,7 +22,7 @@ func (s *Service) Revisions(ctx context.Context, p auth.Principal, tenant, name 
 		if err != nil {
 			return fmt.Errorf("deployment %q: %w", name, err)
 		}
-		out, err = tx.Revisions().List(ctx, t.ID, d.ID)
+		out, err = tx.Revisions().List(ctx, t.ID, d.ID, page)
 		return err
 	})
 	return out, err
@@ -38,7 +38,7 @@ func (s *Service) Rollback(ctx context.Context, p auth.Principal, tenant, name s
 		return fleet.SyncRun{}, fleet.Invalid("commit", "give at least 7 characters of the commit")
 	}
 	return s.createRun(ctx, p, tenant, name, func(tx store.Tx, d fleet.Deployment) (fleet.SyncRun, error) {
-		kept, err := tx.Revisions().List(ctx, d.TenantID, d.ID)
+		kept, err := tx.Revisions().List(ctx, d.TenantID, d.ID, store.Whole())
 		if err != nil {
 			return fleet.SyncRun{}, err
 		}

@@ -243,7 +243,7 @@ func (s *Service) expire(ctx context.Context, run fleet.SyncRun, deadline time.T
 		if err != nil {
 			return err
 		}
-		message := fmt.Sprintf("%d targets have not answered within %s, and %d failed", open, s.runTimeout(), failed)
+		message := fmt.Sprintf("%s did not answer within %s, and %d failed", counted(open, "target"), s.runTimeout(), failed)
 		if err := s.newSettler(tx).finish(ctx, run, fleet.RunFailed, message); err != nil {
 			return err
 		}

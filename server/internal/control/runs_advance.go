@@ -182,6 +182,8 @@ func answer(t fleet.Target, rt *fleet.RunTarget) bool {
 	case t.Observed.Version.Compare(rt.Version) < 0:
 	case t.Observed.Sync == fleet.SyncSynced:
 		rt.Done, rt.Message = true, ""
+	case t.Observed.Sync == fleet.SyncOutOfSync: // it was tried, and is left as it is: that is the policy
+		rt.Done, rt.Message = true, t.Observed.Message
 	case t.Observed.Sync == fleet.SyncFailed:
 		rt.Done, rt.Failed, rt.Message = true, true, t.Observed.Message
 	}
@@ -269,7 +271,9 @@ func (s *Service) observed(ctx context.Context, tx store.Tx, t fleet.Target) err
 	if letGo(t) {
 		return s.letGoOf(ctx, tx, t)
 	}
-	if t.Observed.Sync != fleet.SyncSynced && t.Observed.Sync != fleet.SyncFailed {
+	switch t.Observed.Sync {
+	case fleet.SyncSynced, fleet.SyncOutOfSync, fleet.SyncFailed:
+	default:
 		return nil
 	}
 	run, err := tx.Runs().WaitingForTarget(ctx, t.TenantID, t.ID)

@@ -47,7 +47,7 @@ func TestAManualDeploymentWaitsForARun(t *testing.T) {
 	paris := r.enroll(t, "paris")
 	first := r.push(t, map[string]string{"app/cm.yaml": configMap("a", "1")})
 	_, err := r.CreateDeployment(t.Context(), admin, "default", control.CreateDeployment{
-		Name: "app", Source: fleet.Source{RepoURL: r.url, Path: "app"}, Manual: true,
+		Name: "app", Source: fleet.Source{RepoURL: r.url, Path: "app"}, Policy: &fleet.Policy{Prune: true, Manual: true},
 	})
 	ok(t, err)
 	d := r.await(t, "app", atCommit(first))
@@ -76,7 +76,7 @@ func TestAManualDeploymentWaitsForARun(t *testing.T) {
 	}
 	// Automated, it follows at once.
 	third := r.push(t, map[string]string{"app/cm.yaml": configMap("a", "3")})
-	_, err = r.UpdateDeployment(t.Context(), admin, "default", "app", control.UpdateDeployment{Policy: &fleet.Policy{Prune: true}}, 0)
+	_, err = r.UpdateDeployment(t.Context(), admin, "default", "app", control.UpdateDeployment{Policy: &fleet.Policy{Prune: true}}, control.Match{})
 	ok(t, err)
 	r.await(t, "app", func(d control.DeploymentView) error {
 		if d.Targets[0].Desired.Commit != third || d.Held != "" {
@@ -190,7 +190,7 @@ func TestAManualDeploymentThatIsRewoundWaitsForARun(t *testing.T) {
 	paris := r.enroll(t, "paris")
 	r.push(t, map[string]string{"app/cm.yaml": configMap("a", "1")})
 	_, err := r.CreateDeployment(t.Context(), admin, "default", control.CreateDeployment{
-		Name: "app", Source: fleet.Source{RepoURL: r.url, Path: "app"}, Manual: true,
+		Name: "app", Source: fleet.Source{RepoURL: r.url, Path: "app"}, Policy: &fleet.Policy{Prune: true, Manual: true},
 	})
 	ok(t, err)
 	run := r.awaitRun(t, r.sync(t, "").ID, inPhase(fleet.RunRunning))
@@ -213,5 +213,27 @@ func TestAManualDeploymentThatIsRewoundWaitsForARun(t *testing.T) {
 	r.awaitRun(t, run.ID, inPhase(fleet.RunSucceeded))
 	if len(r.list(t)) != 1 {
 		t.Error("the deployment is gone")
+	}
+}
+
+// An agent that tries only, or leaves drift as it is, has answered: the run does not wait for more, and the
+// deployment reads what it is.
+func TestARunEndsWithWhatIsLeftOutOfSync(t *testing.T) {
+	t.Parallel()
+	r := newRoom(t)
+	paris := r.enroll(t, "paris")
+	first := r.push(t, map[string]string{"app/cm.yaml": configMap("a", "1")})
+	_, err := r.CreateDeployment(t.Context(), admin, "default", control.CreateDeployment{
+		Name: "app", Source: fleet.Source{RepoURL: r.url, Path: "app"}, Policy: &fleet.Policy{Prune: true, DryRun: true},
+	})
+	ok(t, err)
+	r.await(t, "app", atCommit(first))
+	run := r.awaitRun(t, r.sync(t, "").ID, inPhase(fleet.RunRunning))
+	r.report(t, paris, r.target(t, paris), fleet.SyncOutOfSync)
+	r.awaitRun(t, run.ID, inPhase(fleet.RunSucceeded))
+	found, err := r.Deployments(t.Context(), admin, "default", control.ListDeployments{Sync: fleet.SyncOutOfSync})
+	ok(t, err)
+	if len(found) != 1 || found[0].Sync != fleet.SyncOutOfSync || found[0].Counts.Sync[fleet.SyncOutOfSync] != 1 {
+		t.Errorf("it reads %+v", found)
 	}
 }

@@ -149,10 +149,10 @@ func TestARunWaitsForNobodyWhoHasLeft(t *testing.T) {
 	t.Parallel()
 	leave := map[string]func(*desk) error{
 		"Detached": func(d *desk) error {
-			_, err := d.UpdateAgent(d.ctx, root, "default", "rome", control.UpdateAgent{Labels: &map[string]string{}}, 0)
+			_, err := d.UpdateAgent(d.ctx, root, "default", "rome", control.UpdateAgent{Labels: &map[string]string{}}, control.Match{})
 			return err
 		},
-		"Deleted": func(d *desk) error { return d.DeleteAgent(d.ctx, root, "default", "rome", 0) },
+		"Deleted": func(d *desk) error { return d.DeleteAgent(d.ctx, root, "default", "rome", control.Match{}) },
 	}
 	for name, left := range leave {
 		for _, before := range []bool{false, true} {
@@ -180,7 +180,7 @@ func TestRunsEndWithTheirDeployment(t *testing.T) {
 	t.Parallel()
 	d, _, _, _ := staged(t)
 	running, waiting := d.rollback(t, 1), d.rollback(t, 2)
-	_, err := d.DeleteDeployment(d.ctx, root, "default", "app", 0)
+	_, err := d.DeleteDeployment(d.ctx, root, "default", "app", control.Match{})
 	ok(t, err)
 	for _, run := range []fleet.SyncRun{running, waiting} {
 		if o := d.operation(t, run.OperationID); o.State != fleet.OperationFailed || !strings.Contains(o.Message, "deleted") {
@@ -260,7 +260,7 @@ func TestRevisionsAreKeptUpToANumberAndThePinnedOneAlways(t *testing.T) {
 	for i := range 12 {
 		d.render(t, "default", "app", fmt.Sprint("more", i))
 	}
-	kept, err := d.Revisions(d.ctx, root, "default", "app")
+	kept, err := d.Revisions(d.ctx, root, "default", "app", store.Page{})
 	ok(t, err)
 	if len(kept) != 11 || kept[0].Seq != 15 || kept[len(kept)-1].Seq != 1 {
 		t.Errorf("kept: %+v", kept)

@@ -44,6 +44,10 @@ type Config struct {
 	// BeatEvery is how often the server says that it is alive; default 3 s when the database is
 	// shared, else 10 s: then it only bounds how far "last seen" may be off after a crash.
 	BeatEvery time.Duration
+	// BeatLapse is what counts as one beat when the silence of other servers is judged; default BeatEvery.
+	BeatLapse time.Duration
+	// PollLease is for how long an agent that polls counts as present after its last poll; default 90 s.
+	PollLease time.Duration
 	// Now is the clock; default time.Now.
 	Now func() time.Time
 	Log *slog.Logger
@@ -59,8 +63,10 @@ type Service struct {
 	sources *sources
 	replica fleet.ServerReplica // this process
 	crew    *crew
+	alive   store.Lock // that the others watch; nil when they do not
 	feed    *feed
 	bells   bells
+	pollers pollers
 	present present
 	// tenantNames are names by id, of every tenant that was looked up.
 	tenantNames sync.Map
@@ -77,6 +83,7 @@ func New(cfg Config, st store.Store, git Git) (*Service, error) {
 	}
 	cfg.PollInterval = cmp.Or(cfg.PollInterval, 30*time.Second)
 	cfg.KeepRevisions = cmp.Or(cfg.KeepRevisions, 10)
+	cfg.PollLease = cmp.Or(cfg.PollLease, defaultPollLease)
 	cfg.RunTimeout = cmp.Or(cfg.RunTimeout, time.Hour)
 	cfg.RendersAtOnce, cfg.FetchesAtOnce = cmp.Or(cfg.RendersAtOnce, 4), cmp.Or(cfg.FetchesAtOnce, 64)
 	cfg.Log = cmp.Or(cfg.Log, slog.New(slog.DiscardHandler))
@@ -90,6 +97,7 @@ func New(cfg Config, st store.Store, git Git) (*Service, error) {
 	if cfg.Shared {
 		cfg.BeatEvery = min(cfg.BeatEvery, beatShared)
 	}
+	cfg.BeatLapse = cmp.Or(cfg.BeatLapse, cfg.BeatEvery)
 	replica := newReplica(cfg)
 	s := &Service{
 		cfg: cfg, store: st, git: git, replica: replica,
@@ -105,6 +113,8 @@ func (s *Service) Work(ctx context.Context) error {
 	g.Go(func() error { return s.feed.run(ctx, s.from) })
 	g.Go(func() error { return s.sources.run(ctx) })
 	g.Go(func() error { return s.beat(ctx) })
+	g.Go(func() error { return s.vouch(ctx) })
+	g.Go(func() error { return s.watchOthers(ctx) })
 	g.Go(func() error { return s.keepHouse(ctx) })
 	g.Go(func() error { return s.ringBells(ctx) })
 	return g.Wait()

@@ -77,19 +77,35 @@ func (s *Service) AgentAhead(ctx context.Context, agent fleet.Agent, id fleet.Ta
 			return err // a target that the server has lost is left alone: absence is never deletion
 		}
 		t := found[0]
-		switch {
-		case t.Desired.Version.Compare(has) > 0:
+		if t.Desired.Version.Compare(has) > 0 {
 			return nil
-		case t.Desired.Tombstone:
-			return s.buryAgain(ctx, tx, t, has)
-		case t.Desired.Detached:
-			newer := t.Desired
-			newer.Version = s.next(has)
-			return tx.Targets().SetDesired(ctx, t.TenantID, id, newer)
-		default:
-			return s.rewind(ctx, tx, agent, t, has)
 		}
+		if !t.Desired.Tombstone && !t.Desired.Detached {
+			_, err := tx.Targets().SetObserved(ctx, t.TenantID, []store.AgentReport{{Agent: agent.ID, Report: store.Report{Target: t.ID, Observed: fleet.Observed{
+				Version: has, Sync: fleet.SyncRewound, Health: fleet.HealthUnknown, AsOf: s.cfg.Now(), Message: rewoundMessage,
+			}}}})
+			if err != nil {
+				return err
+			}
+		}
+		return s.catchUp(ctx, tx, t, has)
 	})
+}
+
+const rewoundMessage = "the agent is ahead of the server's database: reading the source anew before anything is sent"
+
+// catchUp does what follows from an agent that is ahead of the server.
+func (s *Service) catchUp(ctx context.Context, tx store.Tx, t fleet.Target, has fleet.Version) error {
+	switch {
+	case t.Desired.Tombstone:
+		return s.buryAgain(ctx, tx, t, has)
+	case t.Desired.Detached:
+		newer := t.Desired
+		newer.Version = s.next(has)
+		return tx.Targets().SetDesired(ctx, t.TenantID, t.ID, newer)
+	default:
+		return s.rewind(ctx, tx, t, has)
+	}
 }
 
 // buryAgain repeats a tombstone above what the agent has, if its deployment was deleted: that cannot be
@@ -114,7 +130,8 @@ func (s *Service) buryAgain(ctx context.Context, tx store.Tx, t fleet.Target, ha
 	return tx.Targets().SetDesired(ctx, t.TenantID, t.ID, newer)
 }
 
-func (s *Service) rewind(ctx context.Context, tx store.Tx, agent fleet.Agent, t fleet.Target, has fleet.Version) error {
+// rewind has the source of a target read anew that is Rewound.
+func (s *Service) rewind(ctx context.Context, tx store.Tx, t fleet.Target, has fleet.Version) error {
 	d, err := tx.Deployments().Get(ctx, t.TenantID, t.DeploymentID)
 	if errors.Is(err, store.ErrNotFound) {
 		return nil
@@ -122,18 +139,12 @@ func (s *Service) rewind(ctx context.Context, tx store.Tx, agent fleet.Agent, t 
 	if err != nil {
 		return err
 	}
-	if _, err := tx.Targets().SetObserved(ctx, t.TenantID, agent.ID, store.Report{Target: t.ID, Observed: fleet.Observed{
-		Version: has, Sync: fleet.SyncRewound, Health: fleet.HealthUnknown, AsOf: s.cfg.Now(),
-		Message: "the agent is ahead of the server's database: reading the source anew before anything is sent",
-	}}); err != nil {
-		return err
-	}
 	// Whichever replica reads the repository hears of it through the feed.
 	if err := tx.Changes().RecordPush(ctx, t.TenantID, d.RepositoryID, ""); err != nil {
 		return err
 	}
 	return s.tell(ctx, tx, fleet.Event{
-		TenantID: t.TenantID, Type: fleet.EventWarning, Reason: "Rewound", Agent: agent.Name, Deployment: d.Name,
+		TenantID: t.TenantID, Type: fleet.EventWarning, Reason: "Rewound", Agent: t.AgentName, Deployment: d.Name,
 		Message: fmt.Sprintf("the agent holds generation %d, which the server (at %d) knows nothing of: was an old backup restored?", has.Generation, t.Desired.Generation),
 	})
 }

@@ -20,8 +20,8 @@ import (
 type Git interface {
 	// CheckURL returns the form of url that is stored, or why it is refused.
 	CheckURL(url string) (string, error)
-	FetchAs(ctx context.Context, a gitsource.Access, revisions []string) (map[string]gitsource.Ref, error)
-	TreeAs(ctx context.Context, a gitsource.Access, commit string) (filetree.Tree, error)
+	Fetch(ctx context.Context, a gitsource.Access, revisions []string) (map[string]gitsource.Ref, error)
+	Tree(ctx context.Context, a gitsource.Access, commit string) (filetree.Tree, error)
 }
 
 // forgetter is a Git that can let go of what it holds of repositories that nobody uses any more.

@@ -26,7 +26,7 @@ type scripted struct {
 
 func (*scripted) CheckURL(url string) (string, error) { return url, nil }
 
-func (g *scripted) FetchAs(ctx context.Context, a gitsource.Access, revisions []string) (map[string]gitsource.Ref, error) {
+func (g *scripted) Fetch(ctx context.Context, a gitsource.Access, revisions []string) (map[string]gitsource.Ref, error) {
 	if g.fetch != nil {
 		if err := g.fetch(ctx, a); err != nil {
 			return nil, err
@@ -39,7 +39,7 @@ func (g *scripted) FetchAs(ctx context.Context, a gitsource.Access, revisions []
 	return out, nil
 }
 
-func (*scripted) TreeAs(context.Context, gitsource.Access, string) (filetree.Tree, error) {
+func (*scripted) Tree(context.Context, gitsource.Access, string) (filetree.Tree, error) {
 	return memtree.New(map[string]string{"cm.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\n"}), nil
 }
 
@@ -164,7 +164,7 @@ func TestWorkersOfUnusedRepositoriesStopAndTheirMirrorsAreForgotten(t *testing.T
 		deployFrom(t, s, "default", name, "https://example.com/"+name+".git")
 		awaitRendered(t, s, "default", name)
 	}
-	if _, err := s.DeleteDeployment(t.Context(), auth.System(), "default", "a", 0); err != nil {
+	if _, err := s.DeleteDeployment(t.Context(), auth.System(), "default", "a", Match{}); err != nil {
 		t.Fatal(err)
 	}
 	if err := s.sources.sweep(t.Context()); err != nil {

@@ -64,7 +64,7 @@ func TestDeletedDeploymentIsATombstoneUntilItsAgentHasCarriedItOut(t *testing.T)
 	paris := r.enroll(t, "paris")
 	before := r.deployed(t, paris)
 	r.report(t, paris, before, fleet.SyncSynced)
-	if _, err := r.DeleteDeployment(t.Context(), admin, "default", "app", 0); err != nil {
+	if _, err := r.DeleteDeployment(t.Context(), admin, "default", "app", control.Match{}); err != nil {
 		t.Fatal(err)
 	}
 	tombstone := r.target(t, paris)
@@ -97,7 +97,7 @@ func TestNameOfADeletedDeploymentIsFreeAtOnce(t *testing.T) {
 	paris := r.enroll(t, "paris")
 	r.deployed(t, paris)
 	for range 3 {
-		if _, err := r.DeleteDeployment(t.Context(), admin, "default", "app", 0); err != nil {
+		if _, err := r.DeleteDeployment(t.Context(), admin, "default", "app", control.Match{}); err != nil {
 			t.Fatal(err)
 		}
 		r.deploy(t, "app", "app")
@@ -182,7 +182,7 @@ func TestTombstoneOfARewoundTargetBecomesNewerThanWhatTheAgentHas(t *testing.T) 
 	r := newRoom(t)
 	paris := r.enroll(t, "paris")
 	target := r.deployed(t, paris)
-	if _, err := r.DeleteDeployment(t.Context(), admin, "default", "app", 0); err != nil {
+	if _, err := r.DeleteDeployment(t.Context(), admin, "default", "app", control.Match{}); err != nil {
 		t.Fatal(err)
 	}
 	if err := r.AgentAhead(t.Context(), paris, target.ID, fleet.Version{Epoch: 1, Generation: 41}); err != nil {

@@ -121,7 +121,7 @@ func (s *Service) UpdateTenant(ctx context.Context, p auth.Principal, name strin
 			return err
 		}
 		out.Quota = *req.Quota
-		return s.audit(ctx, tx, p, tenantEvent("tenant.update", out, fmt.Sprintf("quota %+v", out.Quota)))
+		return s.audit(ctx, tx, p, tenantEvent("tenant.update", out, "quota: "+quotaWords(out.Quota)))
 	})
 	if err != nil {
 		return fleet.Tenant{}, err

@@ -3,7 +3,6 @@ package control
 import (
 	"context"
 	"errors"
-	"fmt"
 	"strings"
 
 	"github.com/kedge-dev/kedge/internal/fleet"
@@ -42,17 +41,20 @@ func (s *Service) checkEmpty(ctx context.Context, tx store.Tx, t fleet.Tenant) e
 	var left []string
 	note := func(n int, what string, err error) error {
 		if n > 0 {
-			left = append(left, fmt.Sprintf("%d %s", n, what))
+			left = append(left, counted(n, what))
 		}
 		return err
 	}
 	// Deployments on their way out count too: their tombstones are not carried out yet.
 	deployments, err := tx.Deployments().List(ctx, t.ID, store.DeploymentFilter{Page: store.Page{Limit: 1}})
-	if err := note(len(deployments), "or more deployments", err); err != nil {
+	if err != nil {
 		return err
 	}
+	if len(deployments) > 0 {
+		left = append(left, "deployments")
+	}
 	agents, err := tx.Agents().Count(ctx, t.ID)
-	if err := note(agents, "agents", err); err != nil {
+	if err := note(agents, "agent", err); err != nil {
 		return err
 	}
 	environments, err := tx.Environments().List(ctx, t.ID, store.Page{})
@@ -62,23 +64,23 @@ func (s *Service) checkEmpty(ctx context.Context, tx store.Tx, t fleet.Tenant) e
 			others++
 		}
 	}
-	if err := note(others, "environments", err); err != nil {
+	if err := note(others, "environment", err); err != nil {
 		return err
 	}
 	repositories, err := tx.Repositories().Count(ctx, t.ID)
-	if err := note(repositories, "repositories", err); err != nil {
+	if err := note(repositories, "repository", err); err != nil {
 		return err
 	}
 	credentials, err := tx.Credentials().List(ctx, t.ID, store.Page{})
-	if err := note(len(credentials), "credentials", err); err != nil {
+	if err := note(len(credentials), "credential", err); err != nil {
 		return err
 	}
-	given, err := tx.Grants().Given(ctx, t.ID)
-	if err := note(len(given), "grants to other tenants", err); err != nil {
+	given, err := tx.Grants().Given(ctx, t.ID, store.Whole())
+	if err := note(len(given), "grant to other tenants", err); err != nil {
 		return err
 	}
 	if len(left) > 0 {
-		return conflict("tenant %q still has %s: delete them first", t.Name, strings.Join(left, ", "))
+		return conflict("tenant %q still has %s: delete that first", t.Name, strings.Join(left, ", "))
 	}
 	return nil
 }
@@ -86,7 +88,7 @@ func (s *Service) checkEmpty(ctx context.Context, tx store.Tx, t fleet.Tenant) e
 // dropLeavings removes what every tenant has and nobody can miss: the default environment, and what
 // others have allowed it.
 func dropLeavings(ctx context.Context, tx store.Tx, t fleet.Tenant) error {
-	received, err := tx.Grants().To(ctx, t.ID)
+	received, err := tx.Grants().To(ctx, t.ID, store.Whole())
 	if err != nil {
 		return err
 	}

@@ -40,8 +40,8 @@ func TestTenantIsDeletedOnlyWhenEmptyAndItsNameIsFreeThen(t *testing.T) {
 	for range 3 {
 		d.tenant(t, "acme")
 		d.enroll(t, "acme", "paris", nil)
-		wantConflict(t, d.DeleteTenant(d.ctx, root, "acme"), "1 agents")
-		ok(t, d.DeleteAgent(d.ctx, root, "acme", "paris", 0))
+		wantConflict(t, d.DeleteTenant(d.ctx, root, "acme"), "1 agent")
+		ok(t, d.DeleteAgent(d.ctx, root, "acme", "paris", control.Match{}))
 		_, err := d.CreateGrant(d.ctx, root, "host", control.CreateGrant{Environment: "default", Grantee: "acme"})
 		ok(t, err)
 		_, _, err = d.CreateAPIToken(d.ctx, root, "acme", control.CreateAPIToken{Name: "ci", Role: fleet.RoleViewer})
@@ -65,7 +65,7 @@ func TestTenantWithDeploymentsOnTheirWayOutIsNotEmpty(t *testing.T) {
 	d.enroll(t, "acme", "paris", nil)
 	d.deploy(t, "acme", "web", "")
 	d.render(t, "acme", "web", "1")
-	_, err := d.DeleteDeployment(d.ctx, root, "acme", "web", 0)
+	_, err := d.DeleteDeployment(d.ctx, root, "acme", "web", control.Match{})
 	ok(t, err)
 	wantConflict(t, d.DeleteTenant(d.ctx, root, "acme"), "deployments")
 }
@@ -149,10 +149,10 @@ func TestQuotaOfTargetsHoldsHoweverTheyComeAbout(t *testing.T) {
 	}
 	_, err = d.CreateDeployment(d.ctx, root, "acme", control.CreateDeployment{Name: "api", Source: fleet.Source{RepoURL: "https://git.example.com/apps.git"}})
 	over("a deployment", err)
-	_, err = d.UpdateEnvironment(d.ctx, root, "acme", "default", control.UpdateEnvironment{Agents: &[]string{"paris"}}, 0)
+	_, err = d.UpdateEnvironment(d.ctx, root, "acme", "default", control.UpdateEnvironment{Agents: &[]string{"paris"}}, control.Match{})
 	ok(t, err)
 	d.enroll(t, "acme", "oslo", nil)
-	_, err = d.UpdateEnvironment(d.ctx, root, "acme", "default", control.UpdateEnvironment{Agents: &[]string{}}, 0)
+	_, err = d.UpdateEnvironment(d.ctx, root, "acme", "default", control.UpdateEnvironment{Agents: &[]string{}}, control.Match{})
 	over("a wider selector", err)
 }
 

@@ -8,6 +8,7 @@ import (
 
 	"github.com/kedge-dev/kedge/internal/fleet"
 	"github.com/kedge-dev/kedge/server/internal/control"
+	"github.com/kedge-dev/kedge/server/internal/store"
 )
 
 func (r *room) enrollIn(t *testing.T, name, region string) fleet.Agent {
@@ -68,7 +69,7 @@ func TestAgentsGetTheVariantOfTheirLabels(t *testing.T) {
 	if mars.View.Sync != fleet.SyncFailed || !strings.Contains(mars.View.Message, `"region"`) || mars.Desired.Digest != "" {
 		t.Errorf("an agent without the label reads %s: %q", mars.View.Sync, mars.View.Message)
 	}
-	revisions, err := r.Revisions(t.Context(), admin, "default", "app")
+	revisions, err := r.Revisions(t.Context(), admin, "default", "app", store.Page{})
 	ok(t, err)
 	if len(revisions) != 1 || len(revisions[0].Bundles) != 2 {
 		t.Errorf("kept: %+v", revisions)
@@ -93,7 +94,7 @@ func TestARelabelledAgentGetsAnotherVariant(t *testing.T) {
 	was := byAgent(d)
 	relabel := func(name, region string) {
 		t.Helper()
-		_, err := r.UpdateAgent(t.Context(), admin, "default", name, control.UpdateAgent{Labels: &map[string]string{"region": region}}, 0)
+		_, err := r.UpdateAgent(t.Context(), admin, "default", name, control.UpdateAgent{Labels: &map[string]string{"region": region}}, control.Match{})
 		ok(t, err)
 	}
 	relabel("mars", "us") // shared: it is there at once
@@ -151,7 +152,7 @@ func TestASourceThatBeginsAndCeasesToSpeakOfAgents(t *testing.T) {
 	eu := byAgent(d)["paris"].Desired.Digest
 	_, err := r.UpdateDeployment(t.Context(), admin, "default", "app", control.UpdateDeployment{
 		Source: &fleet.Source{RepoURL: r.url, Path: "overlays/us", Variables: map[string]string{"where": "everywhere"}},
-	}, 0)
+	}, control.Match{})
 	ok(t, err)
 	plain := r.await(t, "app", func(d control.DeploymentView) error {
 		for name, target := range byAgent(d) {
@@ -164,7 +165,7 @@ func TestASourceThatBeginsAndCeasesToSpeakOfAgents(t *testing.T) {
 	if plain.Rendered.Digest == eu {
 		t.Fatal("the source was not read")
 	}
-	_, err = r.UpdateDeployment(t.Context(), admin, "default", "app", control.UpdateDeployment{Source: &d.Source}, 0)
+	_, err = r.UpdateDeployment(t.Context(), admin, "default", "app", control.UpdateDeployment{Source: &d.Source}, control.Match{})
 	ok(t, err)
 	r.await(t, "app", func(d control.DeploymentView) error {
 		if got := byAgent(d); got["paris"].Desired.Digest != eu || got["mars"].Desired.Digest != plain.Rendered.Digest {

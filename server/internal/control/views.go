@@ -4,18 +4,20 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
-	"slices"
 
 	"github.com/kedge-dev/kedge/internal/fleet"
 	"github.com/kedge-dev/kedge/server/internal/auth"
 	"github.com/kedge-dev/kedge/server/internal/store"
 )
 
-// objectsUpTo is how many targets a deployment may have to be shown with all their objects.
-const objectsUpTo = 20
+const (
+	// FirstTargets is how many targets a deployment is shown with; the rest is read in pages.
+	FirstTargets = 100
+	// objectsUpTo is how many targets a deployment may have to be shown with all their objects.
+	objectsUpTo = 20
+)
 
-// Deployments lists deployments in the order of their names, without objects.
+// Deployments lists deployments in the order of their names, without targets.
 func (s *Service) Deployments(ctx context.Context, p auth.Principal, tenant string, f ListDeployments) ([]DeploymentView, error) {
 	var out []DeploymentView
 	err := s.store.View(ctx, func(tx store.Tx) error {
@@ -31,7 +33,7 @@ func (s *Service) Deployments(ctx context.Context, p auth.Principal, tenant stri
 		if err != nil {
 			return err
 		}
-		out, err = viewDeployments(ctx, tx, t.ID, deployments)
+		out, err = newViewer(tx, t.ID).deployments(ctx, deployments)
 		return err
 	})
 	return out, err
@@ -75,32 +77,25 @@ func ignoreMissing(err error) error {
 	return err
 }
 
-// Deployment returns one deployment that is not deleted, with the objects of every target while they
-// are few.
+// Deployment returns one deployment that is not deleted, with its first targets, and with all their
+// objects while they are few.
 func (s *Service) Deployment(ctx context.Context, p auth.Principal, tenant, name string) (DeploymentView, error) {
 	var out DeploymentView
-	err := s.store.View(ctx, func(tx store.Tx) error {
-		t, err := readable(ctx, tx, p, tenant)
-		if err != nil {
-			return err
-		}
-		d, err := tx.Deployments().ByName(ctx, t.ID, name)
-		if err != nil {
-			return fmt.Errorf("deployment %q: %w", name, err)
-		}
-		views, err := viewDeployments(ctx, tx, t.ID, []fleet.Deployment{d})
+	err := s.viewDeployment(ctx, p, tenant, name, func(tx store.Tx, v *viewer, d fleet.Deployment) error {
+		views, err := v.deployments(ctx, []fleet.Deployment{d})
 		if err != nil {
 			return err
 		}
 		out = views[0]
-		if out.Operations, err = shownOperations(ctx, tx, t.ID, string(d.ID)); err != nil {
+		if out.Operations, err = shownOperations(ctx, tx, d.TenantID, string(d.ID)); err != nil {
 			return err
 		}
-		if len(out.Targets) > objectsUpTo {
-			return nil
+		out.Targets, err = v.targets(ctx, d, store.TargetFilter{Page: store.Page{Limit: FirstTargets}})
+		if err != nil || out.Counts.Targets > objectsUpTo {
+			return err
 		}
 		for i := range out.Targets {
-			if out.Targets[i].Objects, err = tx.Targets().Objects(ctx, t.ID, out.Targets[i].ID); err != nil {
+			if out.Targets[i].Objects, err = tx.Targets().Objects(ctx, d.TenantID, out.Targets[i].ID); err != nil {
 				return err
 			}
 		}
@@ -109,70 +104,46 @@ func (s *Service) Deployment(ctx context.Context, p auth.Principal, tenant, name
 	return out, err
 }
 
-// TargetObjects returns what a deployment is on one agent, with its objects.
-func (s *Service) TargetObjects(ctx context.Context, p auth.Principal, tenant, deployment, agent string) (TargetView, error) {
-	var out TargetView
-	err := s.store.View(ctx, func(tx store.Tx) error {
-		t, err := readable(ctx, tx, p, tenant)
-		if err != nil {
-			return err
-		}
-		d, err := tx.Deployments().ByName(ctx, t.ID, deployment)
-		if err != nil {
-			return fmt.Errorf("deployment %q: %w", deployment, err)
-		}
-		views, err := viewDeployments(ctx, tx, t.ID, []fleet.Deployment{d})
-		if err != nil {
-			return err
-		}
-		i := slices.IndexFunc(views[0].Targets, func(v TargetView) bool { return v.AgentName == agent })
-		if i < 0 {
-			return fmt.Errorf("deployment %q on agent %q: %w", deployment, agent, store.ErrNotFound)
-		}
-		out = views[0].Targets[i]
-		out.Objects, err = tx.Targets().Objects(ctx, t.ID, out.ID)
+// Targets lists the targets of a deployment that match, by the names of their agents, without objects.
+// f.Held is not the caller's to say.
+func (s *Service) Targets(ctx context.Context, p auth.Principal, tenant, name string, f store.TargetFilter) ([]TargetView, error) {
+	var out []TargetView
+	err := s.viewDeployment(ctx, p, tenant, name, func(_ store.Tx, v *viewer, d fleet.Deployment) (err error) {
+		out, err = v.targets(ctx, d, f)
 		return err
 	})
 	return out, err
 }
 
-// viewDeployments costs a few queries for a page of deployments, and one more for each that has
-// variants or a pin.
-func viewDeployments(ctx context.Context, tx store.Tx, tenant fleet.TenantID, deployments []fleet.Deployment) ([]DeploymentView, error) {
-	ids := make([]fleet.DeploymentID, len(deployments))
-	for i, d := range deployments {
-		ids[i] = d.ID
-	}
-	targets, err := tx.Targets().ListByDeployments(ctx, tenant, ids)
-	if err != nil {
-		return nil, err
-	}
-	presence, err := presenceOf(ctx, tx, targets)
-	if err != nil {
-		return nil, err
-	}
-	byDeployment := map[fleet.DeploymentID][]fleet.Target{}
-	for _, t := range targets {
-		byDeployment[t.DeploymentID] = append(byDeployment[t.DeploymentID], t)
-	}
-	viewer := &viewer{tx: tx, holds: newHolds(tx), presence: presence, repositories: map[fleet.RepositoryID]string{}}
-	out := make([]DeploymentView, len(deployments))
-	for i, d := range deployments {
-		if out[i], err = viewer.view(ctx, d, byDeployment[d.ID]); err != nil {
-			return nil, fmt.Errorf("deployment %q: %w", d.Name, err)
+// TargetObjects returns what a deployment is on one agent, with its objects.
+func (s *Service) TargetObjects(ctx context.Context, p auth.Principal, tenant, deployment, agent string) (TargetView, error) {
+	var out TargetView
+	err := s.viewDeployment(ctx, p, tenant, deployment, func(tx store.Tx, v *viewer, d fleet.Deployment) error {
+		found, err := v.targets(ctx, d, store.TargetFilter{Agent: agent, Page: store.Page{Limit: 1}})
+		if err != nil {
+			return err
 		}
-	}
-	return out, nil
+		if len(found) == 0 {
+			return fmt.Errorf("deployment %q on agent %q: %w", deployment, agent, store.ErrNotFound)
+		}
+		out = found[0]
+		out.Objects, err = tx.Targets().Objects(ctx, d.TenantID, out.ID)
+		return err
+	})
+	return out, err
 }
 
-// presenceOf reads the connections of the agents of targets, which may be other tenants'.
-func presenceOf(ctx context.Context, tx store.Tx, targets []fleet.Target) (map[fleet.AgentID][]fleet.Connection, error) {
-	agents := map[fleet.AgentID]bool{}
-	for _, t := range targets {
-		if t.AgentID != "" {
-			agents[t.AgentID] = true
+// viewDeployment calls fn with a deployment that p may read.
+func (s *Service) viewDeployment(ctx context.Context, p auth.Principal, tenant, name string, fn func(store.Tx, *viewer, fleet.Deployment) error) error {
+	return s.store.View(ctx, func(tx store.Tx) error {
+		t, err := readable(ctx, tx, p, tenant)
+		if err != nil {
+			return err
 		}
-	}
-	connections, err := tx.Connections().OfAgentsAllTenants(ctx, slices.Sorted(maps.Keys(agents)))
-	return groupConnections(connections), err
+		d, err := tx.Deployments().ByName(ctx, t.ID, name)
+		if err != nil {
+			return fmt.Errorf("deployment %q: %w", name, err)
+		}
+		return fn(tx, newViewer(tx, t.ID), d)
+	})
 }

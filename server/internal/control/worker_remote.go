@@ -20,7 +20,7 @@ func (w *worker) resolve(ctx context.Context, todo work, revisions []string) (ma
 		return nil, err
 	}
 	defer release()
-	refs, err := w.svc.git.FetchAs(ctx, todo.access, revisions)
+	refs, err := w.svc.git.Fetch(ctx, todo.access, revisions)
 	if errors.Is(err, gitsource.ErrEmpty) && len(todo.runs) == 0 && !slices.ContainsFunc(todo.deployments, wasRendered) {
 		return nil, nil // nothing there yet: wait quietly
 	}

@@ -11,5 +11,8 @@
 //	Hello ──▶ Welcome ──hashes agree──▶ SnapshotComplete ──▶ live ──▶ Goodbye / lapse / revoked
 //	             └──they differ──▶ Held ──▶ Desired … ──┘
 //
+// A replica that says it is on standby gets a Welcome and nothing else, and may report nothing: it is
+// listed, and its agent counts as connected by the replica that leads.
+//
 // Per session there are two goroutines: the stream's handler writes, a second one reads.
 package gateway

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -97,17 +98,23 @@ type Gateway struct {
 	// loads bounds how many sessions ask control at once: a commit that changes every target
 	// wakes every session in the same moment.
 	loads chan struct{}
+	// large bounds how many large bundles are on their way inside Desired at once.
+	large chan struct{}
+	// worked counts sessions, desired states and statuses: what makes garbage.
+	worked atomic.Int64
 
 	mu       sync.Mutex
 	sessions map[fleet.AgentID]map[*session]struct{}
 	tenants  map[fleet.TenantID]int // sessions
 	count    int
-	joined   int // sessions, ever
 	stopping bool
 	empty    chan struct{} // closed when stopping and the last session has gone
 }
 
-const concurrentLoads = 16
+const (
+	concurrentLoads = 16
+	concurrentLarge = 64
+)
 
 // New makes a gateway that asks control.
 func New(cfg Config, control Control) (*Gateway, error) {
@@ -124,7 +131,7 @@ func New(cfg Config, control Control) (*Gateway, error) {
 	}
 	g := &Gateway{
 		cfg: cfg, control: control, log: cfg.Log.With(obs.KeyComponent, "gateway"),
-		loads:    make(chan struct{}, concurrentLoads),
+		loads: make(chan struct{}, concurrentLoads), large: make(chan struct{}, concurrentLarge),
 		sessions: map[fleet.AgentID]map[*session]struct{}{}, tenants: map[fleet.TenantID]int{},
 		empty: make(chan struct{}),
 	}

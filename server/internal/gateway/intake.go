@@ -11,6 +11,7 @@ import (
 
 	"github.com/kedge-dev/kedge/internal/fleet"
 	"github.com/kedge-dev/kedge/internal/obs"
+	"github.com/kedge-dev/kedge/internal/wire"
 	"github.com/kedge-dev/kedge/server/internal/control"
 	"github.com/kedge-dev/kedge/server/internal/store"
 )
@@ -19,18 +20,28 @@ const (
 	// maxBatch bounds how many statuses and events one write takes, so that no transaction grows
 	// with the fleet.
 	maxBatch = 1000
+	// besides is how many statuses and events have to wait for a second batch of the same tenant to be
+	// written beside the first, and besidesAfter how long fewer of them wait at most: one large batch
+	// costs the database far less than many small ones.
+	besides      = maxBatch / 4
+	besidesAfter = 500 * time.Millisecond
 	// maxWaiting bounds what one agent may have waiting. Beyond it the agent's stream is not read
 	// until a batch is written: flow control slows that agent and nobody else.
 	maxWaiting = 4096
+	// maxFrames bounds how many status frames one agent may have waiting, those included that a newer
+	// one of their target has replaced: taking them in must not take the time that writing needs. An
+	// agent that keeps to its window never meets it.
+	maxFrames = 2 * wire.StatusWindow
 	// maxTargetObjects bounds what the statuses of one target may add up to: more than a bundle can hold.
 	maxTargetObjects = 50_000
 )
 
-// intake coalesces what agents report and writes it in batches, as fast as the writes go: there is
-// no timer in the path. A batch is of one tenant, and tenants take turns; one agent is in one batch at
-// a time, so that what it says stays in order. A batch that fails is halved
-// at once until the agent that spoils it is alone; that one waits, the others go on. Only when one
-// agent after the other fails (the store is down) does everybody wait.
+// intake coalesces what agents report and writes it in batches, as fast as the writes go. While nothing of
+// a tenant is being written, what comes is written at once; while something is, a second batch waits until
+// it is large or besidesAfter has passed, which is the one timer in the path of what succeeds. A batch is of
+// one tenant, and tenants take turns; one agent is in one batch at a time, so that what it says stays in
+// order. A batch that fails is halved at once until the agent that spoils it is alone; that one waits, the
+// others go on. Only when one agent after the other fails (the store is down) does everybody wait.
 type intake struct {
 	write   func(ctx context.Context, batch []control.AgentReports) error
 	log     *slog.Logger
@@ -49,6 +60,7 @@ type intake struct {
 // queue is what the agents of one tenant have said and nobody has written.
 type queue struct {
 	agents  map[fleet.AgentID]*waiting
+	order   []fleet.AgentID        // of agents: who has waited longest is first
 	busy    map[fleet.AgentID]bool // in a batch that is being written
 	writing int                    // batches
 	limit   int                    // statuses per batch now
@@ -60,6 +72,8 @@ type waiting struct {
 	reports map[fleet.TargetID]*pendingReport
 	events  []control.AgentEvent
 	acks    map[*session]int64 // status frames of that session up to here are in reports
+	frames  int                // that reports came in
+	since   time.Time          // when the first of it came
 	failed  int                // times that this agent's batch of one failed
 	notYet  time.Time
 }
@@ -78,6 +92,9 @@ func (w *waiting) size() int { return len(w.reports) + len(w.events) }
 func (in *intake) status(ctx context.Context, s *session, n int64, r store.Report) error {
 	var tooMany error
 	err := in.put(ctx, s.agent, func(w *waiting) bool {
+		if w.frames >= maxFrames {
+			return false
+		}
 		if p, ok := w.reports[r.Target]; ok {
 			p.add(r)
 			in.metrics.coalesced.Inc()
@@ -90,6 +107,7 @@ func (in *intake) status(ctx context.Context, s *session, n int64, r store.Repor
 			w.reports[r.Target] = newPending(r)
 		}
 		w.acks[s] = n
+		w.frames++
 		return true
 	})
 	return cmp.Or(tooMany, err)
@@ -127,8 +145,9 @@ func (in *intake) ofLocked(agent fleet.Agent) *waiting {
 	q := in.queueLocked(agent.TenantID)
 	w := q.agents[agent.ID]
 	if w == nil {
-		w = &waiting{agent: agent, reports: map[fleet.TargetID]*pendingReport{}, acks: map[*session]int64{}}
+		w = &waiting{agent: agent, since: time.Now(), reports: map[fleet.TargetID]*pendingReport{}, acks: map[*session]int64{}}
 		q.agents[agent.ID] = w
+		q.order = append(q.order, agent.ID)
 	}
 	return w
 }

@@ -3,6 +3,7 @@ package gateway
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/kedge-dev/kedge/internal/fleet"
@@ -23,6 +24,10 @@ func (in *intake) take(now time.Time) (batch []*waiting, again time.Duration) {
 		if q.writing >= in.perTenant {
 			continue // whoever is done first looks again
 		}
+		if wait := q.untilBesides(now); wait > 0 {
+			again = min(again, wait)
+			continue
+		}
 		batch, wait := q.take(now)
 		if len(batch) > 0 {
 			q.writing++
@@ -35,29 +40,49 @@ func (in *intake) take(now time.Time) (batch []*waiting, again time.Duration) {
 	return nil, again
 }
 
-func (q *queue) take(now time.Time) (batch []*waiting, again time.Duration) {
-	again = time.Hour
-	size := 0
-	for id, w := range q.agents {
+// untilBesides is how long a batch beside those that are being written is not worth it; whoever is done
+// with one takes what waits then.
+func (q *queue) untilBesides(now time.Time) time.Duration {
+	if q.writing == 0 {
+		return 0
+	}
+	size, wait := 0, time.Hour
+	for _, id := range q.order {
 		if q.busy[id] {
 			continue
 		}
+		w := q.agents[id]
+		if size += w.size(); size >= besides {
+			return 0
+		}
+		wait = min(wait, max(0, w.since.Add(besidesAfter).Sub(now)))
+	}
+	return wait
+}
+
+func (q *queue) take(now time.Time) (batch []*waiting, again time.Duration) {
+	again = time.Hour
+	size, full := 0, false
+	q.order = slices.DeleteFunc(q.order, func(id fleet.AgentID) bool {
+		if full || q.busy[id] {
+			return false
+		}
+		w := q.agents[id]
 		if wait := w.notYet.Sub(now); wait > 0 {
 			again = min(again, wait)
-			continue
+			return false
 		}
 		alone := w.failed > 0
 		if size > 0 && (alone || size+w.size() > q.limit) {
-			continue
+			return false
 		}
 		delete(q.agents, id)
 		q.busy[id] = true
 		batch = append(batch, w)
 		size += w.size()
-		if alone || size >= q.limit {
-			break
-		}
-	}
+		full = alone || size >= q.limit
+		return true
+	})
 	return batch, again
 }
 
@@ -124,6 +149,7 @@ func (in *intake) dropLocked(tenant fleet.TenantID) {
 // putBack lays what came in meanwhile over a batch that failed.
 func (q *queue) putBack(batch []*waiting, size int) {
 	q.limit = max(1, size/2)
+	var first []fleet.AgentID
 	for _, old := range batch {
 		if len(batch) == 1 {
 			old.notYet = time.Now().Add(retryDelay(old.failed))
@@ -137,11 +163,14 @@ func (q *queue) putBack(batch []*waiting, size int) {
 					old.reports[target] = p
 				}
 			}
-			old.events = append(old.events, newer.events...)
+			old.events, old.frames = append(old.events, newer.events...), old.frames+newer.frames
 			for s, n := range newer.acks {
 				old.acks[s] = n
 			}
+		} else {
+			first = append(first, old.agent.ID)
 		}
 		q.agents[old.agent.ID] = old
 	}
+	q.order = append(first, q.order...)
 }

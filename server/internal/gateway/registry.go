@@ -40,7 +40,7 @@ func (g *Gateway) join(s *session) bool {
 	g.sessions[s.agent.ID][s] = struct{}{}
 	g.tenants[s.agent.TenantID]++
 	g.count++
-	g.joined++
+	g.worked.Add(1)
 	g.metrics.connected.Set(float64(g.count))
 	return true
 }

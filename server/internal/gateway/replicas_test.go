@@ -45,7 +45,7 @@ type noGit struct{ control.Git }
 
 func (noGit) CheckURL(url string) (string, error) { return url, nil }
 
-func (noGit) FetchAs(context.Context, gitsource.Access, []string) (map[string]gitsource.Ref, error) {
+func (noGit) Fetch(context.Context, gitsource.Access, []string) (map[string]gitsource.Ref, error) {
 	return nil, errors.New("there is no Git here")
 }
 
@@ -197,7 +197,7 @@ func TestRevocationEndsStreamsOnEveryReplica(t *testing.T) {
 		e := enroll(t, a, "default", "paris")
 		p, _ := connect(t, b.door, e.Token, nil)
 		p.snapshot()
-		tokens, err := a.AgentTokens(t.Context(), admin, "default", "paris")
+		tokens, err := a.AgentTokens(t.Context(), admin, "default", "paris", store.Page{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -221,7 +221,7 @@ func TestDeletedAgentIsToldSo(t *testing.T) {
 		e := enroll(t, a, "default", "paris")
 		p, _ := connect(t, b.door, e.Token, nil)
 		p.snapshot()
-		if err := a.DeleteAgent(t.Context(), admin, "default", "paris", 0); err != nil {
+		if err := a.DeleteAgent(t.Context(), admin, "default", "paris", control.Match{}); err != nil {
 			t.Fatal(err)
 		}
 		if err := p.ended(); status.Code(err) != codes.Unauthenticated {

@@ -25,7 +25,11 @@ func (g *Gateway) NewServer() *grpc.Server {
 		grpc.MaxRecvMsgSize(wire.MaxFrame),
 		grpc.MaxSendMsgSize(wire.MaxFrame),
 		grpc.MaxConcurrentStreams(256),
-		grpc.ReadBufferSize(4<<10), // every connection keeps one, and agents say little
+		// Every connection keeps a buffer and a table, and agents say little: what does not fit is read
+		// as it comes, and headers are sent whole, once per call.
+		grpc.ReadBufferSize(512), grpc.HeaderTableSize(0), grpc.WriteBufferSize(16<<10),
+		// Windows that stay as they are need no pings to be measured, and bound what waits to be read.
+		grpc.StaticStreamWindowSize(64<<10), grpc.StaticConnWindowSize(128<<10),
 		grpc.ConnectionTimeout(10*time.Second),
 		grpc.KeepaliveParams(keepalive.ServerParameters{
 			// Heartbeats are traffic, so a ping is sent only to an agent that has gone quiet.
@@ -58,16 +62,25 @@ type authenticated struct {
 	ctx context.Context
 }
 
-func (a authenticated) Context() context.Context { return a.ctx }
+func (a *authenticated) Context() context.Context { return a.ctx }
 
+// authenticate holds nothing while the stream lives but what it has to: see [Gateway.Connect].
 func (g *Gateway) authenticate(srv any, stream grpc.ServerStream, _ *grpc.StreamServerInfo, next grpc.StreamHandler) error {
-	ctx := stream.Context()
-	token := bearer(ctx)
-	who, err := g.identify(ctx, token)
+	known, err := g.admit(stream)
 	if err != nil {
 		return err
 	}
-	return next(srv, authenticated{ServerStream: stream, ctx: context.WithValue(ctx, callerKey{}, who)})
+	return next(srv, known)
+}
+
+//go:noinline
+func (g *Gateway) admit(stream grpc.ServerStream) (grpc.ServerStream, error) {
+	ctx := stream.Context()
+	who, err := g.identify(ctx, bearer(ctx))
+	if err != nil {
+		return nil, err
+	}
+	return &authenticated{ServerStream: stream, ctx: context.WithValue(ctx, callerKey{}, &who)}, nil
 }
 
 // identify answers with a gRPC status that says nothing about why a token is no good.
@@ -112,7 +125,10 @@ func bearer(ctx context.Context) string {
 	return ""
 }
 
-func callerOf(ctx context.Context) caller {
-	who, _ := ctx.Value(callerKey{}).(caller)
-	return who
+// callerOf never returns nil: without a caller there is no stream.
+func callerOf(ctx context.Context) *caller {
+	if who, ok := ctx.Value(callerKey{}).(*caller); ok {
+		return who
+	}
+	return &caller{}
 }

@@ -39,11 +39,11 @@ var (
 type session struct {
 	gateway *Gateway
 	stream  grpc.BidiStreamingServer[agentv1.ConnectRequest, agentv1.ConnectResponse]
-	caller
+	*caller
 	conn      fleet.Connection
 	allowance *allowance
 	part      uint8 // when its token is looked at again
-	hello     chan wire.Hello
+	hello     chan *wire.Hello
 	wake      chan struct{}
 	done      chan struct{} // closed by end
 	// has is what the agent has of each target. Only the stream's handler touches it and rotation.
@@ -76,26 +76,47 @@ type todo struct {
 }
 
 // Connect serves one replica of an agent for as long as it stays.
+//
+// It waits most of the time, on a stack that is as large as four times what is in use of it. So what is
+// done before that, and all that takes room, is done in functions of its own that have returned by then.
 func (g *Gateway) Connect(stream grpc.BidiStreamingServer[agentv1.ConnectRequest, agentv1.ConnectResponse]) error {
-	who := callerOf(stream.Context())
-	s := &session{
-		gateway: g, stream: stream, caller: who, hello: make(chan wire.Hello, 1), wake: make(chan struct{}, 1),
-		done: make(chan struct{}), has: map[fleet.TargetID]possession{}, lastSeen: time.Now(),
-		allowance: g.limiters.of(who.agent.ID), part: uint8(rand.N(60)),
-	}
-	if err := s.allowance.connect(); err != nil {
-		s.log().Info("an agent connects too often")
+	s, err := g.newSession(stream)
+	if err != nil {
 		return err
 	}
 	go s.read()
-	err := s.serve(stream.Context())
+	if err = s.begin(); err == nil {
+		err = s.live()
+		s.endRotation()
+		s.disconnected(err)
+	}
+	s.gone()
 	if errors.Is(err, errGoodbye) {
 		return nil
 	}
 	return err
 }
 
-func (s *session) serve(ctx context.Context) error {
+//go:noinline
+func (g *Gateway) newSession(stream grpc.BidiStreamingServer[agentv1.ConnectRequest, agentv1.ConnectResponse]) (*session, error) {
+	who := callerOf(stream.Context())
+	s := &session{
+		gateway: g, stream: stream, caller: who, hello: make(chan *wire.Hello, 1), wake: make(chan struct{}, 1),
+		done: make(chan struct{}), has: map[fleet.TargetID]possession{}, lastSeen: time.Now(),
+		allowance: g.limiters.of(who.agent.ID), part: uint8(rand.N(60)),
+	}
+	if err := s.allowance.connect(); err != nil {
+		s.log().Info("an agent connects too often")
+		return nil, err
+	}
+	return s, nil
+}
+
+// begin comes to terms with the agent. The caller calls gone, whatever it returns.
+//
+//go:noinline
+func (s *session) begin() error {
+	ctx := s.stream.Context()
 	hello, err := s.awaitHello(ctx)
 	if err != nil {
 		return err
@@ -104,23 +125,21 @@ func (s *session) serve(ctx context.Context) error {
 	s.conn = fleet.Connection{
 		SessionID: fleet.NewSessionID(), AgentID: s.agent.ID, TenantID: s.agent.TenantID, Replica: hello.Replica,
 		Version: hello.AgentVersion, KubeVersion: hello.KubeVersion, ClusterUID: hello.ClusterUID,
-		RemoteAddr: remoteAddr(ctx), ConnectedAt: now, LastSeenAt: now,
+		RemoteAddr: remoteAddr(ctx), ConnectedAt: now, LastSeenAt: now, Standby: hello.Standby,
 	}
 	// Joined before the first read of rows: a change in between marks the session dirty.
 	if !s.gateway.join(s) {
+		s.conn.SessionID = "" // nobody was told of it
 		return errStopped
 	}
-	defer s.gone()
 	if err := s.welcome(ctx, hello); err != nil {
 		return err
 	}
-	s.log().Info("agent connected", obs.KeyVersion, hello.AgentVersion, "kubeVersion", hello.KubeVersion, obs.KeyAddress, s.conn.RemoteAddr)
+	s.log().Info("agent connected", "role", s.conn.Role(), obs.KeyVersion, hello.AgentVersion, "kubeVersion", hello.KubeVersion, obs.KeyAddress, s.conn.RemoteAddr)
 	s.checkClock(ctx, hello.Clock)
 	s.mark(func(t *todo) { t.rotate = true })
-	err = s.live(ctx)
-	s.endRotation()
-	s.disconnected(err)
-	return err
+	s.watchSilence()
+	return nil
 }
 
 // log makes a logger when there is something to say: thousands of sessions have nothing.
@@ -136,54 +155,61 @@ func (s *session) disconnected(err error) {
 	reason := endReason(err)
 	s.gateway.metrics.ended.WithLabelValues(reason).Inc()
 	if err == nil || errors.Is(err, errGoodbye) || errors.Is(err, io.EOF) { // the reason says it all
-		s.log().Info("agent disconnected", obs.KeyReason, reason)
+		s.log().Info("agent disconnected", "role", s.conn.Role(), obs.KeyReason, reason)
 		return
 	}
-	s.log().Info("agent disconnected", obs.KeyReason, reason, obs.Err(err))
+	s.log().Info("agent disconnected", "role", s.conn.Role(), obs.KeyReason, reason, obs.Err(err))
 }
 
-func (s *session) awaitHello(ctx context.Context) (wire.Hello, error) {
+func (s *session) awaitHello(ctx context.Context) (*wire.Hello, error) {
 	timeout := time.NewTimer(helloTimeout)
 	defer timeout.Stop()
 	select {
 	case hello := <-s.hello:
 		return hello, nil
 	case <-s.done:
-		return wire.Hello{}, s.ended()
+		return nil, s.ended()
 	case <-ctx.Done():
-		return wire.Hello{}, ctx.Err()
+		return nil, ctx.Err()
 	case <-timeout.C:
-		return wire.Hello{}, status.Error(codes.DeadlineExceeded, "no Hello within "+helloTimeout.String())
+		return nil, status.Error(codes.DeadlineExceeded, "no Hello within "+helloTimeout.String())
 	}
 }
 
 // live works off what others mark until the session ends.
-func (s *session) live(ctx context.Context) error {
-	s.watchSilence()
+func (s *session) live() error {
 	age := s.gateway.cfg.MaxAge*9/10 + rand.N(s.gateway.cfg.MaxAge/5)
 	old := time.AfterFunc(age, func() { s.sayGoodbye("the connection has reached its age", time.Second) })
 	defer old.Stop()
+	ended := s.stream.Context().Done()
 	for attempt := 0; ; {
 		select {
-		case <-ctx.Done():
-			return status.FromContextError(ctx.Err()).Err()
+		case <-ended:
+			return status.FromContextError(s.stream.Context().Err()).Err()
 		case <-s.done:
 			return s.ended()
 		case <-s.wake:
 		}
-		err := s.work(ctx)
-		var later *laterError
-		switch {
-		case err == nil:
-			attempt = 0
-		case errors.As(err, &later):
-			s.log().Warn("serving an agent, trying again", obs.Err(err))
-			time.AfterFunc(retryDelay(attempt), func() { signal(s.wake) })
-			attempt++
-		default:
+		again, err := s.step(attempt)
+		if err != nil {
 			return err
 		}
+		attempt = again
 	}
+}
+
+// step works once. It returns how often in a row that has failed for a reason that may pass, and then
+// sees to it that it is tried again.
+//
+//go:noinline
+func (s *session) step(attempt int) (failed int, err error) {
+	err = s.work(s.stream.Context())
+	if err == nil || !errors.As(err, new(*laterError)) {
+		return 0, err
+	}
+	s.log().Warn("serving an agent, trying again", obs.Err(err))
+	time.AfterFunc(retryDelay(attempt), func() { signal(s.wake) })
+	return attempt + 1, nil
 }
 
 // watchSilence ends the session when nothing is heard for longer than the lease. It does not rely

@@ -47,6 +47,7 @@ func (s *session) read() {
 // readState is what the order of frames depends on.
 type readState struct {
 	hello, held bool
+	standby     bool
 	statuses    int64
 }
 
@@ -65,13 +66,17 @@ func (s *session) take(ctx context.Context, state *readState, frame *agentv1.Con
 	if isHello == state.hello {
 		return status.Error(codes.InvalidArgument, "Hello has to be the first frame, and to come once")
 	}
+	if state.standby && (frame.GetHeld() != nil || frame.GetStatus() != nil || frame.GetEvents() != nil) {
+		return status.Error(codes.InvalidArgument, "a replica that another one leads has nothing to report")
+	}
 	switch f := frame.GetFrame().(type) {
 	case *agentv1.ConnectRequest_Hello:
 		count.WithLabelValues("in", "hello").Inc()
 		state.hello = true
 		parsed, err := wire.ParseHello(hello.Hello)
 		if err == nil {
-			s.hello <- parsed
+			state.standby = parsed.Standby
+			s.hello <- &parsed
 		}
 		return err
 	case *agentv1.ConnectRequest_Held:
@@ -130,6 +135,7 @@ func (s *session) takeStatus(ctx context.Context, state *readState, m *agentv1.S
 		parsed.Observed.AsOf = now
 	}
 	state.statuses++
+	s.gateway.worked.Add(1)
 	return s.gateway.intake.status(ctx, s, state.statuses, store.Report(parsed))
 }
 

@@ -21,11 +21,19 @@ import (
 )
 
 // welcome answers Hello. When the agent holds exactly what the server desires, nothing else is
-// sent; otherwise the agent is asked for the list, and the rest happens when it comes.
-func (s *session) welcome(ctx context.Context, hello wire.Hello) error {
+// sent; otherwise the rest happens when it is known what it holds: at once when Hello said so, and when
+// the agent has answered if not.
+func (s *session) welcome(ctx context.Context, hello *wire.Hello) error {
 	if err := s.gateway.connected(ctx, s.conn); err != nil {
 		s.log().Warn("recording a connection", obs.Err(err))
 		return status.Error(codes.Unavailable, "the server cannot take connections now")
+	}
+	w := wire.Welcome{
+		Session: s.conn.SessionID, AgentID: s.agent.ID, AgentName: s.agent.Name, Tenant: s.tenant.Name, Lease: s.gateway.cfg.Lease,
+		Scope: s.agent.Scope, Namespaces: s.agent.Namespaces, ServerVersion: s.gateway.cfg.Version,
+	}
+	if s.conn.Standby { // it holds nothing and is told nothing
+		return s.sendWelcome(w)
 	}
 	targets, err := s.gateway.targetsOf(ctx, s.agent, nil)
 	if err != nil {
@@ -33,16 +41,13 @@ func (s *session) welcome(ctx context.Context, hello wire.Hello) error {
 		return status.Error(codes.Unavailable, "the server cannot read desired state now")
 	}
 	state, statuses := hashes(targets)
-	w := wire.Welcome{
-		Session: s.conn.SessionID, AgentID: s.agent.ID, AgentName: s.agent.Name, Tenant: s.tenant.Name, Lease: s.gateway.cfg.Lease,
-		Scope: s.agent.Scope, Namespaces: s.agent.Namespaces, ServerVersion: s.gateway.cfg.Version,
-		SendHeld: !bytes.Equal(state, hello.StateHash), SendStatuses: !bytes.Equal(statuses, hello.StatusHash),
-	}
-	if err := s.send("welcome", &agentv1.ConnectResponse{Frame: &agentv1.ConnectResponse_Welcome{Welcome: w.Proto()}}); err != nil {
+	same := bytes.Equal(state, hello.StateHash)
+	w.SendHeld, w.SendStatuses = !same && hello.Held == nil, !bytes.Equal(statuses, hello.StatusHash)
+	if err := s.sendWelcome(w); err != nil {
 		return err
 	}
-	if w.SendHeld {
-		s.mark(func(t *todo) { t.awaiting = true })
+	if !same {
+		s.mark(func(t *todo) { t.awaiting, t.held = w.SendHeld, hello.Held })
 		return nil
 	}
 	for _, t := range targets {
@@ -51,6 +56,10 @@ func (s *session) welcome(ctx context.Context, hello wire.Hello) error {
 		}
 	}
 	return s.sendComplete()
+}
+
+func (s *session) sendWelcome(w wire.Welcome) error {
+	return s.send("welcome", &agentv1.ConnectResponse{Frame: &agentv1.ConnectResponse_Welcome{Welcome: w.Proto()}})
 }
 
 // checkClock warns when agent and server disagree about the time.
@@ -103,6 +112,9 @@ func (s *session) takeTodo() todo {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	job := s.todo
+	if s.conn.Standby { // what others mark is for the replica that leads
+		job = todo{goodbye: job.goodbye, within: job.within}
+	}
 	s.todo = todo{stored: job.stored, announced: job.stored, awaiting: job.awaiting && job.held == nil}
 	switch {
 	case s.todo.awaiting: // nothing is sent before it is known what the agent has
@@ -163,7 +175,7 @@ func (s *session) deliver(ctx context.Context, job todo) error {
 	// What cannot be sent now holds up nothing else of this agent.
 	var postponed error
 	for _, t := range targets {
-		err := s.deliverOne(ctx, t)
+		err := s.deliverOne(ctx, t, job.complete)
 		if errors.As(err, new(*laterError)) {
 			postponed = errors.Join(postponed, err)
 			continue
@@ -184,7 +196,8 @@ func (s *session) deliver(ctx context.Context, job todo) error {
 	return nil
 }
 
-func (s *session) deliverOne(ctx context.Context, t control.AgentTarget) error {
+// deliverOne sends one target, which the agent has missed or which is new.
+func (s *session) deliverOne(ctx context.Context, t control.AgentTarget, missed bool) error {
 	had, known := s.has[t.ID]
 	switch decide(t, had, known) {
 	case doNothing:
@@ -198,9 +211,12 @@ func (s *session) deliverOne(ctx context.Context, t control.AgentTarget) error {
 		return nil
 	}
 	d := wire.Desired{Target: t.ID, Tenant: t.Tenant, Deployment: t.DeploymentName, State: t.Desired}
-	form, err := s.inline(ctx, &d, t.TenantID)
+	form, err := s.inline(ctx, &d, t.TenantID, missed)
 	if err != nil {
 		return err
+	}
+	if len(d.Bundle) > wire.MaxInlineBundle {
+		defer func() { <-s.gateway.large }()
 	}
 	if form == "reference" {
 		s.refer(t.ID, reference{digest: d.State.Digest, owner: t.TenantID})
@@ -211,6 +227,7 @@ func (s *session) deliverOne(ctx context.Context, t control.AgentTarget) error {
 		return err
 	}
 	s.has[t.ID] = possessed(t)
+	s.gateway.worked.Add(1)
 	s.gateway.metrics.desired.WithLabelValues(form).Inc()
 	s.log().Info("desired state sent", obs.KeyTarget, string(t.ID), obs.KeyDeployment, t.DeploymentName,
 		obs.KeyGeneration, t.Desired.Generation, obs.KeyCommit, t.Desired.Commit)
@@ -218,7 +235,7 @@ func (s *session) deliverOne(ctx context.Context, t control.AgentTarget) error {
 }
 
 // inline puts a small bundle into d and says in which form the objects travel.
-func (s *session) inline(ctx context.Context, d *wire.Desired, owner fleet.TenantID) (form string, err error) {
+func (s *session) inline(ctx context.Context, d *wire.Desired, owner fleet.TenantID, missed bool) (form string, err error) {
 	switch {
 	case d.State.Tombstone:
 		return "tombstone", nil
@@ -233,11 +250,25 @@ func (s *session) inline(ctx context.Context, d *wire.Desired, owner fleet.Tenan
 		return "reference", nil
 	case err != nil:
 		return "", later("reading bundle %s: %w", d.State.Digest, err)
-	case len(content) > wire.MaxInlineBundle:
+	case len(content) > wire.MaxInlineBundle && !(missed && s.gateway.takeLarge(len(content))):
 		return "reference", nil
 	}
 	d.Bundle = content
 	return "inline", nil
+}
+
+// takeLarge reports whether a bundle of n bytes may be sent inside Desired to an agent that has missed
+// it. The caller gives the place back when it is sent.
+func (g *Gateway) takeLarge(n int) bool {
+	if n > wire.MaxMissedBundle {
+		return false
+	}
+	select {
+	case g.large <- struct{}{}:
+		return true
+	default: // everybody comes back at once: they shall not take all memory
+		return false
+	}
 }
 
 func (s *session) sendComplete() error {

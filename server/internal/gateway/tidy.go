@@ -8,29 +8,28 @@ import (
 
 const (
 	tidyEvery = 15 * time.Second
-	// tidyAfter is how many agents have to have come: a collection costs more than a few of them leave.
+	// tidyAfter is how much has to have been done: a collection costs more than a little of it leaves.
 	tidyAfter = 100
 )
 
-// tidy gives memory back to the system when it is quiet after many agents have come. Their handshakes
-// leave more garbage than their connections take, and a program that is idle would keep the room for it.
+// tidy gives memory back to the system when it is quiet after many agents have come, or much was sent to
+// them and told by them. That leaves more garbage than connections take, and a program that is idle
+// would keep the room for it.
 func (g *Gateway) tidy(ctx context.Context) {
 	tick := time.NewTicker(tidyEvery)
 	defer tick.Stop()
-	var seen, done int
+	var seen, done int64
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-tick.C:
 		}
-		g.mu.Lock()
-		joined := g.joined
-		g.mu.Unlock()
-		if joined == seen && joined-done >= tidyAfter {
+		worked := g.worked.Load()
+		if worked == seen && worked-done >= tidyAfter {
 			debug.FreeOSMemory()
-			done = joined
+			done = worked
 		}
-		seen = joined
+		seen = worked
 	}
 }

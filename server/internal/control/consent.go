@@ -1,0 +1,50 @@
+package control
+
+import (
+	"context"
+	"time"
+
+	"github.com/kedge-dev/kedge/internal/fleet"
+)
+
+// consented reports whether a user's edit of the deployment itself is why a target goes from what it was
+// to what is wanted: then what it no longer names may be deleted, however much that is. In doubt it is
+// false, and what is held back can be confirmed:
+//
+//	another bundle                      if it is of the commit that was newest when the source was edited
+//	the same one, in another namespace  yes: only an edit does that
+//	the same one, and pruning is on now yes
+//	the same one, and anything else     if the agent has not taken up what was consented to
+//
+// A rollback, a sync to a named revision and the release of a pin change which tree of the source is
+// deployed, as a commit does: no consent. Nor is there any for what an edit brings later than its first
+// render, because the deployment was suspended, pinned, manual, or ahead of the server then, or the source could
+// not be read or used.
+func (st *settler) consented(d fleet.Deployment, was, want fleet.Desired, notTaken bool) bool {
+	switch {
+	case was.Digest != want.Digest:
+		return st.edits[d.ID]
+	case was.Namespace != want.Namespace, want.Policy.Prune && !was.Policy.Prune:
+		return true
+	default:
+		return was.Consent && notTaken
+	}
+}
+
+// editFresh is how long after an edit the commit that is looked at first is taken for the one that was newest
+// when it was made. An edit is looked at within seconds; but Git may not answer, or the server be down.
+const editFresh = 5 * time.Minute
+
+// takeEdit is called when a commit was looked at for d as it is now, and usable says whether targets can be
+// given what it holds. If there was an edit just before, what the targets are given in this step comes of it.
+// Nothing after that does: who edits has seen the commits until then, and not those that mend a source
+// which could not be used.
+func (st *settler) takeEdit(ctx context.Context, d *fleet.Deployment, usable bool) error {
+	if d.EditedAt.IsZero() {
+		return nil
+	}
+	fresh := st.s.cfg.Now().Sub(d.EditedAt) <= editFresh
+	d.EditedAt = time.Time{}
+	st.edits[d.ID] = usable && fresh && !d.Policy.Manual && !d.Pin.Active()
+	return st.tx.Deployments().ClearEdited(ctx, d.TenantID, d.ID)
+}

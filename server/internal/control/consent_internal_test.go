@@ -1,0 +1,63 @@
+package control
+
+import (
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/kedge-dev/kedge/internal/fleet"
+	"github.com/kedge-dev/kedge/server/internal/auth"
+	"github.com/kedge-dev/kedge/server/internal/store"
+)
+
+// An edit that nobody could look at for long, as Git did not answer or the server was down, is no consent to
+// whatever is in Git by then.
+func TestAnEditThatIsLookedAtLateIsNoConsent(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		late time.Duration
+		want bool
+	}{"at once": {time.Second, true}, "days later": {48 * time.Hour, false}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			clock := time.Now()
+			s := openService(t, filepath.Join(t.TempDir(), "kedge.db"), Config{Now: func() time.Time { return clock }}, &dated{})
+			ctx := t.Context()
+			_, err := s.EnrollAgent(ctx, auth.System(), "default", EnrollAgent{Name: "paris"})
+			if err != nil {
+				t.Fatal(err)
+			}
+			source := fleet.Source{RepoURL: "https://example.com/a.git", Variables: map[string]string{"where": "here"}}
+			if _, err = s.CreateDeployment(ctx, auth.System(), "default", CreateDeployment{Name: "app", Source: source}); err != nil {
+				t.Fatal(err)
+			}
+			var repos []fleet.Repository
+			err = s.store.View(ctx, func(tx store.Tx) (err error) {
+				repos, err = tx.Repositories().ListAllTenants(ctx)
+				return err
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			w := newWorker(s, repos[0])
+			if err := w.commit(ctx, look(t, w, "1"), wakeup{}); err != nil {
+				t.Fatal(err)
+			}
+			source.Variables = map[string]string{"where": "there"}
+			if _, err = s.UpdateDeployment(ctx, auth.System(), "default", "app", UpdateDeployment{Source: &source}, Match{}); err != nil {
+				t.Fatal(err)
+			}
+			clock = clock.Add(c.late)
+			if err := w.commit(ctx, look(t, w, "1"), wakeup{}); err != nil {
+				t.Fatal(err)
+			}
+			d, err := s.Deployment(ctx, auth.System(), "default", "app")
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := d.Targets[0].Desired; got.Generation != 2 || got.Consent != c.want || !d.EditedAt.IsZero() {
+				t.Errorf("it is given %+v, edited at %v; want consent: %v", got, d.EditedAt, c.want)
+			}
+		})
+	}
+}

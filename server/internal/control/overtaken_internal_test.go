@@ -1,0 +1,106 @@
+package control
+
+import (
+	"context"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/kedge-dev/kedge/internal/filetree"
+	"github.com/kedge-dev/kedge/internal/filetree/memtree"
+	"github.com/kedge-dev/kedge/internal/fleet"
+	"github.com/kedge-dev/kedge/server/internal/auth"
+	"github.com/kedge-dev/kedge/server/internal/gitsource"
+	"github.com/kedge-dev/kedge/server/internal/store"
+)
+
+// dated is a Git in which each commit says something else.
+type dated struct{ scripted }
+
+func (*dated) Tree(_ context.Context, _ gitsource.Access, commit string) (filetree.Tree, error) {
+	text := "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\ndata: {at: \"" + commit[:1] + " ${where}\"}\n"
+	return memtree.New(map[string]string{"cm.yaml": text}), nil
+}
+
+// look judges a commit as the leader of a repository does, without writing anything yet.
+func look(t *testing.T, w *worker, commit string) []outcome {
+	t.Helper()
+	w.seen = map[unitKey]verdict{}
+	todo, err := w.read(t.Context(), wakeup{check: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out []outcome
+	for _, d := range todo.deployments {
+		o, err := w.judge(t.Context(), d, gitsource.Ref{Commit: strings.Repeat(commit, 40)}, newForest(w.svc.git, todo.access), false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		out = append(out, o)
+	}
+	return out
+}
+
+// A leader that was slow has lost its lock while it rendered. Its successor has read the repository
+// further: what the old one still writes must not bring the older commit back.
+func TestALeaderThatWasOvertakenWritesNothing(t *testing.T) {
+	t.Parallel()
+	for name, where := range map[string]string{"one for all": "here", "a variant per agent": "in {agent.labels.region}"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := openService(t, filepath.Join(t.TempDir(), "kedge.db"), Config{}, &dated{})
+			ctx := t.Context()
+			_, err := s.EnrollAgent(ctx, auth.System(), "default", EnrollAgent{Name: "paris", Labels: map[string]string{"region": "eu"}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, err = s.CreateDeployment(ctx, auth.System(), "default", CreateDeployment{Name: "app", Source: fleet.Source{
+				RepoURL: "https://example.com/a.git", Variables: map[string]string{"where": where},
+			}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			var repo fleet.Repository
+			err = s.store.View(ctx, func(tx store.Tx) error {
+				repos, err := tx.Repositories().ListAllTenants(ctx)
+				if err == nil {
+					repo = repos[0]
+				}
+				return err
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			slow, successor := newWorker(s, repo), newWorker(s, repo)
+			if err := slow.commit(ctx, look(t, slow, "1"), wakeup{}); err != nil {
+				t.Fatal(err)
+			}
+			slow.take()
+			late := look(t, slow, "2")
+			if err := successor.commit(ctx, look(t, successor, "3"), wakeup{}); err != nil {
+				t.Fatal(err)
+			}
+			before, err := s.Deployment(ctx, auth.System(), "default", "app")
+			if err != nil || before.Rendered.Commit[:1] != "3" || before.Targets[0].Desired.Commit[:1] != "3" {
+				t.Fatalf("the successor has recorded %+v, and given %+v: %v", before.Rendered, before.Targets[0].Desired, err)
+			}
+			if err := slow.commit(ctx, late, wakeup{}); err != nil {
+				t.Fatal(err)
+			}
+			after, err := s.Deployment(ctx, auth.System(), "default", "app")
+			if err != nil {
+				t.Fatal(err)
+			}
+			if after.Rendered.Commit != before.Rendered.Commit || after.Targets[0].Desired.Version != before.Targets[0].Desired.Version {
+				t.Errorf("the older commit is back: rendered %+v, desired %+v", after.Rendered, after.Targets[0].Desired)
+			}
+			kept, err := s.Revisions(ctx, auth.System(), "default", "app", store.Page{})
+			if err != nil || len(kept) != 2 {
+				t.Errorf("kept are %+v, %v: want those of the first and of the last commit", kept, err)
+			}
+			if !slow.take().check {
+				t.Error("who was overtaken does not look again: if it still leads, nobody will")
+			}
+		})
+	}
+}

@@ -1,0 +1,132 @@
+package control
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/kedge-dev/kedge/internal/fleet"
+	"github.com/kedge-dev/kedge/server/internal/auth"
+	"github.com/kedge-dev/kedge/server/internal/store"
+)
+
+// bind lets a name stand for the person who first logs in by it, and refuses everybody else: a name
+// that the provider gives again must not bring along what the one before had.
+func (s *Service) bind(ctx context.Context, tx store.Tx, who auth.Principal, l Login) error {
+	now := s.cfg.Now()
+	me := fleet.Person{Name: l.Name, Issuer: l.Issuer, Subject: l.Subject, DisplayName: l.DisplayName, CreatedAt: now, LoggedInAt: now}
+	known, err := tx.People().ByName(ctx, l.Name, now)
+	if err == nil && known.Is(me) {
+		err = tx.People().LoggedIn(ctx, me.Name, me.DisplayName, now) // not found when forgotten meanwhile
+	}
+	switch {
+	case errors.Is(err, store.ErrNotFound):
+		if err := tx.People().Bind(ctx, me); err != nil {
+			return err
+		}
+		return s.audit(ctx, tx, who, personEvent("person.bind", me, fmt.Sprintf("subject %s of %s", me.Subject, me.Issuer)))
+	case err != nil:
+		return err
+	case !known.Is(me):
+		return fleet.Invalid("name", "%q is the name of somebody else, who has logged in before: if that person is gone, let a fleet admin free the name with: kedge person forget %s",
+			l.Name, l.Name)
+	}
+	return nil
+}
+
+// People lists who has ever logged in, by name, with the number of their open sessions.
+func (s *Service) People(ctx context.Context, p auth.Principal, page store.Page) ([]fleet.Person, error) {
+	if err := fleetAdmin(p); err != nil {
+		return nil, err
+	}
+	var out []fleet.Person
+	err := s.store.View(ctx, func(tx store.Tx) (err error) {
+		out, err = tx.People().List(ctx, s.cfg.Now(), page)
+		return err
+	})
+	return out, err
+}
+
+// Person returns one person. People may look at themselves.
+func (s *Service) Person(ctx context.Context, p auth.Principal, name string) (fleet.Person, error) {
+	if err := oneself(p, name); err != nil {
+		return fleet.Person{}, err
+	}
+	var out fleet.Person
+	err := s.store.View(ctx, func(tx store.Tx) (err error) {
+		out, err = tx.People().ByName(ctx, name, s.cfg.Now())
+		return err
+	})
+	return out, err
+}
+
+// EndSessions logs a person out everywhere: requests are refused from now on, and streams end within
+// seconds on every server. People may do that to themselves. Once there is no session left it changes
+// nothing.
+func (s *Service) EndSessions(ctx context.Context, p auth.Principal, name string) error {
+	if err := oneself(p, name); err != nil {
+		return err
+	}
+	return s.store.Update(ctx, func(tx store.Tx) error {
+		person, err := tx.People().ByName(ctx, name, s.cfg.Now())
+		if err != nil {
+			return err
+		}
+		return s.endSessions(ctx, tx, p, person)
+	})
+}
+
+func (s *Service) endSessions(ctx context.Context, tx store.Tx, p auth.Principal, person fleet.Person) error {
+	n, err := tx.Tokens().RevokeSessions(ctx, person.Name, s.cfg.Now())
+	if err != nil || n == 0 {
+		return err
+	}
+	return s.audit(ctx, tx, p, fleet.AuditEvent{Action: "session.end", Kind: "session", Name: person.Name, Detail: "all of them: " + counted(n, "session")})
+}
+
+// ForgetPerson frees the name of somebody who is gone, for whoever the provider gives it to next. All
+// that the name had goes with it: sessions, and the memberships in all tenants.
+func (s *Service) ForgetPerson(ctx context.Context, p auth.Principal, name string) error {
+	if err := fleetAdmin(p); err != nil {
+		return err
+	}
+	return s.store.Update(ctx, func(tx store.Tx) error {
+		person, err := tx.People().ByName(ctx, name, s.cfg.Now())
+		if err != nil {
+			return err
+		}
+		// First of all: whoever logs in by the name meanwhile either was before, and is seen here, or waits
+		// for the row and comes to a name that is free.
+		if err := tx.People().Forget(ctx, name); err != nil {
+			return err
+		}
+		if err := s.endSessions(ctx, tx, p, person); err != nil {
+			return err
+		}
+		memberships, err := tx.Members().OfAllTenants(ctx, name, nil)
+		if err != nil {
+			return err
+		}
+		for _, m := range memberships {
+			if err := tx.Members().Remove(ctx, m.TenantID, m.Kind, m.Subject); err != nil {
+				return err
+			}
+			if err := s.audit(ctx, tx, p, memberEvent("member.remove", m)); err != nil {
+				return err
+			}
+		}
+		return s.audit(ctx, tx, p, personEvent("person.forget", person, fmt.Sprintf("subject %s of %s", person.Subject, person.Issuer)))
+	})
+}
+
+// oneself lets a fleet admin do something to anybody, and everybody to themselves.
+func oneself(p auth.Principal, name string) error {
+	if p.Session && p.Name == name {
+		return nil
+	}
+	return fleetAdmin(p)
+}
+
+func personEvent(action string, p fleet.Person, detail string) fleet.AuditEvent {
+	return fleet.AuditEvent{Action: action, Kind: "person", Name: p.Name, Detail: detail}
+}

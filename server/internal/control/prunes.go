@@ -1,0 +1,234 @@
+package control
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/kedge-dev/kedge/internal/fleet"
+	"github.com/kedge-dev/kedge/internal/wire"
+	"github.com/kedge-dev/kedge/server/internal/auth"
+	"github.com/kedge-dev/kedge/server/internal/store"
+)
+
+// HeldPrunes lists the objects of a deployment that have left its source and are kept until a user
+// confirms that they may be deleted, by agent and object, from behind after on. agent "" means all.
+func (s *Service) HeldPrunes(
+	ctx context.Context, p auth.Principal, tenant, deployment, agent string, after store.HeldObject, limit int,
+) ([]HeldPrune, error) {
+	var out []HeldPrune
+	err := s.store.View(ctx, func(tx store.Tx) error {
+		t, err := readable(ctx, tx, p, tenant)
+		if err != nil {
+			return err
+		}
+		d, err := tx.Deployments().ByName(ctx, t.ID, deployment)
+		if err != nil {
+			return fmt.Errorf("deployment %q: %w", deployment, err)
+		}
+		holders, err := s.holders(ctx, tx, d, agent)
+		if err != nil {
+			return err
+		}
+		for len(out) < limit {
+			page, err := tx.Targets().Held(ctx, t.ID, d.ID, after, limit)
+			if err != nil {
+				return err
+			}
+			for _, o := range page {
+				if h, ok := holders[o.Target]; ok && len(out) < limit {
+					out = append(out, HeldPrune{HeldObject: o, Commit: h.Desired.Commit, Current: s.answered(h), Confirmed: slices.Contains(h.Desired.Confirmed, o.String())})
+				}
+			}
+			if len(page) < limit {
+				return nil
+			}
+			after = page[len(page)-1]
+		}
+		return nil
+	})
+	return out, err
+}
+
+// holders are the targets of d that may hold anything back, on one agent or on all.
+func (s *Service) holders(ctx context.Context, tx store.Tx, d fleet.Deployment, agent string) (map[fleet.TargetID]fleet.Target, error) {
+	targets, err := tx.Targets().OfDeployment(ctx, d.TenantID, d.ID)
+	if err != nil {
+		return nil, err
+	}
+	out, known := map[fleet.TargetID]fleet.Target{}, agent == ""
+	for _, t := range targets {
+		if agent != "" && t.AgentName != agent {
+			continue
+		}
+		known = true
+		if attached(t) {
+			out[t.ID] = t
+		}
+	}
+	if !known {
+		return nil, fleet.Invalid("agent", "deployment %q is not on an agent %q", d.Name, agent)
+	}
+	return out, nil
+}
+
+// answered reports whether what an agent says of a target is about just what is desired of it now: only
+// then is what it holds back what a confirmation would let go.
+func (s *Service) answered(t fleet.Target) bool {
+	return t.Desired.Digest != "" && !t.Desired.HoldPrune && t.Observed.Version == t.Desired.Version && !s.behind(t)
+}
+
+// ConfirmPrune lets agents delete objects that they hold back, for the bundle that they have now and for no
+// other. It is refused as a whole when it names anything that is not held now, when the number of all
+// is not the one that was expected, and while anything is suspended.
+func (s *Service) ConfirmPrune(ctx context.Context, p auth.Principal, tenant, name string, req ConfirmPrune) (ConfirmedPrune, error) {
+	if err := req.check(); err != nil {
+		return ConfirmedPrune{}, err
+	}
+	var out ConfirmedPrune
+	err := s.store.Update(ctx, func(tx store.Tx) error {
+		_, d, err := s.deployableDeployment(ctx, tx, p, tenant, name)
+		if err != nil {
+			return err
+		}
+		held, err := heldBy(ctx, tx, d)
+		if err != nil {
+			return err
+		}
+		if held != "" {
+			return conflict("nothing of deployment %q can be deleted now: %s", name, held)
+		}
+		out, err = s.confirm(ctx, tx, d, req)
+		if err != nil || out.Targets == 0 {
+			return err
+		}
+		return s.record(ctx, tx, p, d, "deployment.confirm-prune", "PruneConfirmed", out.String())
+	})
+	return out, err
+}
+
+func (req ConfirmPrune) check() error {
+	switch {
+	case req.All && len(req.Objects) > 0:
+		return fleet.Invalid("objects", "name objects or confirm all of them, not both")
+	case !req.All && len(req.Objects) == 0:
+		return fleet.Invalid("objects", "name at least one object, or confirm all with their number")
+	case len(req.Objects) > wire.MaxConfirmed:
+		return fleet.Invalid("objects", "%d are more than %d", len(req.Objects), wire.MaxConfirmed)
+	case req.All && req.Count <= 0:
+		return fleet.Invalid("count", "say how many are held, so that no more than you have seen are deleted")
+	}
+	return nil
+}
+
+// confirm writes the confirmations, each to the target whose agent holds the object.
+func (s *Service) confirm(ctx context.Context, tx store.Tx, d fleet.Deployment, req ConfirmPrune) (ConfirmedPrune, error) {
+	holders, err := s.holders(ctx, tx, d, req.Agent)
+	if err != nil {
+		return ConfirmedPrune{}, err
+	}
+	held, err := s.heldNow(ctx, tx, d, holders)
+	if err != nil {
+		return ConfirmedPrune{}, err
+	}
+	chosen, err := req.choose(held)
+	if err != nil {
+		return ConfirmedPrune{}, err
+	}
+	var out ConfirmedPrune
+	for _, id := range slices.Sorted(maps.Keys(chosen)) {
+		t := holders[id]
+		all := slices.Compact(slices.Sorted(slices.Values(slices.Concat(stillHeld(t, held), chosen[id]))))
+		if len(all) > wire.MaxConfirmed {
+			return ConfirmedPrune{}, fleet.Invalid("objects", "agent %q would have %d deletions confirmed for one revision, which is more than %d",
+				t.AgentName, len(all), wire.MaxConfirmed)
+		}
+		out.Objects = append(out.Objects, chosen[id]...)
+		if !slices.ContainsFunc(chosen[id], func(name string) bool { return !slices.Contains(t.Desired.Confirmed, name) }) {
+			continue // once is enough
+		}
+		want := t.Desired
+		want.Version, want.Confirmed = s.next(newest(t)), all
+		if err := tx.Targets().SetDesired(ctx, t.TenantID, t.ID, want); err != nil {
+			return ConfirmedPrune{}, err
+		}
+		out.Targets++
+	}
+	out.Objects = slices.Compact(slices.Sorted(slices.Values(out.Objects)))
+	return out, nil
+}
+
+// stillHeld is what was confirmed for a target and is yet to be deleted. An agent that is done has deleted all
+// that it does not hold back; of one that is not, nobody knows, so that nothing is taken back.
+func stillHeld(t fleet.Target, held map[string][]fleet.TargetID) []string {
+	if t.Observed.Sync != fleet.SyncSynced {
+		return t.Desired.Confirmed
+	}
+	return slices.DeleteFunc(slices.Clone(t.Desired.Confirmed), func(name string) bool { return !slices.Contains(held[name], t.ID) })
+}
+
+// heldNow is what the targets hold back of what is desired of them now, by name.
+func (s *Service) heldNow(
+	ctx context.Context, tx store.Tx, d fleet.Deployment, holders map[fleet.TargetID]fleet.Target,
+) (map[string][]fleet.TargetID, error) {
+	const size = 500
+	out := map[string][]fleet.TargetID{}
+	for after := (store.HeldObject{}); ; {
+		page, err := tx.Targets().Held(ctx, d.TenantID, d.ID, after, size)
+		if err != nil {
+			return nil, err
+		}
+		for _, o := range page {
+			if t, ok := holders[o.Target]; ok && s.answered(t) {
+				out[o.String()] = append(out[o.String()], o.Target)
+			}
+		}
+		if len(page) < size {
+			return out, nil
+		}
+		after = page[len(page)-1]
+	}
+}
+
+// choose picks what a request confirms, by target.
+func (req ConfirmPrune) choose(held map[string][]fleet.TargetID) (map[fleet.TargetID][]string, error) {
+	names := slices.Compact(slices.Sorted(slices.Values(req.Objects)))
+	if req.All {
+		names = slices.Sorted(maps.Keys(held))
+	}
+	out, n := map[fleet.TargetID][]string{}, 0
+	var unknown []string
+	for _, name := range names {
+		targets, ok := held[name]
+		if !ok {
+			unknown = append(unknown, name)
+		}
+		for _, id := range targets {
+			out[id] = append(out[id], name)
+			n++
+		}
+	}
+	if len(unknown) > 0 {
+		return nil, conflict("not held now, or the agent has not answered to the newest state yet: %s", some(unknown))
+	}
+	if req.All && n != req.Count {
+		return nil, conflict("%d deletions are held now, and not %d: look at them again", n, req.Count)
+	}
+	return out, nil
+}
+
+// String says what was confirmed, for the audit log.
+func (c ConfirmedPrune) String() string {
+	return fmt.Sprintf("the deletion of %d objects on %d agents was confirmed: %s", len(c.Objects), c.Targets, some(c.Objects))
+}
+
+// some names the first of many.
+func some(names []string) string {
+	const named = 20
+	if len(names) <= named {
+		return strings.Join(names, ", ")
+	}
+	return fmt.Sprintf("%s and %d more", strings.Join(names[:named], ", "), len(names)-named)
+}

@@ -1,0 +1,188 @@
+package control
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/kedge-dev/kedge/internal/fleet"
+	"github.com/kedge-dev/kedge/server/internal/store"
+)
+
+// viewer makes views of a tenant's deployments and targets in one transaction. A page costs a few queries,
+// whatever is on it.
+type viewer struct {
+	tx     store.Tx
+	tenant fleet.TenantID
+	holds  *holds
+}
+
+// outlook is what a target would be if nothing held it.
+type outlook struct {
+	held    string // why nothing new is sent; "" when it would be
+	newest  string // digest of what was rendered last for it; "" when nothing was
+	problem string // why the newest cannot be used
+}
+
+func newViewer(tx store.Tx, tenant fleet.TenantID) *viewer {
+	return &viewer{tx: tx, tenant: tenant, holds: newHolds(tx)}
+}
+
+// deployments sums deployments up. Of their targets it reads how many read the same, and one each: the
+// worst, for what there is to say about it.
+func (v *viewer) deployments(ctx context.Context, deployments []fleet.Deployment) ([]DeploymentView, error) {
+	held := make(map[fleet.DeploymentID]string, len(deployments))
+	for _, d := range deployments {
+		var err error
+		if held[d.ID], err = v.held(ctx, d); err != nil {
+			return nil, fmt.Errorf("deployment %q: %w", d.Name, err)
+		}
+	}
+	tallies, err := v.tallies(ctx, deployments, held)
+	if err != nil {
+		return nil, err
+	}
+	worst, err := v.worst(ctx, deployments, tallies, held)
+	if err != nil {
+		return nil, err
+	}
+	problems, err := v.tx.Repositories().Problems(ctx, v.tenant, repositoriesOf(deployments))
+	if err != nil {
+		return nil, err
+	}
+	out := make([]DeploymentView, len(deployments))
+	for i, d := range deployments {
+		n := tallies[d.ID]
+		out[i] = sumUp(d, n, worst[n.worst], problems[d.RepositoryID], held[d.ID])
+	}
+	return out, nil
+}
+
+func (v *viewer) tallies(ctx context.Context, deployments []fleet.Deployment, held map[fleet.DeploymentID]string) (map[fleet.DeploymentID]tally, error) {
+	ids := make([]fleet.DeploymentID, len(deployments))
+	for i, d := range deployments {
+		ids[i] = d.ID
+	}
+	groups, err := v.tx.Targets().Tally(ctx, v.tenant, ids)
+	out := make(map[fleet.DeploymentID]tally, len(deployments))
+	for _, g := range groups {
+		out[g.Deployment] = out[g.Deployment].with(g, held[g.Deployment] != "")
+	}
+	return out, err
+}
+
+// worst views the worst target of each deployment.
+func (v *viewer) worst(
+	ctx context.Context, deployments []fleet.Deployment, tallies map[fleet.DeploymentID]tally, held map[fleet.DeploymentID]string,
+) (map[fleet.TargetID]TargetView, error) {
+	var ids []fleet.TargetID
+	of := make(map[fleet.DeploymentID]fleet.Deployment, len(deployments))
+	for _, d := range deployments {
+		of[d.ID] = d
+		if id := tallies[d.ID].worst; id != "" {
+			ids = append(ids, id)
+		}
+	}
+	found, err := v.tx.Targets().List(ctx, v.tenant, ids)
+	if err != nil {
+		return nil, err
+	}
+	views, err := v.view(ctx, found, func(t fleet.Target) (fleet.Deployment, string) { return of[t.DeploymentID], held[t.DeploymentID] })
+	out := make(map[fleet.TargetID]TargetView, len(views))
+	for _, t := range views {
+		out[t.ID] = t
+	}
+	return out, err
+}
+
+// targets views the targets of one deployment that match.
+func (v *viewer) targets(ctx context.Context, d fleet.Deployment, f store.TargetFilter) ([]TargetView, error) {
+	held, err := v.held(ctx, d)
+	if err != nil {
+		return nil, err
+	}
+	f.Held = held != ""
+	found, err := v.tx.Targets().PageOfDeployment(ctx, v.tenant, d.ID, f)
+	if err != nil {
+		return nil, err
+	}
+	return v.view(ctx, found, func(fleet.Target) (fleet.Deployment, string) { return d, held })
+}
+
+// view makes views of targets; of says which deployment each is of, and why that is held.
+func (v *viewer) view(ctx context.Context, targets []fleet.Target, of func(fleet.Target) (d fleet.Deployment, held string)) ([]TargetView, error) {
+	presence, err := presenceOf(ctx, v.tx, targets)
+	if err != nil {
+		return nil, err
+	}
+	variants, err := v.variants(ctx, targets)
+	if err != nil {
+		return nil, err
+	}
+	out := make([]TargetView, len(targets))
+	for i, t := range targets {
+		d, held := of(t)
+		o := outlook{held: held, newest: d.Rendered.Digest}
+		if t.Variant != "" {
+			o.newest = variants[t.ID].Rendered.Digest
+		}
+		if d.DeletedAt.IsZero() {
+			o.problem = variants[t.ID].Error
+		}
+		out[i] = viewTarget(t, presence[t.AgentID], o)
+	}
+	return out, nil
+}
+
+func (v *viewer) variants(ctx context.Context, targets []fleet.Target) (map[fleet.TargetID]fleet.Variant, error) {
+	var ids []fleet.TargetID
+	for _, t := range targets {
+		if t.Variant != "" {
+			ids = append(ids, t.ID)
+		}
+	}
+	if len(ids) == 0 {
+		return nil, nil
+	}
+	return v.tx.Targets().Variants(ctx, v.tenant, ids)
+}
+
+// held says why nothing new is sent to the targets of d; "" when it would be.
+func (v *viewer) held(ctx context.Context, d fleet.Deployment) (string, error) {
+	if !d.DeletedAt.IsZero() {
+		return "", nil
+	}
+	held, err := v.holds.of(ctx, d)
+	switch {
+	case err != nil || held != "":
+		return held, err
+	case d.Policy.Manual:
+		return "it is manual and waits for a sync run", nil
+	case d.Pin.Active():
+		return fmt.Sprintf("it is pinned to revision %d (commit %.12s) by %s since %s",
+			d.Pin.Revision, d.Pin.Commit, d.Pin.By, d.Pin.At.UTC().Format(time.RFC3339)), nil
+	}
+	return "", nil
+}
+
+func repositoriesOf(deployments []fleet.Deployment) []fleet.RepositoryID {
+	ids := map[fleet.RepositoryID]bool{}
+	for _, d := range deployments {
+		ids[d.RepositoryID] = true
+	}
+	return slices.Sorted(maps.Keys(ids))
+}
+
+// presenceOf reads the connections of the agents of targets, which may be other tenants'.
+func presenceOf(ctx context.Context, tx store.Tx, targets []fleet.Target) (map[fleet.AgentID][]fleet.Connection, error) {
+	agents := map[fleet.AgentID]bool{}
+	for _, t := range targets {
+		if t.AgentID != "" {
+			agents[t.AgentID] = true
+		}
+	}
+	connections, err := tx.Connections().OfAgentsAllTenants(ctx, slices.Sorted(maps.Keys(agents)))
+	return groupConnections(connections), err
+}

@@ -1,0 +1,55 @@
+package control
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/kedge-dev/kedge/internal/fleet"
+)
+
+// What follows writes values as a person would: audit details and refusals are read, not parsed.
+
+// counted is "1 agent" or "3 agents". Of a phrase the first word is the one that is counted.
+func counted(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	first, rest, _ := strings.Cut(noun, " ")
+	if stem, ok := strings.CutSuffix(first, "y"); ok {
+		first = stem + "ies"
+	} else {
+		first += "s"
+	}
+	return strings.TrimSpace(strconv.Itoa(n) + " " + first + " " + rest)
+}
+
+// labelWords is "region=eu, tier=prod".
+func labelWords(labels map[string]string) string {
+	pairs := make([]string, 0, len(labels))
+	for _, key := range slices.Sorted(maps.Keys(labels)) {
+		pairs = append(pairs, key+"="+labels[key])
+	}
+	return listWords(pairs, "none")
+}
+
+func listWords(words []string, none string) string {
+	if len(words) == 0 {
+		return none
+	}
+	return strings.Join(words, ", ")
+}
+
+func quotaWords(q fleet.Quota) string {
+	var out []string
+	for _, bound := range bounds(q) {
+		limit := "unlimited"
+		if bound.limit > 0 {
+			limit = strconv.Itoa(bound.limit)
+		}
+		out = append(out, fmt.Sprintf("%s %s", bound.what, limit))
+	}
+	return strings.Join(out, ", ")
+}

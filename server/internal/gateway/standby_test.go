@@ -1,0 +1,126 @@
+package gateway_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/kedge-dev/kedge/internal/fleet"
+	"github.com/kedge-dev/kedge/internal/testkit"
+	"github.com/kedge-dev/kedge/internal/wire"
+	"github.com/kedge-dev/kedge/internal/wire/agentv1"
+	"github.com/kedge-dev/kedge/server/gatewaytest"
+)
+
+func standby(replica string) func(*wire.Hello) {
+	return func(h *wire.Hello) { h.Replica, h.Standby = replica, true }
+}
+
+// covers: C6
+func TestStandbyIsListedAndToldNothing(t *testing.T) {
+	t.Parallel()
+	m := gatewaytest.NewMemory()
+	agent, token := m.Enroll("paris")
+	s, err := gatewaytest.Start(m, gatewaytest.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	first := m.Deploy(agent, "shop", configMap(t, "1"))
+	waits, w := connect(t, s, token, standby("r-1"))
+	if w.AgentID != agent.ID || w.SendHeld || w.SendStatuses {
+		t.Errorf("welcome = %+v, want who it is, and nothing asked for", w)
+	}
+	if n := m.Counts().TargetsOf; n != 0 {
+		t.Errorf("the targets were read %d times for a replica that waits", n)
+	}
+	leads, _ := connect(t, s, token, nil)
+	leads.held()
+	if got := leads.snapshot(); len(got) != 1 {
+		t.Fatalf("the leader was sent %v", got)
+	}
+	second := m.Desire(first.ID, configMap(t, "2"), func(*fleet.Desired) {})
+	if d := leads.recv().GetDesired(); d.GetDigest() != second.Desired.Digest {
+		t.Errorf("the leader was sent %v", d)
+	}
+	roles := map[string]string{}
+	for _, c := range m.Connections() {
+		roles[c.Replica] = c.Role()
+	}
+	if roles["r-0"] != "leader" || roles["r-1"] != "standby" || len(roles) != 2 {
+		t.Errorf("the roles are %v", roles)
+	}
+	go func() { _ = s.Stop() }()
+	if frame := waits.recv(); frame.GetGoodbye() == nil {
+		t.Errorf("a replica that waits was sent %v", frame)
+	}
+	_, _ = leads.ended(), waits.ended()
+}
+
+func TestStandbyMayNotReport(t *testing.T) {
+	t.Parallel()
+	m := gatewaytest.NewMemory()
+	agent, token := m.Enroll("paris")
+	target := m.Deploy(agent, "shop", configMap(t, "1"))
+	s := serve(t, m, gatewaytest.Options{})
+	frames := map[string]*agentv1.ConnectRequest{
+		"held": {Frame: &agentv1.ConnectRequest_Held{Held: wire.HeldProto([]wire.Held{heldOf(target)})}},
+		"status": {Frame: &agentv1.ConnectRequest_Status{Status: wire.Status{Target: target.ID, Full: true, Observed: fleet.Observed{
+			Version: target.Desired.Version, Sync: fleet.SyncSynced, Health: fleet.HealthCurrent, AsOf: time.Now(),
+		}}.Proto()}},
+		"events": {Frame: &agentv1.ConnectRequest_Events{Events: wire.EventsProto([]wire.Event{{Event: fleet.Event{Reason: "X", Type: fleet.EventNormal}}})}},
+	}
+	for name, frame := range frames {
+		p, _ := connect(t, s, token, standby("r-1"))
+		p.send(frame)
+		if err := p.ended(); status.Code(err) != codes.InvalidArgument {
+			t.Errorf("%s of a replica that waits: %v, want it refused", name, err)
+		}
+	}
+	if n := m.Counts().Statuses; n != 0 {
+		t.Errorf("%d statuses were written", n)
+	}
+}
+
+// covers: C6, D7
+func TestAgentIsConnectedByTheReplicaThatLeads(t *testing.T) {
+	t.Parallel()
+	onEveryKind(t, func(t *testing.T, a, b *replica) {
+		e := enroll(t, a, "default", "paris")
+		await := func(reason string, connected bool, roles ...string) {
+			t.Helper()
+			testkit.Eventually(t, 20*time.Second, func(ctx context.Context) error {
+				v, err := a.Agent(ctx, admin, "default", "paris")
+				if err != nil {
+					return err
+				}
+				var open []string
+				for _, c := range v.Connections {
+					if c.Connected() {
+						open = append(open, c.Replica+" "+c.Role())
+					}
+				}
+				if v.Connected != connected || len(open) != len(roles) {
+					return errors.New(reason + " is not so yet")
+				}
+				for i := range roles {
+					if open[i] != roles[i] {
+						t.Fatalf("%s: %v, want %v", reason, open, roles)
+					}
+				}
+				return nil
+			})
+		}
+		_, _ = connect(t, b.door, e.Token, standby("r-1"))
+		await("one that waits, alone", false, "r-1 standby")
+		leads, _ := connect(t, a.door, e.Token, nil)
+		await("a leader and one that waits", true, "r-0 leader", "r-1 standby")
+		leads.cancel()
+		await("the leader is gone", false, "r-1 standby")
+		_, _ = connect(t, b.door, e.Token, func(h *wire.Hello) { h.Replica = "r-1" })
+		await("the other one leads", true, "r-1 leader")
+	})
+}
