@@ -7,6 +7,8 @@ type List[T any] struct {
 	Items []T `json:"items" nullable:"false"`
 	// Next is what to pass as "after" to read on; empty on the last page.
 	Next string `json:"next" doc:"Pass it as 'after' to read on; empty on the last page."`
+	// Previous is what to pass as "before", in a listing that goes both ways.
+	Previous string `json:"previous,omitempty" doc:"Of events: pass it as 'before' to read what was before; absent when that was all."`
 }
 
 // Whoami says how the server knows the caller.
@@ -43,6 +45,7 @@ type Agent struct {
 // Connection is one replica of an agent, as it last introduced itself.
 type Connection struct {
 	Replica     string    `json:"replica"`
+	Role        string    `json:"role" enum:"leader,standby" doc:"Which replica speaks for the agent: an agent without a leader is not connected."`
 	Version     string    `json:"version"`
 	KubeVersion string    `json:"kubeVersion,omitempty"`
 	ClusterUID  string    `json:"clusterUID,omitempty" doc:"UID of the namespace kube-system, where the agent may read it."`
@@ -58,6 +61,7 @@ type EnrollAgent struct {
 	Labels        map[string]string `json:"labels,omitempty"`
 	Namespaces    []string          `json:"namespaces,omitempty" nullable:"false" doc:"Limits the agent to these; none means the whole cluster."`
 	Image         string            `json:"image,omitempty" doc:"Image of the agent; the server knows a default."`
+	Replicas      int               `json:"replicas,omitempty" minimum:"0" maximum:"9" doc:"How many pods; one leads and the others wait to take over. 1 when absent."`
 	Token         string            `json:"token,omitempty" minLength:"1" maxLength:"512" doc:"A token of your own choice, to be put into the agent's Secret; weak ones are refused. The server makes one when absent."`
 	ServerAddress string            `json:"serverAddress,omitempty" doc:"How the agent reaches the server, such as grpcs://host:port; the server knows a default."`
 }

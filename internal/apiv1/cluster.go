@@ -24,8 +24,11 @@ type Application struct {
 	Commit      string `json:"commit,omitempty"`
 	Digest      string `json:"digest,omitempty"`
 	HoldPrune   bool   `json:"holdPrune,omitempty" doc:"Delete nothing that has left the source."`
-	Tombstone   bool   `json:"tombstone,omitempty" doc:"The deployment was deleted on purpose: delete its objects. Absence never means that."`
-	Detached    bool   `json:"detached,omitempty" doc:"Let go: leave the objects as they are and manage them no more."`
+	Consent     bool   `json:"consent,omitempty" doc:"An edit of the deployment has brought this: the prune limit does not hold."`
+	// Confirmed are names as in HeldPrune.
+	Confirmed []string `json:"confirmed,omitempty" nullable:"false" doc:"Objects that have left the source and whose deletion was confirmed, for this digest only."`
+	Tombstone bool     `json:"tombstone,omitempty" doc:"The deployment was deleted on purpose: delete its objects. Absence never means that."`
+	Detached  bool     `json:"detached,omitempty" doc:"Let go: leave the objects as they are and manage them no more."`
 }
 
 // ApplicationStatuses is what an agent reports back.
@@ -39,7 +42,7 @@ type ApplicationStatus struct {
 	Epoch      int64     `json:"epoch" doc:"Of what the report is about."`
 	Generation int64     `json:"generation" doc:"Of what the report is about."`
 	Digest     string    `json:"digest,omitempty"`
-	Sync       string    `json:"sync" enum:"Pending,Syncing,Synced,Failed,Deleted,Detached"`
+	Sync       string    `json:"sync" enum:"Pending,Syncing,Synced,OutOfSync,Failed,Deleted,Detached" doc:"OutOfSync is what was found changed and is left so, as the policy says."`
 	Health     string    `json:"health" enum:"Current,InProgress,Failed,Terminating,NotFound,Unknown"`
 	Message    string    `json:"message,omitempty" maxLength:"4096"`
 	AsOf       time.Time `json:"asOf,omitzero" doc:"When it was seen; now when absent or in the future."`
@@ -54,7 +57,7 @@ type ApplicationObject struct {
 	Kind      string `json:"kind" minLength:"1" maxLength:"63"`
 	Namespace string `json:"namespace,omitempty" maxLength:"253"`
 	Name      string `json:"name" minLength:"1" maxLength:"253"`
-	Sync      string `json:"sync" enum:"Pending,Syncing,Synced,Failed,Deleted"`
+	Sync      string `json:"sync" enum:"Pending,Syncing,Synced,OutOfSync,Failed,Deleted,Held" doc:"Held is what has left the source and is kept until its deletion is confirmed."`
 	Health    string `json:"health" enum:"Current,InProgress,Failed,Terminating,NotFound,Unknown"`
 	Message   string `json:"message,omitempty" maxLength:"4096"`
 }

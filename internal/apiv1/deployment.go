@@ -21,35 +21,6 @@ type UpdateSource struct {
 	Variables map[string]string `json:"variables,omitzero" doc:"All of them from now on; {} removes them."`
 }
 
-// Policy says how a deployment is applied.
-type Policy struct {
-	Prune      bool `json:"prune" doc:"Delete objects that have left the source."`
-	Adopt      bool `json:"adopt" doc:"Take over existing objects that nobody owns."`
-	AllowEmpty bool `json:"allowEmpty" doc:"Accept a source that holds no object."`
-	// Manual waits for a sync run.
-	Manual        bool `json:"manual" doc:"Wait for a sync run instead of following the source."`
-	PruneOnDetach bool `json:"pruneOnDetach" doc:"Delete the objects of a target that leaves the environment; otherwise they stay."`
-}
-
-// UpdatePolicy changes a Policy; what is absent stays as it is.
-type UpdatePolicy struct {
-	Prune         *bool `json:"prune,omitempty"`
-	Adopt         *bool `json:"adopt,omitempty"`
-	AllowEmpty    *bool `json:"allowEmpty,omitempty"`
-	Manual        *bool `json:"manual,omitempty"`
-	PruneOnDetach *bool `json:"pruneOnDetach,omitempty"`
-}
-
-// NewPolicy is a Policy as it is asked for: what is absent gets its default.
-type NewPolicy struct {
-	Prune      *bool `json:"prune,omitempty" doc:"Delete objects that have left the source; true when absent."`
-	Adopt      bool  `json:"adopt,omitempty" doc:"Take over existing objects that nobody owns."`
-	AllowEmpty bool  `json:"allowEmpty,omitempty" doc:"Accept a source that holds no object."`
-	// Manual waits for a sync run.
-	Manual        bool `json:"manual,omitempty" doc:"Wait for a sync run instead of following the source."`
-	PruneOnDetach bool `json:"pruneOnDetach,omitempty" doc:"Delete the objects of a target that leaves the environment; otherwise they stay."`
-}
-
 // CreateDeployment asks for a new deployment.
 type CreateDeployment struct {
 	Name        string            `json:"name" doc:"An RFC 1123 label, unique in the tenant."`
@@ -92,9 +63,22 @@ type Deployment struct {
 	Sync        string            `json:"sync" doc:"Pending, Syncing, Synced, OutOfSync, Failed, Deleted, Detached or Rewound: the worst of its targets."`
 	Health      string            `json:"health" doc:"In the words of kstatus, or Stale: the worst of its targets."`
 	Message     string            `json:"message,omitempty"`
-	Targets     []Target          `json:"targets" nullable:"false"`
+	Counts      TargetCounts      `json:"counts" doc:"How many of its targets are in which state."`
+	Targets     []Target          `json:"targets,omitempty" nullable:"false" doc:"The first ones, by the names of their agents; only when one deployment is read."`
+	MoreTargets string            `json:"moreTargets,omitempty" doc:"Set when there are more: pass it as 'after' to …/targets to read on."`
 	Held        string            `json:"held,omitempty" doc:"Why nothing new is sent: it is suspended, pinned, or waits for a sync run."`
 	Operations  []Operation       `json:"operations,omitempty" nullable:"false" doc:"What goes on, and the newest that failed; only when one deployment is read."`
+}
+
+// TargetCounts is how many targets of a deployment are in which state.
+type TargetCounts struct {
+	Targets    int            `json:"targets" doc:"All of them."`
+	Ready      int            `json:"ready" doc:"Hold what is desired, and are Current, now."`
+	Detached   int            `json:"detached" doc:"Were let go."`
+	Stale      int            `json:"stale" doc:"Their agents are not connected."`
+	StaleSince time.Time      `json:"staleSince,omitzero" doc:"The longest absence."`
+	Sync       map[string]int `json:"sync" doc:"How many by state; one that no target is in is absent."`
+	Health     map[string]int `json:"health" doc:"The same by health."`
 }
 
 // Pin holds a deployment at a kept revision until it is released.

@@ -1,6 +1,10 @@
 package apiv1
 
-import "time"
+import (
+	"crypto/sha256"
+	"encoding/base32"
+	"time"
+)
 
 // LoginConfig says how people can log in.
 type LoginConfig struct {
@@ -13,6 +17,14 @@ type LoginConfig struct {
 type Exchange struct {
 	Code     string `json:"code"`
 	Verifier string `json:"verifier" doc:"Whose SHA-256, in unpadded base64url, was the challenge of the login."`
+}
+
+// LoginCode is what a CLI prints and what the browser shows before it hands the session to it: eight
+// letters and digits of the challenge, which people can compare.
+func LoginCode(challenge string) string {
+	sum := sha256.Sum256([]byte("kedge login code\x00" + challenge))
+	text := base32.StdEncoding.EncodeToString(sum[:5])
+	return text[:4] + "-" + text[4:]
 }
 
 // Session is a login of a person. Its token is shown this once.

@@ -100,12 +100,15 @@ type NewAPIToken struct {
 
 // Grant lets another tenant deploy to an environment, within limits.
 type Grant struct {
-	ID          string    `json:"id"`
-	Environment string    `json:"environment"`
-	Grantee     string    `json:"grantee" doc:"Name of the tenant that may deploy to it."`
-	Direction   string    `json:"direction" enum:"given,received"`
-	Limits      Limits    `json:"limits"`
-	CreatedAt   time.Time `json:"createdAt,omitzero"`
+	ID          string `json:"id"`
+	Environment string `json:"environment" doc:"OWNER/NAME where it was received: what a deployment names."`
+	Owner       string `json:"owner" doc:"Name of the tenant whose environment it is."`
+	Grantee     string `json:"grantee" doc:"Name of the tenant that may deploy to it."`
+	Direction   string `json:"direction" enum:"given,received"`
+	Limits      Limits `json:"limits"`
+	// ServiceAccount overrides what the deployments say.
+	ServiceAccount string    `json:"serviceAccount,omitempty" doc:"NAMESPACE/NAME of the ServiceAccount that everything by the grant is applied as, whatever the deployments say."`
+	CreatedAt      time.Time `json:"createdAt,omitzero"`
 }
 
 // Limits bounds what a deployment may touch. What is absent means everything.
@@ -119,9 +122,12 @@ type CreateGrant struct {
 	Environment string `json:"environment"`
 	Grantee     string `json:"grantee" doc:"Name of the tenant that may deploy to it."`
 	Limits      Limits `json:"limits,omitzero"`
+	// ServiceAccount overrides what the deployments say.
+	ServiceAccount string `json:"serviceAccount,omitempty" doc:"NAMESPACE/NAME of the ServiceAccount that everything by the grant is applied as, whatever the deployments say; theirs when absent."`
 }
 
-// UpdateGrant replaces the limits of a grant.
+// UpdateGrant replaces the terms of a grant.
 type UpdateGrant struct {
-	Limits Limits `json:"limits"`
+	Limits         Limits  `json:"limits"`
+	ServiceAccount *string `json:"serviceAccount,omitempty" doc:"As in CreateGrant; absent leaves it as it is, empty leaves it to the deployments."`
 }

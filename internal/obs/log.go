@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"time"
 )
 
 // The keys of log lines. Every room uses these, so that one query finds a thing everywhere.
@@ -37,16 +38,31 @@ const (
 	FormatText = "text"
 )
 
-// NewLogger writes to w in the given format, from level info on.
+// NewLogger writes to w in the given format, from level info on. Spans of time read as people write
+// them.
 func NewLogger(w io.Writer, format string) (*slog.Logger, error) {
+	options := &slog.HandlerOptions{ReplaceAttr: readable}
 	switch format {
 	case FormatJSON:
-		return slog.New(slog.NewJSONHandler(w, nil)), nil
+		return slog.New(slog.NewJSONHandler(w, options)), nil
 	case FormatText:
-		return slog.New(slog.NewTextHandler(w, nil)), nil
+		return slog.New(slog.NewTextHandler(w, options)), nil
 	default:
 		return nil, fmt.Errorf("log format %q is neither %q nor %q", format, FormatJSON, FormatText)
 	}
+}
+
+// readable turns a span of time, which JSON would hold as a number of nanoseconds, into text with about
+// three digits that count, and never less than whole seconds.
+func readable(_ []string, a slog.Attr) slog.Attr {
+	if a.Value.Kind() != slog.KindDuration {
+		return a
+	}
+	d, digit := a.Value.Duration(), time.Duration(1)
+	for digit < time.Second && (d/digit >= 1000 || d/digit <= -1000) {
+		digit *= 10
+	}
+	return slog.String(a.Key, d.Round(digit).String())
 }
 
 // Err is the attribute of an error.

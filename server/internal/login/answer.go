@@ -34,10 +34,19 @@ func (l *Login) secure() bool { return strings.HasPrefix(l.cfg.ExternalURL(), "h
 
 // setCookie sets a cookie that scripts cannot read; a negative lifetime removes it.
 func (l *Login) setCookie(w http.ResponseWriter, name, value, path string, lasts time.Duration) {
-	http.SetCookie(w, &http.Cookie{ //nolint:gosec // G124: Secure is set wherever there is TLS; on plain loopback a browser would drop the cookie
+	http.SetCookie(w, l.cookie(name, value, path, lasts, http.SameSiteLaxMode))
+}
+
+// setStrictCookie sets a cookie of the login that is sent to nothing that another site has begun.
+func (l *Login) setStrictCookie(w http.ResponseWriter, name, value string, lasts time.Duration) {
+	http.SetCookie(w, l.cookie(name, value, prefix, lasts, http.SameSiteStrictMode))
+}
+
+func (l *Login) cookie(name, value, path string, lasts time.Duration, site http.SameSite) *http.Cookie {
+	return &http.Cookie{ //nolint:gosec // G124: Secure is set wherever there is TLS; on plain loopback a browser would drop the cookie
 		Name: name, Value: value, Path: path, MaxAge: int(lasts / time.Second),
-		HttpOnly: true, Secure: l.secure(), SameSite: http.SameSiteLaxMode,
-	})
+		HttpOnly: true, Secure: l.secure(), SameSite: site,
+	}
 }
 
 // refuse answers with a problem document. why, which may be nil, is for the log alone.

@@ -6,7 +6,6 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"errors"
-	"net"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -48,16 +47,13 @@ func waiting(query url.Values) (port int, challenge string, err error) {
 }
 
 // handOver sends the browser on to the CLI that waits on its machine, and nowhere else.
-func (l *Login) handOver(w http.ResponseWriter, r *http.Request, a attempt, who control.Login) {
-	code, err := l.codes.seal(handover{ID: random(), Who: who, Challenge: a.Challenge, Expires: l.cfg.Now().Add(codeTTL)})
+func (l *Login) handOver(w http.ResponseWriter, r *http.Request, q question) {
+	code, err := l.codes.seal(handover{ID: random(), Who: q.Who, Challenge: q.Challenge, Expires: l.cfg.Now().Add(codeTTL)})
 	if err != nil {
 		l.refuse(w, r, http.StatusInternalServerError, "the login could not be finished", err)
 		return
 	}
-	to := url.URL{
-		Scheme: "http", Host: net.JoinHostPort("127.0.0.1", strconv.Itoa(a.Port)), Path: "/", RawQuery: url.Values{"code": {code}}.Encode(),
-	}
-	http.Redirect(w, r, to.String(), http.StatusFound)
+	q.sendBack(w, r, "code", code)
 }
 
 func (l *Login) serveExchange(w http.ResponseWriter, r *http.Request) {
@@ -70,7 +66,7 @@ func (l *Login) serveExchange(w http.ResponseWriter, r *http.Request) {
 	}
 	h, err := l.redeem(in)
 	if err == nil {
-		err = l.once(r, h)
+		err = l.once(r, h.ID)
 	}
 	var internal *internalError
 	switch {
@@ -85,7 +81,7 @@ func (l *Login) serveExchange(w http.ResponseWriter, r *http.Request) {
 	if !ok {
 		return
 	}
-	writeJSON(w, http.StatusOK, apiv1.Session{Token: secret, Name: session.Name, ExpiresAt: session.ExpiresAt.UTC()})
+	writeJSON(w, http.StatusOK, apiv1.Session{Token: secret, Name: session.Name, ExpiresAt: apiv1.Stamp(session.ExpiresAt)})
 }
 
 // redeem opens a code for whoever knows the verifier.
@@ -111,14 +107,14 @@ func (e *internalError) Unwrap() error { return e.err }
 
 // once takes a code; a second time, on whatever replica, fails. The claims of idempotency keys are
 // exactly that, and they are forgotten long after a code has expired.
-func (l *Login) once(r *http.Request, h handover) error {
-	sum := sha256.Sum256([]byte(h.ID))
-	_, fresh, err := l.control.ClaimReply(r.Context(), auth.System(), store.Reply{Key: "login/" + h.ID, Request: sum[:]})
+func (l *Login) once(r *http.Request, id string) error {
+	sum := sha256.Sum256([]byte(id))
+	_, fresh, err := l.control.ClaimReply(r.Context(), auth.System(), store.Reply{Key: "login/" + id, Request: sum[:]})
 	if err != nil {
 		return &internalError{err}
 	}
 	if !fresh {
-		return errors.New("the code was used before")
+		return errors.New("it was used before")
 	}
 	return nil
 }

@@ -27,7 +27,7 @@ func (w *world) code(t *testing.T) string {
 	t.Helper()
 	w.person("jane", "devs")
 	browser := newBrowser(t)
-	got := w.visit(t, browser, "GET", loginPath+forCLI("4321"), "")
+	got := w.answer(t, browser, w.ask(t, browser), "yes")
 	to, err := url.Parse(got.next)
 	if err != nil || to.Scheme != "http" || to.Host != "127.0.0.1:4321" || to.Path != "/" || to.Query().Get("code") == "" {
 		t.Fatalf("got %d %s, sent to %q", got.status, got.body, got.next)
@@ -53,7 +53,7 @@ func exchange(t *testing.T, post func(body string) (int, string), code, verifier
 	if err := json.Unmarshal([]byte(text), &got); err != nil {
 		t.Fatalf("%v in %s", err, text)
 	}
-	if status == 200 && (got.Name != "jane" || time.Until(got.ExpiresAt) < 11*time.Hour) {
+	if status == 200 && (got.Name != "jane@example.com" || time.Until(got.ExpiresAt) < 11*time.Hour) {
 		t.Errorf("got %s", text)
 	}
 	return got.Token, status
@@ -75,7 +75,7 @@ func TestCLILogsIn(t *testing.T) {
 	if status != 200 {
 		t.Fatalf("got %d", status)
 	}
-	if name, role, _ := w.whoami(t, http.DefaultClient, "Authorization", "Bearer "+token); name != "jane" || role != "deployer" {
+	if name, role, _ := w.whoami(t, http.DefaultClient, "Authorization", "Bearer "+token); name != "jane@example.com" || role != "deployer" {
 		t.Errorf("the server knows %q, %q", name, role)
 	}
 	if _, status := exchange(t, w.post(t), code, verifier); status != 400 {

@@ -29,8 +29,9 @@ type Config struct {
 	// Scopes that are asked for; default openid, profile and email. Some providers give groups only
 	// for a scope of their own.
 	Scopes []string
-	// UserClaim names the claim of the ID token that tells people apart and that memberships name;
-	// default preferred_username. An email address counts only when the provider has verified it.
+	// UserClaim names the claim of the ID token that memberships name people by; default email, which
+	// counts only when the provider has verified the address. Whom a name stands for is kept with the
+	// first login: see control.Login.
 	UserClaim string
 	// GroupsClaim names the claim that lists groups; default groups.
 	GroupsClaim string
@@ -64,6 +65,7 @@ type Login struct {
 	cfg      Config
 	control  Control
 	attempts sealer // what a login is about, in a cookie
+	asked    sealer // whom a CLI login would let in, in the form that asks the person
 	codes    sealer // whom a CLI login let in, in a code
 	provider provider
 	cross    *http.CrossOriginProtection
@@ -85,7 +87,7 @@ func New(cfg Config, c Control) (*Login, error) {
 	if len(cfg.Scopes) == 0 {
 		cfg.Scopes = []string{oidc.ScopeOpenID, "profile", "email"}
 	}
-	cfg.UserClaim = cmp.Or(cfg.UserClaim, "preferred_username")
+	cfg.UserClaim = cmp.Or(cfg.UserClaim, "email")
 	cfg.GroupsClaim = cmp.Or(cfg.GroupsClaim, "groups")
 	cfg.SessionTTL = cmp.Or(cfg.SessionTTL, 12*time.Hour)
 	cfg.Client = cmp.Or(cfg.Client, &http.Client{Timeout: 10 * time.Second})
@@ -95,6 +97,9 @@ func New(cfg Config, c Control) (*Login, error) {
 	}
 	l := &Login{cfg: cfg, control: c, cross: http.NewCrossOriginProtection()}
 	if l.attempts, err = newSealer(cfg.Key, "kedge login attempt"); err != nil {
+		return nil, err
+	}
+	if l.asked, err = newSealer(cfg.Key, "kedge login question"); err != nil {
 		return nil, err
 	}
 	if l.codes, err = newSealer(cfg.Key, "kedge login code"); err != nil {

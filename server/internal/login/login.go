@@ -39,6 +39,7 @@ func (l *Login) routes() {
 	l.mux.HandleFunc("GET "+prefix+"config", l.serveConfig)
 	l.mux.HandleFunc("GET "+prefix+"login", l.serveLogin)
 	l.mux.HandleFunc("GET "+prefix+"callback", l.serveCallback)
+	l.mux.HandleFunc("POST "+prefix+"confirm", l.serveConfirm)
 	l.mux.HandleFunc("POST "+prefix+"logout", l.serveLogout)
 	l.mux.HandleFunc("POST "+prefix+"exchange", l.serveExchange)
 	l.mux.HandleFunc(prefix, func(w http.ResponseWriter, r *http.Request) {
@@ -116,7 +117,7 @@ func (l *Login) serveCallback(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if a.Port != 0 {
-		l.handOver(w, r, a, who)
+		l.askToConfirm(w, r, a, who)
 		return
 	}
 	secret, session, ok := l.start(w, r, who)
@@ -152,11 +153,12 @@ func (l *Login) attemptOf(w http.ResponseWriter, r *http.Request, state string) 
 
 // start begins a session; when it cannot, the request is answered and ok is false.
 func (l *Login) start(w http.ResponseWriter, r *http.Request, who control.Login) (secret string, session fleet.APIToken, ok bool) {
+	who.Address = r.RemoteAddr
 	secret, session, err := l.control.StartSession(r.Context(), who)
 	var invalid *fleet.InvalidError
 	switch {
 	case errors.As(err, &invalid):
-		l.refuse(w, r, http.StatusForbidden, invalid.Error(), err)
+		l.refuse(w, r, http.StatusForbidden, invalid.Problem, err)
 	case err != nil:
 		l.refuse(w, r, http.StatusInternalServerError, "the session could not be started", err)
 	}

@@ -26,11 +26,11 @@ func TestPersonLogsInAndOut(t *testing.T) {
 	if w.asked.Get("code_challenge_method") != "S256" || w.asked.Get("nonce") == "" || len(w.asked.Get("state")) < 20 {
 		t.Errorf("the provider was asked for %v", w.asked)
 	}
-	if name, role, status := w.whoami(t, browser); name != "jane" || role != "deployer" || status != 200 {
+	if name, role, status := w.whoami(t, browser); name != "jane@example.com" || role != "deployer" || status != 200 {
 		t.Errorf("the server knows %q, %q (%d)", name, role, status)
 	}
 	token := w.session(t, browser).Value
-	if name, _, status := w.whoami(t, http.DefaultClient, "Authorization", "Bearer "+token); status != 200 || name != "jane" {
+	if name, _, status := w.whoami(t, http.DefaultClient, "Authorization", "Bearer "+token); status != 200 || name != "jane@example.com" {
 		t.Errorf("the token of the session as a bearer: %d", status)
 	}
 
@@ -74,7 +74,7 @@ func TestGroupsMakeRoles(t *testing.T) {
 		browser := newBrowser(t)
 		w.person(c.name, c.groups...)
 		w.visit(t, browser, "GET", loginPath, "")
-		if name, role, _ := w.whoami(t, browser); name != c.name || role != c.role {
+		if name, role, _ := w.whoami(t, browser); name != c.name+"@example.com" || role != c.role {
 			t.Errorf("%s: the server knows %q, %q", c.reason, name, role)
 		}
 		body := `{"name":"tenant-of-` + c.name + `"}`
@@ -289,11 +289,15 @@ func TestClaimsThatCount(t *testing.T) {
 		user   *mockoidc.MockUser
 		name   string // "" when nobody may come in
 	}{
-		{"the email address, when asked for", func(c *login.Config) { c.UserClaim = "email" }, user(func(*mockoidc.MockUser) {}), "jane@example.com"},
-		{"an address that is not verified", func(c *login.Config) { c.UserClaim = "email" }, user(func(u *mockoidc.MockUser) { u.EmailVerified = false }), ""},
-		{"no name at all", func(*login.Config) {}, user(func(u *mockoidc.MockUser) { u.PreferredUsername = "" }), ""},
+		{"the email address", func(*login.Config) {}, user(func(*mockoidc.MockUser) {}), "jane@example.com"},
+		{"an address that is not verified", func(*login.Config) {}, user(func(u *mockoidc.MockUser) { u.EmailVerified = false }), ""},
+		{"no name at all", func(*login.Config) {}, user(func(u *mockoidc.MockUser) { u.Email = "" }), ""},
+		{"another claim, when asked for", func(c *login.Config) { c.UserClaim = "preferred_username" }, user(func(*mockoidc.MockUser) {}), "jane"},
+		{"what the provider calls the person", func(c *login.Config) { c.UserClaim = "sub" }, user(func(*mockoidc.MockUser) {}), "1"},
+		{"a name that would fool a terminal", func(c *login.Config) { c.UserClaim = "preferred_username" }, user(func(u *mockoidc.MockUser) { u.PreferredUsername = "ja\x1bne" }), ""},
+		{"the name of the server in the audit log", func(c *login.Config) { c.UserClaim = "preferred_username" }, user(func(u *mockoidc.MockUser) { u.PreferredUsername = "system" }), ""},
 		{"a claim that is not there", func(c *login.Config) { c.UserClaim = "nickname" }, user(func(*mockoidc.MockUser) {}), ""},
-		{"groups by another name", func(c *login.Config) { c.GroupsClaim = "preferred_username"; c.AdminGroups = []string{"jane"} }, user(func(*mockoidc.MockUser) {}), "jane"},
+		{"groups by another name", func(c *login.Config) { c.GroupsClaim = "preferred_username"; c.AdminGroups = []string{"jane"} }, user(func(*mockoidc.MockUser) {}), "jane@example.com"},
 	}
 	for _, c := range cases {
 		t.Run(c.reason, func(t *testing.T) {

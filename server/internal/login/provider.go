@@ -70,7 +70,7 @@ func (l *Login) vouch(ctx context.Context, a attempt, code string) (control.Logi
 	if err := id.Claims(&claims); err != nil {
 		return control.Login{}, fmt.Errorf("reading the ID token: %w", err)
 	}
-	return l.person(claims)
+	return l.person(id, claims)
 }
 
 // withoutAnswer drops what a provider wrote around its refusal: it may repeat the code.
@@ -84,17 +84,19 @@ func withoutAnswer(err error) error {
 
 // person reads the claims that count. There is no second choice for a claim that is missing: one
 // person's name must never stand where another's is expected.
-func (l *Login) person(claims map[string]any) (control.Login, error) {
+func (l *Login) person(id *oidc.IDToken, claims map[string]any) (control.Login, error) {
 	name, _ := claims[l.cfg.UserClaim].(string)
 	if name == "" {
 		return control.Login{}, fmt.Errorf("the ID token has no claim %q: ask for another scope, or set another claim", l.cfg.UserClaim)
 	}
 	if verified, _ := claims["email_verified"].(bool); l.cfg.UserClaim == "email" && !verified {
-		return control.Login{}, errors.New("the provider has not verified the email address")
+		return control.Login{}, errors.New("the provider does not say that it has verified the email address: " +
+			"let it send email_verified, or name people by another claim with --oidc-user-claim")
 	}
+	display, _ := claims["name"].(string)
 	groups := list(claims[l.cfg.GroupsClaim])
 	return control.Login{
-		Subject: name, Name: name, Groups: groups, TTL: l.cfg.SessionTTL,
+		Issuer: id.Issuer, Subject: id.Subject, Name: name, DisplayName: plainText(display), Groups: groups, TTL: l.cfg.SessionTTL,
 		FleetAdmin: slices.ContainsFunc(groups, func(g string) bool { return slices.Contains(l.cfg.AdminGroups, g) }),
 	}, nil
 }

@@ -156,7 +156,7 @@ func newBrowser(t *testing.T) *http.Client {
 		t.Fatal(err)
 	}
 	return &http.Client{Jar: jar, CheckRedirect: func(r *http.Request, _ []*http.Request) error {
-		if r.URL.Query().Has("code") && r.URL.Path == "/" {
+		if query := r.URL.Query(); (query.Has("code") || query.Has("error")) && r.URL.Path == "/" {
 			return http.ErrUseLastResponse
 		}
 		return nil

@@ -21,8 +21,8 @@ type agentControl interface {
 	EnrollAgent(ctx context.Context, p auth.Principal, tenant string, req control.EnrollAgent) (control.Enrollment, error)
 	Agents(ctx context.Context, p auth.Principal, tenant string, f store.AgentFilter) ([]control.AgentView, error)
 	Agent(ctx context.Context, p auth.Principal, tenant, name string) (control.AgentView, error)
-	UpdateAgent(ctx context.Context, p auth.Principal, tenant, name string, req control.UpdateAgent, match int64) (control.AgentView, error)
-	DeleteAgent(ctx context.Context, p auth.Principal, tenant, name string, match int64) error
+	UpdateAgent(ctx context.Context, p auth.Principal, tenant, name string, req control.UpdateAgent, match control.Match) (control.AgentView, error)
+	DeleteAgent(ctx context.Context, p auth.Principal, tenant, name string, match control.Match) error
 }
 
 var agents = resource{"agent", tenant + "/agents"}
@@ -38,6 +38,7 @@ type (
 	manifestInput struct {
 		Named
 		Image         string `query:"image" doc:"Image of the agent; the server knows a default."`
+		Replicas      int    `query:"replicas" minimum:"0" maximum:"9" doc:"How many pods; 1 when absent, whatever there are now."`
 		ServerAddress string `query:"serverAddress" doc:"How the agent reaches the server; the server knows a default."`
 	}
 	manifestOutput struct {
@@ -109,7 +110,7 @@ func agentAnswer(v control.AgentView, err error) (*tagged[apiv1.Agent], error) {
 	if err != nil {
 		return nil, err
 	}
-	return &tagged[apiv1.Agent]{ETag: etag(v.Spec), Body: agentJSON(v)}, nil
+	return &tagged[apiv1.Agent]{ETag: etag(v.ID, v.Spec), Body: agentJSON(v)}, nil
 }
 
 // given is nil for what a request leaves out, which is not the same as an empty one.
@@ -131,7 +132,7 @@ func givenList(list []string) *[]string {
 func (a *api) enrollAgent(ctx context.Context, p auth.Principal, in *createInput[apiv1.EnrollAgent]) (*created[apiv1.Enrollment], error) {
 	naming(ctx, in.Body.Name)
 	opts := a.installOptions(in.Tenant, in.Body.ServerAddress, in.Body.Image)
-	opts.WithSecret = true
+	opts.WithSecret, opts.Replicas = true, in.Body.Replicas
 	// Tried before anything is stored: a mistake must not leave an agent whose token nobody saw.
 	opts.Token = "checked"
 	opts.Agent = fleet.Agent{Name: in.Body.Name, Namespaces: in.Body.Namespaces}
@@ -152,7 +153,7 @@ func (a *api) enrollAgent(ctx context.Context, p auth.Principal, in *createInput
 	info := infoFrom(ctx)
 	info.shownOnce = true
 	return &created[apiv1.Enrollment]{
-		Location: info.about.list + "/" + done.Agent.Name, ETag: etag(done.Agent.Spec),
+		Location: info.about.list + "/" + done.Agent.Name, ETag: etag(done.Agent.ID, done.Agent.Spec),
 		Body: apiv1.Enrollment{Agent: agentJSON(control.AgentView{Agent: done.Agent}), Token: done.Token, Manifest: string(manifest)},
 	}, nil
 }
@@ -163,7 +164,7 @@ func (a *api) getManifest(ctx context.Context, p auth.Principal, in *manifestInp
 		return nil, err
 	}
 	opts := a.installOptions(in.Tenant, in.ServerAddress, in.Image)
-	opts.Agent = view.Agent
+	opts.Agent, opts.Replicas = view.Agent, in.Replicas
 	manifest, err := install.Manifest(opts)
 	if err != nil {
 		return nil, err
@@ -188,7 +189,7 @@ func agentJSON(v control.AgentView) apiv1.Agent {
 	}
 	for _, c := range v.Connections {
 		out.Connections = append(out.Connections, apiv1.Connection{
-			Replica: c.Replica, Version: c.Version, KubeVersion: c.KubeVersion, ClusterUID: c.ClusterUID,
+			Replica: c.Replica, Role: c.Role(), Version: c.Version, KubeVersion: c.KubeVersion, ClusterUID: c.ClusterUID,
 			RemoteAddr: c.RemoteAddr, ConnectedAt: utc(c.ConnectedAt), LastSeenAt: utc(c.LastSeenAt), Connected: c.Connected(),
 		})
 	}

@@ -3,14 +3,16 @@ package restapi
 import (
 	"context"
 	"net/http"
+	"strconv"
 
 	"github.com/kedge-dev/kedge/internal/apiv1"
 	"github.com/kedge-dev/kedge/internal/fleet"
 	"github.com/kedge-dev/kedge/server/internal/auth"
+	"github.com/kedge-dev/kedge/server/internal/store"
 )
 
 type agentTokenControl interface {
-	AgentTokens(ctx context.Context, p auth.Principal, tenant, agent string) ([]fleet.AgentToken, error)
+	AgentTokens(ctx context.Context, p auth.Principal, tenant, agent string, page store.Page) ([]fleet.AgentToken, error)
 	CreateAgentToken(ctx context.Context, p auth.Principal, tenant, agent, chosen string) (fleet.AgentToken, string, error)
 	RevokeAgentToken(ctx context.Context, p auth.Principal, tenant, agent string, id fleet.TokenID) error
 	RotateAgentToken(ctx context.Context, p auth.Principal, tenant, agent string) (fleet.Operation, error)
@@ -37,12 +39,16 @@ func (a *api) registerAgentTokens() {
 }
 
 func (a *api) listAgentTokens(ctx context.Context, p auth.Principal, in *namedListInput) (*listOutput[apiv1.AgentToken], error) {
-	found, err := a.control.AgentTokens(ctx, p, in.Tenant, in.Name)
+	page, err := in.numbered()
 	if err != nil {
 		return nil, err
 	}
-	return cut(in.Paging, found, agentTokenJSON, func(t fleet.AgentToken) string {
-		return utc(t.CreatedAt).Format("20060102T150405.000000000") + "/" + string(t.ID)
+	found, err := a.control.AgentTokens(ctx, p, in.Tenant, in.Name, page)
+	if err != nil {
+		return nil, err
+	}
+	return paged(found, in.Limit, agentTokenJSON, func(t fleet.AgentToken) string {
+		return strconv.FormatInt(t.CreatedAt.UnixMicro(), 10) + "/" + string(t.ID)
 	}), nil
 }
 

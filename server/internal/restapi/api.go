@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"log/slog"
 	"net/http"
+	"net/netip"
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -40,8 +41,11 @@ type Config struct {
 	// Version of the server.
 	Version string
 	// KeepAlive is how often an idle stream writes a comment line, for proxies that cut silent
-	// connections, and how often it looks whether its token is still good; default 20 s.
+	// connections; default 20 s.
 	KeepAlive time.Duration
+	// Recheck is how often is asked whether the callers of streams may still read them, once for each
+	// token; default 2 s.
+	Recheck time.Duration
 	// Login lets people in by an identity provider; nil when there is none.
 	Login Login
 	// PerCaller bounds the requests of each token; default 200 a second, 400 at once.
@@ -49,6 +53,8 @@ type Config struct {
 	// PerAddress bounds the requests that present no valid token, of each address; default 20 a
 	// second, 40 at once.
 	PerAddress Rate
+	// TrustedProxies are those whose X-Forwarded-For is believed; default nobody's.
+	TrustedProxies []netip.Prefix
 	// Metrics counts requests and refusals; may be nil.
 	Metrics prometheus.Registerer
 	// Now is the clock; default time.Now.
@@ -71,6 +77,7 @@ type Control interface {
 	tenantControl
 	fleetControl
 	memberControl
+	personControl
 	apiTokenControl
 	agentControl
 	agentTokenControl
@@ -81,6 +88,7 @@ type Control interface {
 	deploymentControl
 	revisionControl
 	runControl
+	pruneControl
 	operationControl
 	auditControl
 	eventControl
@@ -95,6 +103,7 @@ type api struct {
 	control Control
 	huma    huma.API
 	gate    *gate
+	guards  *guards
 	metrics *metrics
 	hooks   chan struct{} // places for webhooks whose body is being read
 }
@@ -105,6 +114,7 @@ const hooksAtOnce = 32
 // New makes the handler of /api/v1/.
 func New(cfg Config, control Control) http.Handler {
 	cfg.KeepAlive = cmp.Or(cfg.KeepAlive, 20*time.Second)
+	cfg.Recheck = cmp.Or(cfg.Recheck, 2*time.Second)
 	cfg.PerCaller = cmp.Or(cfg.PerCaller, Rate{PerSecond: 200, Burst: 400})
 	cfg.PerAddress = cmp.Or(cfg.PerAddress, Rate{PerSecond: 20, Burst: 40})
 	cfg.Log = cmp.Or(cfg.Log, slog.New(slog.DiscardHandler))
@@ -112,7 +122,7 @@ func New(cfg Config, control Control) http.Handler {
 		cfg.Now = time.Now
 	}
 	inner := http.NewServeMux()
-	a := &api{cfg: cfg, control: control, gate: newGate(cfg), metrics: newMetrics(cfg.Metrics), hooks: make(chan struct{}, hooksAtOnce)}
+	a := &api{cfg: cfg, control: control, gate: newGate(cfg), guards: newGuards(cfg.Recheck, control.Authenticate), metrics: newMetrics(cfg.Metrics), hooks: make(chan struct{}, hooksAtOnce)}
 	a.huma = humago.New(inner, humaConfig(newSpec()))
 	a.registerAll(inner)
 
@@ -122,7 +132,7 @@ func New(cfg Config, control Control) http.Handler {
 	outer.Handle(clusterPath+"/", a.asAgent(a.routed(a.clusterRoutes())))
 	outer.Handle("GET "+base+"/openapi.json", a.serveSpec())
 	outer.Handle("/", a.authenticated(a.replayed(a.routed(inner))))
-	return a.observed(tidy(outer))
+	return a.fromClient(a.observed(tidy(outer)))
 }
 
 func (a *api) registerAll(mux *http.ServeMux) {
@@ -130,6 +140,7 @@ func (a *api) registerAll(mux *http.ServeMux) {
 	a.registerTenants()
 	a.registerFleet()
 	a.registerMembers()
+	a.registerPeople()
 	a.registerAPITokens()
 	a.registerAgents()
 	a.registerAgentTokens()
@@ -139,6 +150,7 @@ func (a *api) registerAll(mux *http.ServeMux) {
 	a.registerCredentials()
 	a.registerDeployments()
 	a.registerDeploymentActions()
+	a.registerPrunes()
 	a.registerTargets()
 	a.registerRuns()
 	a.registerOperations()

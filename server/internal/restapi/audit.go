@@ -46,8 +46,9 @@ type (
 		InTenant
 		Deployment string `query:"deployment" maxLength:"253" doc:"Only events of this deployment."`
 		Agent      string `query:"agent" maxLength:"253" doc:"Only events of this agent."`
-		After      int64  `query:"after" minimum:"0" doc:"Only events with a higher sequence number."`
-		Limit      int    `query:"limit" minimum:"1" maximum:"500" default:"100" doc:"At most this many of the newest."`
+		After      int64  `query:"after" minimum:"0" doc:"Those that follow this sequence number: 'next' of the page before. The newest are meant otherwise."`
+		Before     int64  `query:"before" minimum:"0" doc:"The newest of those before this sequence number: 'previous' of the page after."`
+		Limit      int    `query:"limit" minimum:"1" maximum:"500" default:"100" doc:"At most this many."`
 	}
 )
 
@@ -87,17 +88,29 @@ func auditJSON(e fleet.AuditEvent) apiv1.AuditEvent {
 }
 
 func (a *api) registerEvents() {
-	register(a, operation("list-events", http.MethodGet, events.path, "List the newest events, oldest first", http.StatusOK), events, a.listEvents)
+	register(a, operation("list-events", http.MethodGet, events.path, "List events, oldest first: the newest, or what was before or after one", http.StatusOK), events, a.listEvents)
 }
 
 func (a *api) listEvents(ctx context.Context, p auth.Principal, in *eventsInput) (*listOutput[apiv1.Event], error) {
+	if in.After > 0 && in.Before > 0 {
+		return nil, fleet.Invalid("before", "goes one way, and 'after' the other: give one of them")
+	}
 	found, err := a.control.Events(ctx, p, in.Tenant, store.EventFilter{
-		Agent: in.Agent, Deployment: in.Deployment, AfterSeq: in.After, Limit: in.Limit,
+		Agent: in.Agent, Deployment: in.Deployment, AfterSeq: in.After, BeforeSeq: in.Before, Limit: in.Limit + 1,
 	})
 	if err != nil {
 		return nil, err
 	}
-	return paged(found, len(found), eventJSON, nil), nil
+	seq := func(e fleet.Event) string { return strconv.FormatInt(e.Seq, 10) }
+	if in.After > 0 {
+		return paged(found, in.Limit, eventJSON, seq), nil
+	}
+	older := max(0, len(found)-in.Limit) // one more was asked for, and it is the oldest
+	out := paged(found[older:], in.Limit, eventJSON, seq)
+	if older > 0 {
+		out.Body.Previous = seq(found[older])
+	}
+	return out, nil
 }
 
 func eventJSON(e fleet.Event) apiv1.Event {

@@ -2,7 +2,6 @@ package restapi
 
 import (
 	"context"
-	"maps"
 	"net/http"
 	"strings"
 
@@ -35,7 +34,7 @@ func (a *api) authenticated(next http.Handler) http.Handler {
 			info := infoFrom(r.Context())
 			principal.Door, principal.Request, principal.Address = door, info.id, r.RemoteAddr
 			info.principal = principal
-			info.recheck = func(ctx context.Context) error { return a.stillIs(ctx, token, principal) }
+			info.guard = func(end func()) (leave func()) { return a.guards.watch(token, principal, end) }
 			return nil
 		}, next)
 	})
@@ -67,15 +66,6 @@ func (a *api) admit(w http.ResponseWriter, r *http.Request, token string, identi
 		return
 	}
 	next.ServeHTTP(w, r)
-}
-
-// stillIs fails when a token is no longer good, or no longer allows the same.
-func (a *api) stillIs(ctx context.Context, token string, was auth.Principal) error {
-	is, err := a.control.Authenticate(ctx, token)
-	if err == nil && (is.FleetAdmin != was.FleetAdmin || !maps.Equal(is.Roles, was.Roles)) {
-		return auth.ErrUnauthenticated
-	}
-	return err
 }
 
 func bearer(r *http.Request) string {

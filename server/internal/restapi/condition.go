@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/kedge-dev/kedge/internal/fleet"
+	"github.com/kedge-dev/kedge/server/internal/control"
 )
 
 // Matching is taken by every request that changes or deletes what has an ETag.
@@ -12,27 +13,29 @@ type Matching struct {
 	IfMatch string `header:"If-Match" doc:"The ETag that the caller saw: when it was changed since, nothing is done and the answer is 412. '*', or nothing, means whatever it is now."`
 }
 
-// match is the Spec that the caller saw; 0 when any will do.
-func (in *Matching) match() (int64, error) {
+// match is what the caller saw; zero when anything will do.
+func (in *Matching) match() (control.Match, error) {
 	text := strings.TrimSpace(in.IfMatch)
 	if text == "" || text == "*" {
-		return 0, nil
+		return control.Match{}, nil
 	}
-	number, quoted := strings.CutPrefix(strings.TrimPrefix(text, "W/"), `"`)
-	number, closed := strings.CutSuffix(number, `"`)
+	inner, quoted := strings.CutPrefix(strings.TrimPrefix(text, "W/"), `"`)
+	inner, closed := strings.CutSuffix(inner, `"`)
+	id, number, parted := strings.Cut(inner, ".")
 	spec, err := strconv.ParseInt(number, 10, 64)
-	if !quoted || !closed || err != nil || spec <= 0 {
-		return 0, fleet.Invalid("header.If-Match", `must be one ETag as the server gave it, such as "3" with its quotes, or *`)
+	if !quoted || !closed || !parted || id == "" || err != nil || spec <= 0 {
+		return control.Match{}, fleet.Invalid("header.If-Match", `must be one ETag as the server gave it, with its quotes, or *`)
 	}
-	return spec, nil
+	return control.Match{ID: id, Spec: spec}, nil
 }
 
-// etag names a state of the specification, not of the status: that changes all the time.
-func etag(spec int64) string {
+// etag names a state of the specification, not of the status: that changes all the time. It has the id,
+// because a name can be given to something else later, whose numbers begin anew.
+func etag[ID ~string](id ID, spec int64) string {
 	if spec == 0 {
 		return ""
 	}
-	return `"` + strconv.FormatInt(spec, 10) + `"`
+	return `"` + string(id) + "." + strconv.FormatInt(spec, 10) + `"`
 }
 
 // The shapes of answers.

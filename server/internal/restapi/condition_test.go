@@ -3,6 +3,7 @@ package restapi_test
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -17,20 +18,22 @@ const inDefault = "/api/v1/tenants/default/"
 func TestReadsCarryTheETagThatWritesAreBoundTo(t *testing.T) {
 	t.Parallel()
 	cases := []struct{ path, etag, patch string }{
-		{"agents/prod", `"5"`, `{"labels":{"a":"b"}}`},
-		{"environments/eu", `"4"`, `{"agents":["prod"]}`},
-		{"repositories/rep-1", `"2"`, `{"credential":"robot"}`},
-		{"credentials/robot", `"7"`, `{"secret":"hush"}`},
-		{"deployments/web", `"6"`, `{"source":{"path":"p"}}`},
+		{"agents/prod", `"agt-1.5"`, `{"labels":{"a":"b"}}`},
+		{"environments/eu", `"env-1.4"`, `{"agents":["prod"]}`},
+		{"repositories/rep-1", `"rep-1.2"`, `{"credential":"robot"}`},
+		{"credentials/robot", `"crd-1.7"`, `{"secret":"hush"}`},
+		{"deployments/web", `"dep-1.6"`, `{"source":{"path":"p"}}`},
 	}
 	for _, c := range cases {
 		t.Run(c.path, func(t *testing.T) {
 			t.Parallel()
 			h := restapi.New(config(), fake{standin: newStandin()})
+			id, number, _ := strings.Cut(c.etag, ".")
+			otherState, recreated := id+`.99"`, `"other.`+number // the name was given anew since
 			if got := do(t, h, "GET", inDefault+c.path, "").header.Get("ETag"); got != c.etag {
 				t.Errorf("ETag %s, want %s", got, c.etag)
 			}
-			for match, want := range map[string]int{c.etag: 200, "W/" + c.etag: 200, "*": 200, "": 200, `"99"`: 412} {
+			for match, want := range map[string]int{c.etag: 200, "W/" + c.etag: 200, "*": 200, "": 200, otherState: 412, recreated: 412} {
 				got := do(t, h, "PATCH", inDefault+c.path, c.patch, "If-Match", match)
 				if got.status != want {
 					t.Errorf("PATCH with If-Match %s: got %d %s, want %d", match, got.status, got.body, want)
@@ -39,7 +42,7 @@ func TestReadsCarryTheETagThatWritesAreBoundTo(t *testing.T) {
 					t.Errorf("it does not say what to do: %s", got.body)
 				}
 			}
-			if got := do(t, h, "DELETE", inDefault+c.path, "", "If-Match", `"99"`); got.status != 412 {
+			if got := do(t, h, "DELETE", inDefault+c.path, "", "If-Match", otherState); got.status != 412 {
 				t.Errorf("DELETE of another state: got %d %s", got.status, got.body)
 			}
 			if got := do(t, h, "DELETE", inDefault+c.path, "", "If-Match", c.etag); got.status >= 300 {
@@ -56,25 +59,31 @@ func TestDeploymentIsChangedAsWritten(t *testing.T) {
 	path := "p"
 	manual := was.Policy
 	manual.Manual, manual.Adopt = false, true
+	whole := was.Policy
+	whole.Force, whole.Replace, whole.DryRun, whole.Drift, whole.Ignore = true, true, true, fleet.DriftReport, []string{}
+	whole.ServiceAccount, whole.Propagation, whole.PruneTimeout, whole.ReadyTimeout = "web/deployer", fleet.PropagationForeground, 90*time.Second, 0
+	whole.PruneLimit = fleet.PruneLimit{Objects: 1, Percent: 2}
 	cases := []struct {
 		reason, body, match string
 		want                control.UpdateDeployment
-		bound               int64
+		bound               control.Match
 	}{
-		{"labels alone need no reading", `{"labels":{"a":"b"}}`, "", control.UpdateDeployment{Labels: &map[string]string{"a": "b"}}, 0},
-		{"no labels are not the same as none given", `{"labels":{}}`, `"3"`, control.UpdateDeployment{Labels: &map[string]string{}}, 3},
+		{"labels alone need no reading", `{"labels":{"a":"b"}}`, "", control.UpdateDeployment{Labels: &map[string]string{"a": "b"}}, control.Match{}},
+		{"no labels are not the same as none given", `{"labels":{}}`, `"dep-1.3"`, control.UpdateDeployment{Labels: &map[string]string{}}, control.Match{ID: "dep-1", Spec: 3}},
 		{"a part of the source keeps the rest, and is bound to what was read", `{"source":{"path":"p","globs":[]}}`, "",
 			control.UpdateDeployment{Source: &fleet.Source{
 				RepoURL: was.Source.RepoURL, Path: path, Revision: was.Source.Revision, Globs: []string{}, Variables: was.Source.Variables,
-			}}, 6},
-		{"a part of the policy keeps the rest", `{"policy":{"manual":false,"adopt":true}}`, `"6"`, control.UpdateDeployment{Policy: &manual}, 6},
+			}}, control.Match{ID: "dep-1", Spec: 6}},
+		{"a part of the policy keeps the rest", `{"policy":{"manual":false,"adopt":true}}`, `"dep-1.6"`, control.UpdateDeployment{Policy: &manual}, control.Match{ID: "dep-1", Spec: 6}},
+		{"every other part of the policy", `{"policy":{"force":true,"replace":true,"dryRun":true,"drift":"report","ignore":[],"serviceAccount":"web/deployer",` +
+			`"propagation":"Foreground","pruneTimeout":"1m30s","readyTimeout":"","pruneLimit":{"objects":1,"percent":2}}}`, "", control.UpdateDeployment{Policy: &whole}, control.Match{ID: "dep-1", Spec: 6}},
 	}
 	for _, c := range cases {
 		t.Run(c.reason, func(t *testing.T) {
 			t.Parallel()
 			var got control.UpdateDeployment
-			var bound int64
-			h := restapi.New(config(), fake{standin: newStandin(), update: func(req control.UpdateDeployment, match int64) (control.DeploymentView, error) {
+			var bound control.Match
+			h := restapi.New(config(), fake{standin: newStandin(), update: func(req control.UpdateDeployment, match control.Match) (control.DeploymentView, error) {
 				got, bound = req, match
 				return deploymentView(), nil
 			}})
@@ -82,7 +91,7 @@ func TestDeploymentIsChangedAsWritten(t *testing.T) {
 				t.Fatalf("got %d %s", a.status, a.body)
 			}
 			if diff := cmp.Diff(c.want, got); diff != "" || bound != c.bound {
-				t.Errorf("bound to %d, want %d; %s", bound, c.bound, diff)
+				t.Errorf("bound to %v, want %v; %s", bound, c.bound, diff)
 			}
 		})
 	}
@@ -91,7 +100,7 @@ func TestDeploymentIsChangedAsWritten(t *testing.T) {
 func TestChangeOfAPartIsTriedAgainWhenOthersChangeTheRest(t *testing.T) {
 	t.Parallel()
 	tries := 0
-	h := restapi.New(config(), fake{standin: newStandin(), update: func(control.UpdateDeployment, int64) (control.DeploymentView, error) {
+	h := restapi.New(config(), fake{standin: newStandin(), update: func(control.UpdateDeployment, control.Match) (control.DeploymentView, error) {
 		if tries++; tries < 3 {
 			return control.DeploymentView{}, control.ErrStale
 		}
@@ -101,7 +110,7 @@ func TestChangeOfAPartIsTriedAgainWhenOthersChangeTheRest(t *testing.T) {
 		t.Errorf("got %d %s after %d tries", got.status, got.body, tries)
 	}
 	tries = 0
-	if got := do(t, h, "PATCH", deployments+"/web", `{"source":{"path":"p"}}`, "If-Match", `"6"`); got.status != 412 || tries != 1 {
+	if got := do(t, h, "PATCH", deployments+"/web", `{"source":{"path":"p"}}`, "If-Match", `"dep-1.6"`); got.status != 412 || tries != 1 {
 		t.Errorf("bound to an ETag: got %d %s after %d tries", got.status, got.body, tries)
 	}
 }

@@ -15,8 +15,8 @@ type credentialControl interface {
 	Credentials(ctx context.Context, p auth.Principal, tenant string, page store.Page) ([]fleet.Credential, error)
 	Credential(ctx context.Context, p auth.Principal, tenant, name string) (fleet.Credential, error)
 	CreateCredential(ctx context.Context, p auth.Principal, tenant string, req control.CreateCredential) (fleet.Credential, error)
-	UpdateCredential(ctx context.Context, p auth.Principal, tenant, name string, req control.UpdateCredential, match int64) (fleet.Credential, error)
-	DeleteCredential(ctx context.Context, p auth.Principal, tenant, name string, match int64) error
+	UpdateCredential(ctx context.Context, p auth.Principal, tenant, name string, req control.UpdateCredential, match control.Match) (fleet.Credential, error)
+	DeleteCredential(ctx context.Context, p auth.Principal, tenant, name string, match control.Match) error
 }
 
 var credentials = resource{"credential", tenant + "/credentials"}
@@ -50,7 +50,7 @@ func (a *api) createCredential(ctx context.Context, p auth.Principal, in *create
 		return nil, err
 	}
 	return &created[apiv1.Credential]{
-		Location: infoFrom(ctx).about.list + "/" + made.Name, ETag: etag(made.Spec), Body: credentialJSON(made),
+		Location: infoFrom(ctx).about.list + "/" + made.Name, ETag: etag(made.ID, made.Spec), Body: credentialJSON(made),
 	}, nil
 }
 
@@ -78,7 +78,7 @@ func credentialAnswer(c fleet.Credential, err error) (*tagged[apiv1.Credential],
 	if err != nil {
 		return nil, err
 	}
-	return &tagged[apiv1.Credential]{ETag: etag(c.Spec), Body: credentialJSON(c)}, nil
+	return &tagged[apiv1.Credential]{ETag: etag(c.ID, c.Spec), Body: credentialJSON(c)}, nil
 }
 
 func credentialJSON(c fleet.Credential) apiv1.Credential {

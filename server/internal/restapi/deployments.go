@@ -15,8 +15,8 @@ type deploymentControl interface {
 	CreateDeployment(ctx context.Context, p auth.Principal, tenant string, req control.CreateDeployment) (control.DeploymentView, error)
 	Deployments(ctx context.Context, p auth.Principal, tenant string, f control.ListDeployments) ([]control.DeploymentView, error)
 	Deployment(ctx context.Context, p auth.Principal, tenant, name string) (control.DeploymentView, error)
-	UpdateDeployment(ctx context.Context, p auth.Principal, tenant, name string, req control.UpdateDeployment, match int64) (control.DeploymentView, error)
-	DeleteDeployment(ctx context.Context, p auth.Principal, tenant, name string, match int64) (fleet.Operation, error)
+	UpdateDeployment(ctx context.Context, p auth.Principal, tenant, name string, req control.UpdateDeployment, match control.Match) (control.DeploymentView, error)
+	DeleteDeployment(ctx context.Context, p auth.Principal, tenant, name string, match control.Match) (fleet.Operation, error)
 	SuspendDeployment(ctx context.Context, p auth.Principal, tenant, name, reason string) (control.DeploymentView, error)
 	ResumeDeployment(ctx context.Context, p auth.Principal, tenant, name string) (control.DeploymentView, error)
 	ReleaseDeployment(ctx context.Context, p auth.Principal, tenant, name string) (control.DeploymentView, error)
@@ -40,11 +40,11 @@ type listDeploymentsInput struct {
 
 func (a *api) registerDeployments() {
 	register(a, operation("list-deployments", http.MethodGet, deployments.path,
-		"List deployments by name, without their objects", http.StatusOK), deployments, a.listDeployments)
+		"List deployments by name, with how many of their targets are in which state", http.StatusOK), deployments, a.listDeployments)
 	register(a, operation("create-deployment", http.MethodPost, deployments.path,
 		"Create a deployment", http.StatusCreated), deployments, a.createDeployment)
 	register(a, operation("get-deployment", http.MethodGet, oneDeployment,
-		"Read a deployment with its targets and, while they are few, every object on them", http.StatusOK), deployments, a.getDeployment)
+		"Read a deployment with its first targets and, while they are few, every object on them", http.StatusOK), deployments, a.getDeployment)
 	register(a, operation("update-deployment", http.MethodPatch, oneDeployment,
 		"Change a deployment; the same change twice changes nothing", http.StatusOK, http.StatusPreconditionFailed), deployments, a.updateDeployment)
 	register(a, operation("delete-deployment", http.MethodDelete, oneDeployment,
@@ -64,23 +64,25 @@ func (a *api) listDeployments(ctx context.Context, p auth.Principal, in *listDep
 	if err != nil {
 		return nil, err
 	}
-	convert := func(v control.DeploymentView) apiv1.Deployment { return deploymentJSON(v, false) }
-	return paged(views, in.Limit, convert, nextDeployment), nil
+	return paged(views, in.Limit, deploymentJSON, nextDeployment), nil
 }
 
 func (a *api) createDeployment(ctx context.Context, p auth.Principal, in *createInput[apiv1.CreateDeployment]) (*created[apiv1.Deployment], error) {
 	b := in.Body
 	naming(ctx, b.Name)
+	policy, err := newPolicy(b.Policy)
+	if err != nil {
+		return nil, err
+	}
 	view, err := a.control.CreateDeployment(ctx, p, in.Tenant, control.CreateDeployment{
 		Name: b.Name, Labels: b.Labels, Source: fleet.Source(b.Source), Environment: b.Environment, Namespace: b.Namespace,
-		Prune: b.Policy.Prune, Adopt: b.Policy.Adopt, AllowEmpty: b.Policy.AllowEmpty,
-		Manual: b.Policy.Manual, PruneOnDetach: b.Policy.PruneOnDetach,
+		Policy: &policy,
 	})
 	if err != nil {
 		return nil, err
 	}
 	return &created[apiv1.Deployment]{
-		Location: infoFrom(ctx).about.list + "/" + view.Name, ETag: etag(view.Spec), Body: deploymentJSON(view, true),
+		Location: infoFrom(ctx).about.list + "/" + view.Name, ETag: etag(view.ID, view.Spec), Body: deploymentJSON(view),
 	}, nil
 }
 
@@ -104,25 +106,43 @@ func deploymentAnswer(v control.DeploymentView, err error) (*tagged[apiv1.Deploy
 	if err != nil {
 		return nil, err
 	}
-	return &tagged[apiv1.Deployment]{ETag: etag(v.Spec), Body: deploymentJSON(v, true)}, nil
+	return &tagged[apiv1.Deployment]{ETag: etag(v.ID, v.Spec), Body: deploymentJSON(v)}, nil
 }
 
-func deploymentJSON(v control.DeploymentView, objects bool) apiv1.Deployment {
+func deploymentJSON(v control.DeploymentView) apiv1.Deployment {
 	out := apiv1.Deployment{
 		ID: string(v.ID), Name: v.Name, Labels: v.Labels,
 		Source: apiv1.Source(v.Source), Repository: string(v.RepositoryID),
-		Environment: v.Environment, Namespace: v.Namespace, Policy: apiv1.Policy(v.Policy),
+		Environment: v.Environment, Namespace: v.Namespace, Policy: policyJSON(v.Policy),
 		Suspension: suspensionJSON(v.Suspension), Pin: pinJSON(v.Pin), Spec: v.Spec,
 		Commit: v.Rendered.Commit, Digest: v.Rendered.Digest, RenderedAt: utc(v.Rendered.At), SourceError: v.SourceError,
 		CreatedAt: utc(v.CreatedAt), DeletedAt: utc(v.DeletedAt),
 		Sync: string(v.Sync), Health: string(v.Health), Message: v.Message,
-		Held: v.Held, Targets: make([]apiv1.Target, 0, len(v.Targets)),
+		Held: v.Held, Counts: countsJSON(v.Counts),
 	}
 	for _, o := range v.Operations {
 		out.Operations = append(out.Operations, operationJSON(o))
 	}
 	for _, t := range v.Targets {
-		out.Targets = append(out.Targets, targetJSON(t, objects))
+		out.Targets = append(out.Targets, targetJSON(t))
+	}
+	if n := len(v.Targets); n > 0 && n < v.Counts.Targets {
+		out.MoreTargets = nextTarget(v.Targets[n-1])
+	}
+	return out
+}
+
+func countsJSON(n control.TargetCounts) apiv1.TargetCounts {
+	return apiv1.TargetCounts{
+		Targets: n.Targets, Ready: n.Ready, Detached: n.Detached, Stale: n.Stale, StaleSince: utc(n.StaleSince),
+		Sync: words(n.Sync), Health: words(n.Health),
+	}
+}
+
+func words[W ~string](counts map[W]int) map[string]int {
+	out := make(map[string]int, len(counts))
+	for word, n := range counts {
+		out[string(word)] = n
 	}
 	return out
 }
@@ -134,16 +154,13 @@ func pinJSON(p fleet.Pin) *apiv1.Pin {
 	return &apiv1.Pin{Revision: p.Revision, Commit: p.Commit, At: utc(p.At), By: p.By}
 }
 
-func targetJSON(t control.TargetView, objects bool) apiv1.Target {
+func targetJSON(t control.TargetView) apiv1.Target {
 	out := apiv1.Target{
 		ID: string(t.ID), Agent: t.AgentName,
 		Sync: string(t.View.Sync), Health: string(t.View.Health), Message: t.View.Message,
 		AsOf: utc(t.View.AsOf), StaleSince: utc(t.View.StaleSince),
 		Generation: t.Desired.Generation, ObservedGeneration: t.Observed.Generation, Commit: t.Desired.Commit,
 		Tombstone: t.Desired.Tombstone, DetachedAt: utc(t.DetachedAt), DetachedWhy: t.DetachedWhy,
-	}
-	if !objects {
-		return out
 	}
 	for _, o := range t.Objects {
 		out.Objects = append(out.Objects, apiv1.Object{
@@ -156,10 +173,7 @@ func targetJSON(t control.TargetView, objects bool) apiv1.Target {
 
 // utc makes times read the same wherever the server runs; zero stays zero.
 func utc(t time.Time) time.Time {
-	if t.IsZero() {
-		return time.Time{}
-	}
-	return t.UTC()
+	return apiv1.Stamp(t)
 }
 
 // nextDeployment is where the page after v begins. Names alone would not do: a deployment and those

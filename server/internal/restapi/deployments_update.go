@@ -29,7 +29,7 @@ func (a *api) updateDeployment(ctx context.Context, p auth.Principal, in *editIn
 		}
 		var view control.DeploymentView
 		view, err = a.control.UpdateDeployment(ctx, p, in.Tenant, in.Name, req, bound)
-		if errors.Is(err, control.ErrStale) && match == 0 {
+		if errors.Is(err, control.ErrStale) && match == (control.Match{}) {
 			continue // the caller wants it whatever it is now
 		}
 		return deploymentAnswer(view, err)
@@ -38,26 +38,30 @@ func (a *api) updateDeployment(ctx context.Context, p auth.Principal, in *editIn
 }
 
 func (a *api) merged(
-	ctx context.Context, p auth.Principal, in *editInput[apiv1.UpdateDeployment], match int64,
-) (control.UpdateDeployment, int64, error) {
+	ctx context.Context, p auth.Principal, in *editInput[apiv1.UpdateDeployment], match control.Match,
+) (control.UpdateDeployment, control.Match, error) {
 	b := in.Body
 	req := control.UpdateDeployment{Labels: given(b.Labels), Environment: b.Environment, Namespace: b.Namespace}
-	source, policy := changesSource(b.Source), b.Policy != (apiv1.UpdatePolicy{})
+	source, policy := changesSource(b.Source), changesPolicy(b.Policy)
 	if !source && !policy {
 		return req, match, nil
 	}
 	view, err := a.control.Deployment(ctx, p, in.Tenant, in.Name)
 	if err != nil {
-		return req, 0, err
+		return req, match, err
 	}
 	if source {
 		req.Source = new(mergeSource(view.Source, b.Source))
 	}
 	if policy {
-		req.Policy = new(mergePolicy(view.Policy, b.Policy))
+		merged, err := mergePolicy(view.Policy, b.Policy)
+		if err != nil {
+			return req, match, err
+		}
+		req.Policy = &merged
 	}
-	if match == 0 {
-		match = view.Spec
+	if match == (control.Match{}) {
+		match = control.Match{ID: string(view.ID), Spec: view.Spec}
 	}
 	return req, match, nil
 }
@@ -77,15 +81,6 @@ func mergeSource(s fleet.Source, with apiv1.UpdateSource) fleet.Source {
 		s.Variables = with.Variables
 	}
 	return s
-}
-
-func mergePolicy(p fleet.Policy, with apiv1.UpdatePolicy) fleet.Policy {
-	set(&p.Prune, with.Prune)
-	set(&p.Adopt, with.Adopt)
-	set(&p.AllowEmpty, with.AllowEmpty)
-	set(&p.Manual, with.Manual)
-	set(&p.PruneOnDetach, with.PruneOnDetach)
-	return p
 }
 
 func set[T any](to, from *T) {

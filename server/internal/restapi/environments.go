@@ -14,10 +14,10 @@ type environmentControl interface {
 	CreateEnvironment(ctx context.Context, p auth.Principal, tenant string, req control.CreateEnvironment) (control.EnvironmentView, error)
 	Environments(ctx context.Context, p auth.Principal, tenant string, page store.Page) ([]control.EnvironmentView, error)
 	Environment(ctx context.Context, p auth.Principal, tenant, name string) (control.EnvironmentView, error)
-	UpdateEnvironment(ctx context.Context, p auth.Principal, tenant, name string, req control.UpdateEnvironment, match int64) (control.EnvironmentView, error)
+	UpdateEnvironment(ctx context.Context, p auth.Principal, tenant, name string, req control.UpdateEnvironment, match control.Match) (control.EnvironmentView, error)
 	SuspendEnvironment(ctx context.Context, p auth.Principal, tenant, name, reason string) (control.EnvironmentView, error)
 	ResumeEnvironment(ctx context.Context, p auth.Principal, tenant, name string) (control.EnvironmentView, error)
-	DeleteEnvironment(ctx context.Context, p auth.Principal, tenant, name string, match int64) error
+	DeleteEnvironment(ctx context.Context, p auth.Principal, tenant, name string, match control.Match) error
 }
 
 var environments = resource{"environment", tenant + "/environments"}
@@ -51,7 +51,7 @@ func (a *api) createEnvironment(ctx context.Context, p auth.Principal, in *creat
 		return nil, err
 	}
 	return &created[apiv1.Environment]{
-		Location: infoFrom(ctx).about.list + "/" + made.Name, ETag: etag(made.Spec), Body: environmentJSON(made),
+		Location: infoFrom(ctx).about.list + "/" + made.Name, ETag: etag(made.ID, made.Spec), Body: environmentJSON(made),
 	}, nil
 }
 
@@ -89,7 +89,7 @@ func environmentAnswer(v control.EnvironmentView, err error) (*tagged[apiv1.Envi
 	if err != nil {
 		return nil, err
 	}
-	return &tagged[apiv1.Environment]{ETag: etag(v.Spec), Body: environmentJSON(v)}, nil
+	return &tagged[apiv1.Environment]{ETag: etag(v.ID, v.Spec), Body: environmentJSON(v)}, nil
 }
 
 func environmentJSON(v control.EnvironmentView) apiv1.Environment {

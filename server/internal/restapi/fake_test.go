@@ -41,7 +41,7 @@ type fake struct {
 	create       func(tenant string, req control.CreateDeployment) (control.DeploymentView, error)
 	deployments  func(tenant string, f control.ListDeployments) ([]control.DeploymentView, error)
 	deployment   func(tenant, name string) (control.DeploymentView, error)
-	update       func(req control.UpdateDeployment, match int64) (control.DeploymentView, error)
+	update       func(req control.UpdateDeployment, match control.Match) (control.DeploymentView, error)
 	audit        func(tenant string, f store.AuditFilter) ([]fleet.AuditEvent, error)
 	follow       func(ctx context.Context, tenant string, after int64, fn func([]store.Change) error) error
 	secret       func(repo fleet.RepositoryID) (string, error)
@@ -106,7 +106,7 @@ func (f fake) Deployment(ctx context.Context, p auth.Principal, tenant, name str
 	return f.deployment(tenant, name)
 }
 
-func (f fake) UpdateDeployment(ctx context.Context, p auth.Principal, tenant, name string, req control.UpdateDeployment, match int64) (control.DeploymentView, error) {
+func (f fake) UpdateDeployment(ctx context.Context, p auth.Principal, tenant, name string, req control.UpdateDeployment, match control.Match) (control.DeploymentView, error) {
 	if f.update == nil {
 		return f.standin.UpdateDeployment(ctx, p, tenant, name, req, match)
 	}

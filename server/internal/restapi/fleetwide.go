@@ -8,6 +8,7 @@ import (
 	"github.com/kedge-dev/kedge/internal/fleet"
 	"github.com/kedge-dev/kedge/server/internal/auth"
 	"github.com/kedge-dev/kedge/server/internal/control"
+	"github.com/kedge-dev/kedge/server/internal/store"
 )
 
 type fleetControl interface {
@@ -17,7 +18,7 @@ type fleetControl interface {
 }
 
 type memberControl interface {
-	Members(ctx context.Context, p auth.Principal, tenant string) ([]fleet.Member, error)
+	Members(ctx context.Context, p auth.Principal, tenant string, page store.Page) ([]fleet.Member, error)
 	PutMember(ctx context.Context, p auth.Principal, tenant string, m fleet.Member) error
 	RemoveMember(ctx context.Context, p auth.Principal, tenant string, kind fleet.MemberKind, subject string) error
 }
@@ -86,11 +87,11 @@ func (a *api) registerMembers() {
 }
 
 func (a *api) listMembers(ctx context.Context, p auth.Principal, in *listInput) (*listOutput[apiv1.Member], error) {
-	found, err := a.control.Members(ctx, p, in.Tenant)
+	found, err := a.control.Members(ctx, p, in.Tenant, in.page())
 	if err != nil {
 		return nil, err
 	}
-	return cut(in.Paging, found, memberJSON, func(m fleet.Member) string { return string(m.Kind) + "/" + m.Subject }), nil
+	return paged(found, in.Limit, memberJSON, func(m fleet.Member) string { return string(m.Kind) + "/" + m.Subject }), nil
 }
 
 func (a *api) putMember(ctx context.Context, p auth.Principal, in *putMemberInput) (*struct{}, error) {

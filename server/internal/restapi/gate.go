@@ -1,9 +1,7 @@
 package restapi
 
 import (
-	"net"
 	"net/http"
-	"net/netip"
 	"sync"
 	"time"
 
@@ -58,17 +56,16 @@ func (g *gate) pass(token string) time.Duration { return g.callers.take(caller(t
 // address is where a request comes from, without its port. Of IPv6 the network counts: one host has
 // all the addresses of one.
 func address(r *http.Request) string {
-	host, _, err := net.SplitHostPort(r.RemoteAddr)
+	ip, err := parseHop(r.RemoteAddr)
 	if err != nil {
 		return r.RemoteAddr
 	}
-	ip, err := netip.ParseAddr(host)
-	if err != nil || ip.Unmap().Is4() {
-		return host
+	if ip.Is4() {
+		return ip.String()
 	}
-	network, err := ip.WithZone("").Prefix(64)
+	network, err := ip.Prefix(64)
 	if err != nil {
-		return host
+		return ip.String()
 	}
 	return network.String()
 }

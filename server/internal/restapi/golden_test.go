@@ -44,19 +44,24 @@ func deploymentView() control.DeploymentView {
 		Deployment: fleet.Deployment{
 			ID: "dep-1", Name: "web", Labels: map[string]string{"team": "shop"}, RepositoryID: "rep-1",
 			Source:      fleet.Source{RepoURL: "https://git.example.com/web", Path: "deploy", Revision: "main", Variables: map[string]string{"zone": "{agent.name}"}},
-			Environment: "default", Namespace: "web", Policy: fleet.Policy{Prune: true, Manual: true}, CreatedAt: born,
+			Environment: "default", Namespace: "web", CreatedAt: born,
+			Policy:     fleet.Policy{Prune: true, Manual: true, Drift: fleet.DriftIgnore, Ignore: []string{"*:/spec/replicas"}, ReadyTimeout: 5 * time.Minute, PruneTimeout: time.Hour},
 			Suspension: held, Pin: fleet.Pin{Revision: 9, Commit: "c0ffee", At: later, By: "anna"}, Spec: 6,
 			Rendered: fleet.Rendered{Commit: "c0ffee", Digest: "sha256:abc", At: later}, SourceError: "deploy/a.yaml: not YAML",
 		},
 		Sync: fleet.SyncFailed, Health: fleet.HealthStale, Message: "deploy/a.yaml: not YAML", Held: "suspended by anna",
 		Operations: []fleet.Operation{anOperation()},
+		Counts: control.TargetCounts{
+			Targets: 3, Stale: 1, StaleSince: later, Sync: map[fleet.SyncState]int{fleet.SyncFailed: 2, fleet.SyncSynced: 1},
+			Health: map[fleet.Health]int{fleet.HealthInProgress: 2, fleet.HealthStale: 1},
+		},
 		Targets: []control.TargetView{
+			target("tgt-2", "lost", 3, fleet.View{Sync: fleet.SyncSynced, Health: fleet.HealthStale, AsOf: born, StaleSince: later}),
 			target("tgt-1", "prod", 4, fleet.View{Sync: fleet.SyncFailed, Health: fleet.HealthInProgress, Message: "1 object failed", AsOf: later},
 				fleet.ObjectStatus{
 					ObjectRef: fleet.ObjectRef{Group: "apps", Version: "v1", Kind: "Deployment", Namespace: "naww", Name: "nginx"},
 					Sync:      fleet.SyncFailed, Health: fleet.HealthNotFound, Message: "forbidden",
 				}),
-			target("tgt-2", "lost", 3, fleet.View{Sync: fleet.SyncSynced, Health: fleet.HealthStale, AsOf: born, StaleSince: later}),
 		},
 	}
 }
@@ -79,6 +84,7 @@ func TestAnswersAreAsRecorded(t *testing.T) {
 		"tenants":            {"GET", "/api/v1/tenants", "", 200},
 		"fleet":              {"GET", "/api/v1/fleet", "", 200},
 		"members":            {"GET", base + "members", "", 200},
+		"people":             {"GET", "/api/v1/people", "", 200},
 		"tokens":             {"GET", base + "tokens", "", 200},
 		"token-create":       {"POST", base + "tokens", `{"name":"ci","role":"deployer"}`, 201},
 		"agents":             {"GET", base + "agents", "", 200},
@@ -89,6 +95,8 @@ func TestAnswersAreAsRecorded(t *testing.T) {
 		"grants":             {"GET", base + "grants", "", 200},
 		"deployments":        {"GET", base + "deployments", "", 200},
 		"deployment":         {"GET", base + "deployments/web", "", 200},
+		"held-prunes":        {"GET", base + "deployments/web/held-prunes", "", 200},
+		"confirm-prune":      {"POST", base + "deployments/web/confirm-prune", `{"objects":["ConfigMap shop/old"]}`, 200},
 		"revisions":          {"GET", base + "deployments/web/revisions", "", 200},
 		"rollback":           {"POST", base + "deployments/web/rollback", `{"revision":9}`, 202},
 		"operation":          {"GET", base + "operations/opn-1", "", 200},
@@ -112,22 +120,27 @@ func TestAnswersAreAsRecorded(t *testing.T) {
 
 func TestDeploymentIsAskedForAsWritten(t *testing.T) {
 	t.Parallel()
-	no := false
 	cases := map[string]struct {
 		body string
 		want control.CreateDeployment
 	}{
 		"the least": {
 			`{"name":"web","source":{"repoURL":"https://x/y"}}`,
-			control.CreateDeployment{Name: "web", Source: fleet.Source{RepoURL: "https://x/y"}},
+			control.CreateDeployment{Name: "web", Source: fleet.Source{RepoURL: "https://x/y"}, Policy: &fleet.Policy{Prune: true}},
 		},
 		"everything": {
 			`{"name":"web","labels":{"a":"b"},"source":{"repoURL":"https://x/y","path":"p","revision":"v1","globs":["*.yaml"],"variables":{"k":"v"}},"environment":"eu",` +
-				`"namespace":"web","policy":{"prune":false,"adopt":true,"allowEmpty":true,"manual":true,"pruneOnDetach":true}}`,
+				`"namespace":"web","policy":{"prune":false,"adopt":true,"allowEmpty":true,"manual":true,"pruneOnDetach":true,` +
+				`"force":true,"replace":true,"dryRun":true,"drift":"report","ignore":["*:/spec/replicas"],"serviceAccount":"web/deployer",` +
+				`"propagation":"Orphan","pruneTimeout":"90s","readyTimeout":"1h30m","pruneLimit":{"objects":3,"percent":7}}}`,
 			control.CreateDeployment{
 				Name: "web", Labels: map[string]string{"a": "b"},
 				Source:      fleet.Source{RepoURL: "https://x/y", Path: "p", Revision: "v1", Globs: []string{"*.yaml"}, Variables: map[string]string{"k": "v"}},
-				Environment: "eu", Namespace: "web", Prune: &no, Adopt: true, AllowEmpty: true, Manual: true, PruneOnDetach: true,
+				Environment: "eu", Namespace: "web", Policy: &fleet.Policy{
+					Adopt: true, AllowEmpty: true, Manual: true, PruneOnDetach: true, Force: true, Replace: true, DryRun: true,
+					Drift: fleet.DriftReport, Ignore: []string{"*:/spec/replicas"}, ServiceAccount: "web/deployer", Propagation: fleet.PropagationOrphan,
+					PruneTimeout: 90 * time.Second, ReadyTimeout: 90 * time.Minute, PruneLimit: fleet.PruneLimit{Objects: 3, Percent: 7},
+				},
 			},
 		},
 	}

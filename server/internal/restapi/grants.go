@@ -8,19 +8,15 @@ import (
 	"github.com/kedge-dev/kedge/internal/fleet"
 	"github.com/kedge-dev/kedge/server/internal/auth"
 	"github.com/kedge-dev/kedge/server/internal/control"
+	"github.com/kedge-dev/kedge/server/internal/store"
 )
 
 type grantControl interface {
-	Grants(ctx context.Context, p auth.Principal, tenant string) (given, received []fleet.Grant, err error)
+	Grants(ctx context.Context, p auth.Principal, tenant string, page store.Page) ([]control.GrantView, error)
 	CreateGrant(ctx context.Context, p auth.Principal, tenant string, req control.CreateGrant) (fleet.Grant, error)
-	UpdateGrant(ctx context.Context, p auth.Principal, tenant string, id fleet.GrantID, limits fleet.Limits) (fleet.Grant, error)
+	UpdateGrant(ctx context.Context, p auth.Principal, tenant string, id fleet.GrantID, terms control.UpdateGrant) (fleet.Grant, error)
 	DeleteGrant(ctx context.Context, p auth.Principal, tenant string, id fleet.GrantID) error
 }
-
-const (
-	directionGiven    = "given"
-	directionReceived = "received"
-)
 
 var grants = resource{"grant", tenant + "/grants"}
 
@@ -44,55 +40,64 @@ func (a *api) registerGrants() {
 		"List the grants that a tenant has given, then those that it was given", http.StatusOK), grants, a.listGrants)
 	register(a, operation("create-grant", http.MethodPost, grants.path,
 		"Let another tenant deploy to an environment, within limits", http.StatusCreated), grants, a.createGrant)
-	register(a, operation("update-grant", http.MethodPut, one, "Replace the limits of a grant", http.StatusOK), grants, a.updateGrant)
+	register(a, operation("update-grant", http.MethodPut, one, "Replace the limits and the service account of a grant", http.StatusOK), grants, a.updateGrant)
 	register(a, operation("delete-grant", http.MethodDelete, one,
 		"Take a grant back: what was deployed by it is let go, and its objects stay", http.StatusNoContent), grants, a.deleteGrant)
 }
 
 func (a *api) listGrants(ctx context.Context, p auth.Principal, in *listInput) (*listOutput[apiv1.Grant], error) {
-	given, received, err := a.control.Grants(ctx, p, in.Tenant)
+	page := in.page()
+	if page.After != "" && page.After != control.GrantsGiven && page.After != control.GrantsReceived {
+		return nil, notACursor()
+	}
+	found, err := a.control.Grants(ctx, p, in.Tenant, page)
 	if err != nil {
 		return nil, err
 	}
-	all := make([]apiv1.Grant, 0, len(given)+len(received))
-	for _, g := range given {
-		all = append(all, grantJSON(g, directionGiven))
-	}
-	for _, g := range received {
-		all = append(all, grantJSON(g, directionReceived))
-	}
-	same := func(g apiv1.Grant) apiv1.Grant { return g }
-	return cut(in.Paging, all, same, func(g apiv1.Grant) string {
-		return g.Direction + "/" + g.Environment + "/" + g.Grantee + "/" + g.ID
-	}), nil
+	return paged(found, in.Limit, grantJSON, nextGrant), nil
 }
 
 func (a *api) createGrant(ctx context.Context, p auth.Principal, in *createInput[apiv1.CreateGrant]) (*created[apiv1.Grant], error) {
 	naming(ctx, in.Body.Environment+"/"+in.Body.Grantee)
 	made, err := a.control.CreateGrant(ctx, p, in.Tenant, control.CreateGrant{
-		Environment: in.Body.Environment, Grantee: in.Body.Grantee, Limits: fleet.Limits(in.Body.Limits),
+		Environment: in.Body.Environment, Grantee: in.Body.Grantee, Limits: fleet.Limits(in.Body.Limits), ServiceAccount: in.Body.ServiceAccount,
 	})
 	if err != nil {
 		return nil, err
 	}
-	return &created[apiv1.Grant]{Location: infoFrom(ctx).about.list + "/" + string(made.ID), Body: grantJSON(made, directionGiven)}, nil
+	return &created[apiv1.Grant]{Location: infoFrom(ctx).about.list + "/" + string(made.ID), Body: grantJSON(control.GrantView{Grant: made})}, nil
 }
 
 func (a *api) updateGrant(ctx context.Context, p auth.Principal, in *updateGrantInput) (*plain[apiv1.Grant], error) {
-	changed, err := a.control.UpdateGrant(ctx, p, in.Tenant, fleet.GrantID(in.Grant), fleet.Limits(in.Body.Limits))
+	changed, err := a.control.UpdateGrant(ctx, p, in.Tenant, fleet.GrantID(in.Grant), control.UpdateGrant{
+		Limits: fleet.Limits(in.Body.Limits), ServiceAccount: in.Body.ServiceAccount,
+	})
 	if err != nil {
 		return nil, err
 	}
-	return &plain[apiv1.Grant]{grantJSON(changed, directionGiven)}, nil
+	return &plain[apiv1.Grant]{grantJSON(control.GrantView{Grant: changed})}, nil
 }
 
 func (a *api) deleteGrant(ctx context.Context, p auth.Principal, in *OneGrant) (*struct{}, error) {
 	return nil, a.control.DeleteGrant(ctx, p, in.Tenant, fleet.GrantID(in.Grant))
 }
 
-func grantJSON(g fleet.Grant, direction string) apiv1.Grant {
-	return apiv1.Grant{
-		ID: string(g.ID), Environment: g.Environment, Grantee: g.GranteeName, Direction: direction,
-		Limits: apiv1.Limits(g.Limits), CreatedAt: utc(g.CreatedAt),
+// nextGrant is where the page after g begins.
+func nextGrant(g control.GrantView) string {
+	if g.Received {
+		return control.GrantsReceived + "/" + g.Environment + "/" + g.OwnerName
 	}
+	return control.GrantsGiven + "/" + g.Environment + "/" + g.GranteeName
+}
+
+// grantJSON shows the environment of a grant that was received under the name by which it is deployed to.
+func grantJSON(g control.GrantView) apiv1.Grant {
+	out := apiv1.Grant{
+		ID: string(g.ID), Environment: g.Environment, Owner: g.OwnerName, Grantee: g.GranteeName, Direction: control.GrantsGiven,
+		Limits: apiv1.Limits(g.Limits), ServiceAccount: g.ServiceAccount, CreatedAt: utc(g.CreatedAt),
+	}
+	if g.Received {
+		out.Environment, out.Direction = g.OwnerName+"/"+g.Environment, control.GrantsReceived
+	}
+	return out
 }

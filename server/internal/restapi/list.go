@@ -1,8 +1,7 @@
 package restapi
 
 import (
-	"cmp"
-	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/kedge-dev/kedge/internal/apiv1"
@@ -52,6 +51,17 @@ func (in *Paging) page() store.Page {
 	return store.Page{After: name, AfterID: id, Limit: in.Limit + 1}
 }
 
+// numbered is page for a listing whose key is, or begins with, a number.
+func (in *Paging) numbered() (store.Page, error) {
+	page := in.page()
+	if n, err := strconv.ParseInt(page.After, 10, 64); page.After != "" && (err != nil || n <= 0) {
+		return store.Page{}, notACursor()
+	}
+	return page, nil
+}
+
+func notACursor() error { return fleet.Invalid("after", "must be 'next' of the page before") }
+
 // paged converts one page. views holds what page asked for.
 func paged[V, T any](views []V, limit int, convert func(V) T, key func(V) string) *listOutput[T] {
 	out := &listOutput[T]{}
@@ -64,18 +74,6 @@ func paged[V, T any](views []V, limit int, convert func(V) T, key func(V) string
 		out.Body.Items = append(out.Body.Items, convert(v))
 	}
 	return out
-}
-
-// cut is one page of a listing that is always read whole, because it is short.
-func cut[V, T any](in Paging, all []V, convert func(V) T, key func(V) string) *listOutput[T] {
-	slices.SortStableFunc(all, func(x, y V) int { return cmp.Compare(key(x), key(y)) })
-	from := 0
-	if in.After != "" {
-		for from < len(all) && key(all[from]) <= in.After {
-			from++
-		}
-	}
-	return paged(all[from:], in.Limit, convert, key)
 }
 
 // labelled reads repeated label=KEY=VALUE filters.

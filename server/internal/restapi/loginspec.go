@@ -42,7 +42,17 @@ func (a *api) describeLogin() {
 	add(&huma.Operation{
 		OperationID: "login-callback", Method: http.MethodGet, Path: base + "/auth/callback", Summary: "Where the identity provider sends the browser back to",
 		Parameters: []*huma.Param{in("code", "Of the provider."), in("state", "Of the login.")},
-	}, map[string]*huma.Response{"302": there})
+	}, map[string]*huma.Response{"302": there, "200": {
+		Description: "A page that asks the person whether a CLI may have the session.", Content: map[string]*huma.MediaType{"text/html": {}},
+	}})
+	add(&huma.Operation{
+		OperationID: "confirm-login", Method: http.MethodPost, Path: base + "/auth/confirm", Summary: "What the person answers; sends the browser on to the CLI",
+		RequestBody: &huma.RequestBody{Required: true, Content: map[string]*huma.MediaType{"application/x-www-form-urlencoded": {Schema: &huma.Schema{
+			Type: huma.TypeObject, Required: []string{"question", "answer"}, Properties: map[string]*huma.Schema{
+				"question": {Type: huma.TypeString, Description: "Of the page."}, "answer": {Type: huma.TypeString, Enum: []any{"yes", "no"}},
+			},
+		}}}},
+	}, map[string]*huma.Response{"303": there})
 	add(&huma.Operation{
 		OperationID: "logout", Method: http.MethodPost, Path: base + "/auth/logout", Summary: "End the session of the caller",
 	}, map[string]*huma.Response{"204": {Description: "No Content"}})

@@ -35,9 +35,11 @@ type requestInfo struct {
 	route     string // pattern of the path; "" when none took it
 	shownOnce bool   // the answer holds a secret that is not to be kept
 	again     bool   // the same request again is harmless: its answer need not be kept
-	// recheck finds out whether the caller is still who it was; nil when nobody has to be.
+	// recheck finds out whether an agent is still who it was; nil for everybody else.
 	recheck func(context.Context) error
-	err     error
+	// guard has end called when a caller is no longer who it was, until leave is; nil for agents.
+	guard func(end func()) (leave func())
+	err   error
 }
 
 type infoKey struct{}

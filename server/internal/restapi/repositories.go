@@ -15,8 +15,8 @@ type repositoryControl interface {
 	Repositories(ctx context.Context, p auth.Principal, tenant string, page store.Page) ([]control.RepositoryView, error)
 	Repository(ctx context.Context, p auth.Principal, tenant string, id fleet.RepositoryID) (control.RepositoryView, error)
 	CreateRepository(ctx context.Context, p auth.Principal, tenant string, req control.CreateRepository) (control.RepositoryView, error)
-	UpdateRepository(ctx context.Context, p auth.Principal, tenant string, id fleet.RepositoryID, req control.UpdateRepository, match int64) (control.RepositoryView, error)
-	DeleteRepository(ctx context.Context, p auth.Principal, tenant string, id fleet.RepositoryID, match int64) error
+	UpdateRepository(ctx context.Context, p auth.Principal, tenant string, id fleet.RepositoryID, req control.UpdateRepository, match control.Match) (control.RepositoryView, error)
+	DeleteRepository(ctx context.Context, p auth.Principal, tenant string, id fleet.RepositoryID, match control.Match) error
 	// RefreshRepository looks at Git now.
 	RefreshRepository(ctx context.Context, p auth.Principal, tenant string, id fleet.RepositoryID) error
 	// Webhook tells what the Git host of a repository has to be told.
@@ -86,7 +86,7 @@ func (a *api) createRepository(ctx context.Context, p auth.Principal, in *create
 		return nil, err
 	}
 	return &created[apiv1.Repository]{
-		Location: infoFrom(ctx).about.list + "/" + string(made.ID), ETag: etag(made.Spec), Body: a.repositoryJSON(made),
+		Location: infoFrom(ctx).about.list + "/" + string(made.ID), ETag: etag(made.ID, made.Spec), Body: a.repositoryJSON(made),
 	}, nil
 }
 
@@ -127,7 +127,7 @@ func (a *api) repositoryAnswer(v control.RepositoryView, err error) (*tagged[api
 	if err != nil {
 		return nil, err
 	}
-	return &tagged[apiv1.Repository]{ETag: etag(v.Spec), Body: a.repositoryJSON(v)}, nil
+	return &tagged[apiv1.Repository]{ETag: etag(v.ID, v.Spec), Body: a.repositoryJSON(v)}, nil
 }
 
 func (a *api) repositoryJSON(v control.RepositoryView) apiv1.Repository {

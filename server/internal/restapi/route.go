@@ -77,10 +77,11 @@ func about(of resource, tenantName, name string) subject {
 	return subject{kind: of.kind, name: name, tenant: tenantName, list: strings.ReplaceAll(of.path, "{tenant}", tenantName)}
 }
 
-// tidy refuses paths that a mux would redirect to a cleaner one, in plain text.
+// tidy refuses paths that a mux would redirect to a cleaner one, in plain text. What is escaped is part
+// of a name, which may hold slashes.
 func tidy(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if clean := path.Clean(r.URL.Path); clean != r.URL.Path && clean+"/" != r.URL.Path {
+		if given := r.URL.EscapedPath(); path.Clean(given) != given && path.Clean(given)+"/" != given {
 			writeProblem(w, noRoute(r, http.StatusNotFound))
 			return
 		}

@@ -56,19 +56,16 @@ func (a *api) registerRuns() {
 }
 
 func (a *api) listRuns(ctx context.Context, p auth.Principal, in *namedListInput) (*listOutput[apiv1.SyncRun], error) {
-	if in.After != "" {
-		if _, err := strconv.ParseInt(in.After, 10, 64); err != nil {
-			return nil, notACursor()
-		}
+	page, err := in.numbered()
+	if err != nil {
+		return nil, err
 	}
-	found, err := a.control.Runs(ctx, p, in.Tenant, in.Name, in.page())
+	found, err := a.control.Runs(ctx, p, in.Tenant, in.Name, page)
 	if err != nil {
 		return nil, err
 	}
 	return paged(found, in.Limit, runJSON, func(r fleet.SyncRun) string { return strconv.FormatInt(r.Seq, 10) }), nil
 }
-
-func notACursor() error { return fleet.Invalid("after", "must be 'next' of the page before") }
 
 func (a *api) createRun(ctx context.Context, p auth.Principal, in *actInput[apiv1.CreateRun]) (*accepted[apiv1.SyncRun], error) {
 	req := control.CreateRun{}

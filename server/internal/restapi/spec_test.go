@@ -41,9 +41,11 @@ var bodies = map[string]string{
 	"update-deployment":     `{"labels":{"a":"b"},"source":{"path":"p"},"environment":"eu","policy":{"manual":true}}`,
 	"suspend-deployment":    `{"reason":"holidays"}`,
 	"create-run":            `{"revision":"main"}`,
+	"confirm-prune":         `{"objects":["ConfigMap shop/old"],"agent":"prod"}`,
 	"rollback-deployment":   `{"revision":9}`,
 	"update-run":            `{"revision":"v2"}`,
 	"webhook":               `{}`,
+	"confirm-login":         `{"question":"q","answer":"yes"}`,
 	"exchange":              `{"code":"c","verifier":"v"}`,
 	"report-status":         `{"items":[{"id":"tgt-1","epoch":1,"generation":4,"sync":"Synced","health":"Current","objects":[{"kind":"ConfigMap","name":"a","sync":"Synced","health":"Current"}]}]}`,
 	"report-status-by-path": `{"items":[]}`,
@@ -192,6 +194,9 @@ func (loginStub) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case answers[name] != "":
 		w.Header().Set("Content-Type", "application/json")
 		_, _ = w.Write([]byte(answers[name]))
+	case name == "confirm":
+		w.Header().Set("Location", "/")
+		w.WriteHeader(http.StatusSeeOther)
 	case name == "logout":
 		w.WriteHeader(http.StatusNoContent)
 	default:

@@ -2,6 +2,7 @@ package restapi_test
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"github.com/kedge-dev/kedge/internal/fleet"
@@ -10,9 +11,9 @@ import (
 	"github.com/kedge-dev/kedge/server/internal/store"
 )
 
-// stale is ErrStale for any other Spec than the one that is there.
-func stale(match, spec int64) error {
-	if match != 0 && match != spec {
+// stale is ErrStale for any other state than the one that is there.
+func stale[ID ~string](match control.Match, id ID, spec int64) error {
+	if match != (control.Match{}) && match != (control.Match{ID: string(id), Spec: spec}) {
 		return control.ErrStale
 	}
 	return nil
@@ -35,14 +36,14 @@ func (s *standin) Agent(context.Context, auth.Principal, string, string) (contro
 	return agentView(), nil
 }
 
-func (s *standin) UpdateAgent(_ context.Context, _ auth.Principal, _, _ string, _ control.UpdateAgent, match int64) (control.AgentView, error) {
+func (s *standin) UpdateAgent(_ context.Context, _ auth.Principal, _, _ string, _ control.UpdateAgent, match control.Match) (control.AgentView, error) {
 	s.called("UpdateAgent")
-	return agentView(), stale(match, agentView().Spec)
+	return agentView(), stale(match, agentView().ID, agentView().Spec)
 }
 
-func (s *standin) DeleteAgent(_ context.Context, _ auth.Principal, _, _ string, match int64) error {
+func (s *standin) DeleteAgent(_ context.Context, _ auth.Principal, _, _ string, match control.Match) error {
 	s.called("DeleteAgent")
-	return stale(match, agentView().Spec)
+	return stale(match, agentView().ID, agentView().Spec)
 }
 
 func (s *standin) CreateEnvironment(context.Context, auth.Principal, string, control.CreateEnvironment) (control.EnvironmentView, error) {
@@ -60,9 +61,9 @@ func (s *standin) Environment(context.Context, auth.Principal, string, string) (
 	return anEnvironment(), nil
 }
 
-func (s *standin) UpdateEnvironment(_ context.Context, _ auth.Principal, _, _ string, _ control.UpdateEnvironment, match int64) (control.EnvironmentView, error) {
+func (s *standin) UpdateEnvironment(_ context.Context, _ auth.Principal, _, _ string, _ control.UpdateEnvironment, match control.Match) (control.EnvironmentView, error) {
 	s.called("UpdateEnvironment")
-	return anEnvironment(), stale(match, 4)
+	return anEnvironment(), stale(match, anEnvironment().ID, 4)
 }
 
 func (s *standin) SuspendEnvironment(context.Context, auth.Principal, string, string, string) (control.EnvironmentView, error) {
@@ -75,9 +76,9 @@ func (s *standin) ResumeEnvironment(context.Context, auth.Principal, string, str
 	return anEnvironment(), nil
 }
 
-func (s *standin) DeleteEnvironment(_ context.Context, _ auth.Principal, _, _ string, match int64) error {
+func (s *standin) DeleteEnvironment(_ context.Context, _ auth.Principal, _, _ string, match control.Match) error {
 	s.called("DeleteEnvironment")
-	return stale(match, 4)
+	return stale(match, anEnvironment().ID, 4)
 }
 
 func (s *standin) Repositories(context.Context, auth.Principal, string, store.Page) ([]control.RepositoryView, error) {
@@ -95,14 +96,14 @@ func (s *standin) CreateRepository(context.Context, auth.Principal, string, cont
 	return aRepository(), nil
 }
 
-func (s *standin) UpdateRepository(_ context.Context, _ auth.Principal, _ string, _ fleet.RepositoryID, _ control.UpdateRepository, match int64) (control.RepositoryView, error) {
+func (s *standin) UpdateRepository(_ context.Context, _ auth.Principal, _ string, _ fleet.RepositoryID, _ control.UpdateRepository, match control.Match) (control.RepositoryView, error) {
 	s.called("UpdateRepository")
-	return aRepository(), stale(match, 2)
+	return aRepository(), stale(match, aRepository().ID, 2)
 }
 
-func (s *standin) DeleteRepository(_ context.Context, _ auth.Principal, _ string, _ fleet.RepositoryID, match int64) error {
+func (s *standin) DeleteRepository(_ context.Context, _ auth.Principal, _ string, _ fleet.RepositoryID, match control.Match) error {
 	s.called("DeleteRepository")
-	return stale(match, 2)
+	return stale(match, aRepository().ID, 2)
 }
 
 func (s *standin) RefreshRepository(context.Context, auth.Principal, string, fleet.RepositoryID) error {
@@ -140,14 +141,14 @@ func (s *standin) CreateCredential(context.Context, auth.Principal, string, cont
 	return aCredential(), nil
 }
 
-func (s *standin) UpdateCredential(_ context.Context, _ auth.Principal, _, _ string, _ control.UpdateCredential, match int64) (fleet.Credential, error) {
+func (s *standin) UpdateCredential(_ context.Context, _ auth.Principal, _, _ string, _ control.UpdateCredential, match control.Match) (fleet.Credential, error) {
 	s.called("UpdateCredential")
-	return aCredential(), stale(match, 7)
+	return aCredential(), stale(match, aCredential().ID, 7)
 }
 
-func (s *standin) DeleteCredential(_ context.Context, _ auth.Principal, _, _ string, match int64) error {
+func (s *standin) DeleteCredential(_ context.Context, _ auth.Principal, _, _ string, match control.Match) error {
 	s.called("DeleteCredential")
-	return stale(match, 7)
+	return stale(match, aCredential().ID, 7)
 }
 
 func (s *standin) CreateDeployment(context.Context, auth.Principal, string, control.CreateDeployment) (control.DeploymentView, error) {
@@ -157,7 +158,9 @@ func (s *standin) CreateDeployment(context.Context, auth.Principal, string, cont
 
 func (s *standin) Deployments(context.Context, auth.Principal, string, control.ListDeployments) ([]control.DeploymentView, error) {
 	s.called("Deployments")
-	return []control.DeploymentView{deploymentView()}, nil
+	v := deploymentView()
+	v.Targets, v.Operations = nil, nil
+	return []control.DeploymentView{v}, nil
 }
 
 func (s *standin) Deployment(context.Context, auth.Principal, string, string) (control.DeploymentView, error) {
@@ -165,14 +168,14 @@ func (s *standin) Deployment(context.Context, auth.Principal, string, string) (c
 	return deploymentView(), nil
 }
 
-func (s *standin) UpdateDeployment(_ context.Context, _ auth.Principal, _, _ string, _ control.UpdateDeployment, match int64) (control.DeploymentView, error) {
+func (s *standin) UpdateDeployment(_ context.Context, _ auth.Principal, _, _ string, _ control.UpdateDeployment, match control.Match) (control.DeploymentView, error) {
 	s.called("UpdateDeployment")
-	return deploymentView(), stale(match, deploymentView().Spec)
+	return deploymentView(), stale(match, deploymentView().ID, deploymentView().Spec)
 }
 
-func (s *standin) DeleteDeployment(_ context.Context, _ auth.Principal, _, _ string, match int64) (fleet.Operation, error) {
+func (s *standin) DeleteDeployment(_ context.Context, _ auth.Principal, _, _ string, match control.Match) (fleet.Operation, error) {
 	s.called("DeleteDeployment")
-	return anOperation(), stale(match, deploymentView().Spec)
+	return anOperation(), stale(match, deploymentView().ID, deploymentView().Spec)
 }
 
 func (s *standin) SuspendDeployment(context.Context, auth.Principal, string, string, string) (control.DeploymentView, error) {
@@ -190,12 +193,21 @@ func (s *standin) ReleaseDeployment(context.Context, auth.Principal, string, str
 	return deploymentView(), nil
 }
 
-func (s *standin) Revisions(context.Context, auth.Principal, string, string) ([]fleet.Revision, error) {
+func (s *standin) Revisions(_ context.Context, _ auth.Principal, _, _ string, page store.Page) ([]fleet.Revision, error) {
 	s.called("Revisions")
-	return []fleet.Revision{
-		{Seq: 9, Commit: "c0ffee", RenderedAt: later, Bundles: map[string]string{"": "sha256:abc"}},
+	return pageOf([]fleet.Revision{
 		{Seq: 10, Commit: "beef", RenderedAt: later, Bundles: map[string]string{"x": "sha256:b", "y": "sha256:a", "z": "sha256:a"}},
-	}, nil
+		{Seq: 9, Commit: "c0ffee", RenderedAt: later, Bundles: map[string]string{"": "sha256:abc"}},
+	}, page, func(r fleet.Revision) string { return fmt.Sprint(r.Seq) }), nil
+}
+
+func (s *standin) Targets(_ context.Context, _ auth.Principal, _, _ string, f store.TargetFilter) ([]control.TargetView, error) {
+	s.called(fmt.Sprintf("Targets %s %s %s %t", f.Sync, f.Health, f.Agent, f.Stale != nil && *f.Stale))
+	all := deploymentView().Targets
+	for i := range all {
+		all[i].Objects = nil
+	}
+	return pageOf(all, f.Page, func(t control.TargetView) string { return t.AgentName + "/" + string(t.ID) }), nil
 }
 
 func (s *standin) TargetObjects(context.Context, auth.Principal, string, string, string) (control.TargetView, error) {
@@ -206,6 +218,17 @@ func (s *standin) TargetObjects(context.Context, auth.Principal, string, string,
 func (s *standin) DismissTarget(context.Context, auth.Principal, string, string, fleet.TargetID) error {
 	s.called("DismissTarget")
 	return nil
+}
+
+func (s *standin) HeldPrunes(context.Context, auth.Principal, string, string, string, store.HeldObject, int) ([]control.HeldPrune, error) {
+	s.called("HeldPrunes")
+	held := fleet.ObjectStatus{ObjectRef: fleet.ObjectRef{Kind: "ConfigMap", Namespace: "shop", Name: "old"}, Sync: fleet.SyncHeld, Message: "too many"}
+	return []control.HeldPrune{{HeldObject: store.HeldObject{Target: "tgt-1", Agent: "prod", ObjectStatus: held}, Commit: "c0ffee", Current: true}}, nil
+}
+
+func (s *standin) ConfirmPrune(_ context.Context, _ auth.Principal, _, _ string, req control.ConfirmPrune) (control.ConfirmedPrune, error) {
+	s.called("ConfirmPrune")
+	return control.ConfirmedPrune{Objects: req.Objects, Targets: 1}, nil
 }
 
 func (s *standin) CreateRun(context.Context, auth.Principal, string, string, control.CreateRun) (fleet.SyncRun, error) {

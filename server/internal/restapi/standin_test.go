@@ -3,6 +3,7 @@ package restapi_test
 import (
 	"context"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -94,13 +95,13 @@ func anAgentToken() fleet.AgentToken {
 
 func aGrant() fleet.Grant {
 	return fleet.Grant{
-		ID: "grt-1", Environment: "eu", GranteeName: "shop", Limits: fleet.Limits{Namespaces: []string{"shop"}}, CreatedAt: born,
+		ID: "grt-1", Environment: "eu", OwnerName: "default", GranteeName: "shop", Limits: fleet.Limits{Namespaces: []string{"shop"}}, CreatedAt: born,
 	}
 }
 
 func anApplication() control.Application {
 	v := deploymentView()
-	t := v.Targets[0].Target
+	t := v.Targets[1].Target
 	t.DeploymentName, t.Desired.Digest, t.Desired.Namespace = "web", "sha256:abc", "web"
 	return control.Application{
 		AgentTarget: control.AgentTarget{Target: t, Tenant: "default"}, Source: v.Source, Environment: "default",
@@ -174,13 +175,22 @@ func (s *standin) Unfreeze(context.Context, auth.Principal) (fleet.Settings, err
 	return fleet.Settings{Epoch: 2}, nil
 }
 
-func (s *standin) Members(context.Context, auth.Principal, string) ([]fleet.Member, error) {
+// pageOf is the page of a listing that begins behind the item with the key of the page.
+func pageOf[T any](all []T, page store.Page, key func(T) string) []T {
+	if page.After != "" {
+		at := strings.TrimSuffix(page.After+"/"+page.AfterID, "/")
+		all = all[1+slices.IndexFunc(all, func(item T) bool { return key(item) == at }):]
+	}
+	return all[:min(len(all), page.Limit)]
+}
+
+func (s *standin) Members(_ context.Context, _ auth.Principal, _ string, page store.Page) ([]fleet.Member, error) {
 	s.called("Members")
-	return []fleet.Member{
-		{Kind: fleet.MemberPerson, Subject: "anna", Role: fleet.RoleAdmin, CreatedAt: born},
+	return pageOf([]fleet.Member{
 		{Kind: fleet.MemberGroup, Subject: "devs", Role: fleet.RoleViewer},
+		{Kind: fleet.MemberPerson, Subject: "anna", Role: fleet.RoleAdmin, CreatedAt: born},
 		{Kind: fleet.MemberPerson, Subject: "bert", Role: fleet.RoleDeployer},
-	}, nil
+	}, page, func(m fleet.Member) string { return string(m.Kind) + "/" + m.Subject }), nil
 }
 
 func (s *standin) PutMember(context.Context, auth.Principal, string, fleet.Member) error {
@@ -193,7 +203,7 @@ func (s *standin) RemoveMember(_ context.Context, _ auth.Principal, _ string, ki
 	return nil
 }
 
-func (s *standin) APITokens(context.Context, auth.Principal, string) ([]fleet.APIToken, error) {
+func (s *standin) APITokens(context.Context, auth.Principal, string, store.Page) ([]fleet.APIToken, error) {
 	s.called("APITokens")
 	return []fleet.APIToken{aToken()}, nil
 }
@@ -208,7 +218,31 @@ func (s *standin) RevokeAPIToken(context.Context, auth.Principal, string, fleet.
 	return nil
 }
 
-func (s *standin) AgentTokens(context.Context, auth.Principal, string, string) ([]fleet.AgentToken, error) {
+func aPerson() fleet.Person {
+	return fleet.Person{Name: "jane@example.com", Issuer: "https://id.example.com", Subject: "1", DisplayName: "Jane", Sessions: 1, CreatedAt: born, LoggedInAt: later}
+}
+
+func (s *standin) People(context.Context, auth.Principal, store.Page) ([]fleet.Person, error) {
+	s.called("People")
+	return []fleet.Person{aPerson()}, nil
+}
+
+func (s *standin) Person(context.Context, auth.Principal, string) (fleet.Person, error) {
+	s.called("Person")
+	return aPerson(), nil
+}
+
+func (s *standin) EndSessions(context.Context, auth.Principal, string) error {
+	s.called("EndSessions")
+	return nil
+}
+
+func (s *standin) ForgetPerson(context.Context, auth.Principal, string) error {
+	s.called("ForgetPerson")
+	return nil
+}
+
+func (s *standin) AgentTokens(context.Context, auth.Principal, string, string, store.Page) ([]fleet.AgentToken, error) {
 	s.called("AgentTokens")
 	return []fleet.AgentToken{anAgentToken()}, nil
 }
@@ -228,9 +262,15 @@ func (s *standin) RotateAgentToken(context.Context, auth.Principal, string, stri
 	return anOperation(), nil
 }
 
-func (s *standin) Grants(context.Context, auth.Principal, string) (given, received []fleet.Grant, err error) {
+func (s *standin) Grants(_ context.Context, _ auth.Principal, _ string, page store.Page) ([]control.GrantView, error) {
 	s.called("Grants")
-	return []fleet.Grant{aGrant()}, []fleet.Grant{aGrant()}, nil
+	all := []control.GrantView{{Grant: aGrant()}, {Grant: aGrant(), Received: true}}
+	return pageOf(all, page, func(g control.GrantView) string {
+		if g.Received {
+			return "received/" + g.Environment + "/" + g.OwnerName
+		}
+		return "given/" + g.Environment + "/" + g.GranteeName
+	}), nil
 }
 
 func (s *standin) CreateGrant(context.Context, auth.Principal, string, control.CreateGrant) (fleet.Grant, error) {
@@ -238,7 +278,7 @@ func (s *standin) CreateGrant(context.Context, auth.Principal, string, control.C
 	return aGrant(), nil
 }
 
-func (s *standin) UpdateGrant(context.Context, auth.Principal, string, fleet.GrantID, fleet.Limits) (fleet.Grant, error) {
+func (s *standin) UpdateGrant(context.Context, auth.Principal, string, fleet.GrantID, control.UpdateGrant) (fleet.Grant, error) {
 	s.called("UpdateGrant")
 	return aGrant(), nil
 }

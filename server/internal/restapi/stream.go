@@ -86,7 +86,8 @@ func (a *api) serveStream(w http.ResponseWriter, r *http.Request) {
 	defer pulse.Wait() // nothing may write once the handler has returned
 	defer cancel()
 	s := &eventStream{w: w, rc: http.NewResponseController(w), kinds: kinds}
-	s.onBegin = func() { pulse.Go(func() { s.keepAlive(ctx, cancel, a.cfg.KeepAlive, info.recheck) }) }
+	s.onBegin = func() { pulse.Go(func() { s.keepAlive(ctx, cancel, a.cfg.KeepAlive) }) }
+	defer info.guard(cancel)()
 	err = a.follow(ctx, name, after, s)
 	if err != nil && !s.begun {
 		writeProblem(w, mapError(r.Context(), err, info.about))
@@ -137,6 +138,14 @@ var streamKinds = []store.ChangeKind{
 	store.ChangeSettings, store.ChangeCredential, store.ChangeRun, store.ChangeOperation,
 }
 
+func kindNames() []string {
+	names := make([]string, len(streamKinds))
+	for i, kind := range streamKinds {
+		names[i] = string(kind)
+	}
+	return names
+}
+
 // wanted is which kinds of change the caller wants; nil means all.
 func wanted(r *http.Request) (map[store.ChangeKind]bool, error) {
 	query := r.URL.Query()
@@ -152,7 +161,7 @@ func wanted(r *http.Request) (map[store.ChangeKind]bool, error) {
 	for text := range strings.SplitSeq(query.Get("kinds"), ",") {
 		kind := store.ChangeKind(strings.TrimSpace(text))
 		if !slices.Contains(streamKinds, kind) {
-			return nil, fleet.Invalid("kinds", "%q is none of %v", kind, streamKinds)
+			return nil, fleet.Invalid("kinds", "%q is none of %s", kind, strings.Join(kindNames(), ", "))
 		}
 		kinds[kind] = true
 	}
@@ -219,8 +228,8 @@ func (s *eventStream) reset() error {
 	return s.write("event: reset\ndata: {}\n\n")
 }
 
-// keepAlive writes while nothing happens, and ends the stream of a caller who may no longer read it.
-func (s *eventStream) keepAlive(ctx context.Context, gone func(), every time.Duration, allowed func(context.Context) error) {
+// keepAlive writes while nothing happens.
+func (s *eventStream) keepAlive(ctx context.Context, gone func(), every time.Duration) {
 	ticker := time.NewTicker(every)
 	defer ticker.Stop()
 	for {
@@ -228,7 +237,7 @@ func (s *eventStream) keepAlive(ctx context.Context, gone func(), every time.Dur
 		case <-ctx.Done():
 			return
 		case <-ticker.C:
-			if errors.Is(allowed(ctx), auth.ErrUnauthenticated) || s.write(": still here\n\n") != nil {
+			if s.write(": still here\n\n") != nil {
 				gone()
 				return
 			}

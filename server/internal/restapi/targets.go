@@ -2,19 +2,21 @@ package restapi
 
 import (
 	"context"
-	"fmt"
 	"maps"
 	"net/http"
 	"slices"
+	"strconv"
 
 	"github.com/kedge-dev/kedge/internal/apiv1"
 	"github.com/kedge-dev/kedge/internal/fleet"
 	"github.com/kedge-dev/kedge/server/internal/auth"
 	"github.com/kedge-dev/kedge/server/internal/control"
+	"github.com/kedge-dev/kedge/server/internal/store"
 )
 
 type revisionControl interface {
-	Revisions(ctx context.Context, p auth.Principal, tenant, name string) ([]fleet.Revision, error)
+	Revisions(ctx context.Context, p auth.Principal, tenant, name string, page store.Page) ([]fleet.Revision, error)
+	Targets(ctx context.Context, p auth.Principal, tenant, deployment string, f store.TargetFilter) ([]control.TargetView, error)
 	TargetObjects(ctx context.Context, p auth.Principal, tenant, deployment, agent string) (control.TargetView, error)
 	DismissTarget(ctx context.Context, p auth.Principal, tenant, deployment string, id fleet.TargetID) error
 }
@@ -27,6 +29,14 @@ const (
 var targets = resource{"target", deployments.path}
 
 type (
+	listTargetsInput struct {
+		Named
+		Paging
+		Sync   string `query:"sync" enum:"Pending,Syncing,Synced,OutOfSync,Failed,Deleted,Rewound,Detached"`
+		Health string `query:"health" enum:"Current,InProgress,Failed,Terminating,NotFound,Unknown,Stale"`
+		Agent  string `query:"agent" maxLength:"253" doc:"Name of the agent."`
+		Stale  string `query:"stale" enum:"true,false" doc:"Whether its agent is not connected, so that nothing newer is known."`
+	}
 	targetOfInput struct {
 		Named
 		Agent string `path:"agent" maxLength:"253" doc:"Name of the agent."`
@@ -51,21 +61,27 @@ func (a *api) registerTargets() {
 		"List the kept revisions of a deployment, newest first", http.StatusOK), deployments, a.listRevisions)
 }
 
-func (a *api) listTargets(ctx context.Context, p auth.Principal, in *namedListInput) (*listOutput[apiv1.Target], error) {
-	view, err := a.control.Deployment(ctx, p, in.Tenant, in.Name)
+func (a *api) listTargets(ctx context.Context, p auth.Principal, in *listTargetsInput) (*listOutput[apiv1.Target], error) {
+	f := store.TargetFilter{Page: in.page(), Sync: fleet.SyncState(in.Sync), Health: fleet.Health(in.Health), Agent: in.Agent}
+	if in.Stale != "" {
+		f.Stale = new(in.Stale == "true")
+	}
+	found, err := a.control.Targets(ctx, p, in.Tenant, in.Name, f)
 	if err != nil {
 		return nil, err
 	}
-	convert := func(t control.TargetView) apiv1.Target { return targetJSON(t, false) }
-	return cut(in.Paging, view.Targets, convert, func(t control.TargetView) string { return t.AgentName + "/" + string(t.ID) }), nil
+	return paged(found, in.Limit, targetJSON, nextTarget), nil
 }
+
+// nextTarget is where the page after t begins. An agent may have had the name of one that was deleted.
+func nextTarget(t control.TargetView) string { return t.AgentName + "/" + string(t.ID) }
 
 func (a *api) getTarget(ctx context.Context, p auth.Principal, in *targetOfInput) (*plain[apiv1.Target], error) {
 	view, err := a.control.TargetObjects(ctx, p, in.Tenant, in.Name, in.Agent)
 	if err != nil {
 		return nil, err
 	}
-	return &plain[apiv1.Target]{targetJSON(view, true)}, nil
+	return &plain[apiv1.Target]{targetJSON(view)}, nil
 }
 
 func (a *api) dismissTarget(ctx context.Context, p auth.Principal, in *targetInput) (*struct{}, error) {
@@ -73,15 +89,16 @@ func (a *api) dismissTarget(ctx context.Context, p auth.Principal, in *targetInp
 }
 
 func (a *api) listRevisions(ctx context.Context, p auth.Principal, in *namedListInput) (*listOutput[apiv1.Revision], error) {
-	found, err := a.control.Revisions(ctx, p, in.Tenant, in.Name)
+	page, err := in.numbered()
 	if err != nil {
 		return nil, err
 	}
-	return cut(in.Paging, found, revisionJSON, func(r fleet.Revision) string { return newestFirst(r.Seq) }), nil
+	found, err := a.control.Revisions(ctx, p, in.Tenant, in.Name, page)
+	if err != nil {
+		return nil, err
+	}
+	return paged(found, in.Limit, revisionJSON, func(r fleet.Revision) string { return strconv.FormatInt(r.Seq, 10) }), nil
 }
-
-// newestFirst is a key that orders higher numbers first.
-func newestFirst(seq int64) string { return fmt.Sprintf("%016x", uint64(1<<63-1-seq)) }
 
 func revisionJSON(r fleet.Revision) apiv1.Revision {
 	digests := slices.Compact(slices.Sorted(maps.Values(r.Bundles)))

@@ -11,11 +11,12 @@ import (
 	"github.com/kedge-dev/kedge/internal/fleet"
 	"github.com/kedge-dev/kedge/server/internal/auth"
 	"github.com/kedge-dev/kedge/server/internal/control"
+	"github.com/kedge-dev/kedge/server/internal/store"
 )
 
 // apiTokenControl takes "" as the tenant for tokens of the whole fleet.
 type apiTokenControl interface {
-	APITokens(ctx context.Context, p auth.Principal, tenant string) ([]fleet.APIToken, error)
+	APITokens(ctx context.Context, p auth.Principal, tenant string, page store.Page) ([]fleet.APIToken, error)
 	CreateAPIToken(ctx context.Context, p auth.Principal, tenant string, req control.CreateAPIToken) (fleet.APIToken, string, error)
 	RevokeAPIToken(ctx context.Context, p auth.Principal, tenant string, id fleet.TokenID) error
 }
@@ -61,11 +62,11 @@ func (a *api) listFleetTokens(ctx context.Context, p auth.Principal, in *Paging)
 }
 
 func (a *api) tokensOf(ctx context.Context, p auth.Principal, tenantName string, in Paging) (*listOutput[apiv1.APIToken], error) {
-	found, err := a.control.APITokens(ctx, p, tenantName)
+	found, err := a.control.APITokens(ctx, p, tenantName, in.page())
 	if err != nil {
 		return nil, err
 	}
-	return cut(in, found, a.tokenJSON, func(t fleet.APIToken) string { return t.Name + "/" + string(t.ID) }), nil
+	return paged(found, in.Limit, a.tokenJSON, func(t fleet.APIToken) string { return t.Name + "/" + string(t.ID) }), nil
 }
 
 func (a *api) createToken(ctx context.Context, p auth.Principal, in *createInput[apiv1.CreateAPIToken]) (*created[apiv1.NewAPIToken], error) {

@@ -1,0 +1,50 @@
+package login_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/oauth2-proxy/mockoidc"
+
+	"github.com/kedge-dev/kedge/internal/fleet"
+)
+
+// somebody is a person whom the provider calls by sub, whatever the name.
+func somebody(sub, name string) *mockoidc.MockUser {
+	return &mockoidc.MockUser{Subject: sub, Email: name + "@example.com", EmailVerified: true, PreferredUsername: name}
+}
+
+// A name that the provider gives to another person later brings nothing along of what the first one had.
+func TestNameIsNotInherited(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	member := fleet.Member{Kind: fleet.MemberPerson, Subject: "jane@example.com", Role: fleet.RoleAdmin}
+	if err := w.control.PutMember(t.Context(), admin, fleet.DefaultTenant, member); err != nil {
+		t.Fatal(err)
+	}
+	log := func(sub, name string) (page, string) {
+		browser := newBrowser(t)
+		w.provider.QueueUser(somebody(sub, name))
+		got := w.visit(t, browser, "GET", loginPath, "")
+		_, role, _ := w.whoami(t, browser)
+		return got, role
+	}
+	for range 2 {
+		if got, role := log("1", "jane"); role != "admin" {
+			t.Fatalf("Jane is %q: %d %s", role, got.status, got.body)
+		}
+	}
+	got, role := log("2", "jane")
+	if got.status != 403 || role != "" || !strings.Contains(got.body, "somebody else") {
+		t.Errorf("another Jane is %q: %d %s", role, got.status, got.body)
+	}
+	if _, role := log("1", "jane.doe"); role != "" {
+		t.Errorf("Jane by a name that nobody has given a role is %q", role)
+	}
+	if err := w.control.ForgetPerson(t.Context(), admin, "jane@example.com"); err != nil {
+		t.Fatal(err)
+	}
+	if got, role := log("2", "jane"); got.status != 200 || role != "" {
+		t.Errorf("another Jane, with the name free again, is %q: %d %s", role, got.status, got.body)
+	}
+}
