@@ -107,13 +107,13 @@ func fill(t *testing.T, st store.Store) {
 		if err := tx.Targets().SetDesired(ctx, guest.ID, targets[0].ID, fleet.Desired{Version: v, Digest: digest, Commit: "c0ffee", Policy: fleet.Policy{Prune: true}}); err != nil {
 			return err
 		}
-		_, err = tx.Targets().SetObserved(ctx, guest.ID, enrolled.Agent.ID, store.Report{
+		_, err = tx.Targets().SetObserved(ctx, guest.ID, []store.AgentReport{{Agent: enrolled.Agent.ID, Report: store.Report{
 			Target: targets[0].ID, Full: true, Observed: fleet.Observed{Version: v, Digest: digest, Sync: fleet.SyncSynced, Health: fleet.HealthCurrent, AsOf: time.Now()},
 			Objects: []fleet.ObjectStatus{{ObjectRef: fleet.ObjectRef{Version: "v1", Kind: "ConfigMap", Namespace: "shop", Name: "a"}, Sync: fleet.SyncSynced}},
-		})
+		}}})
 		return err
 	}))
-	_, err = svc.DeleteDeployment(ctx, admin, "guest", "web", 0)
+	_, err = svc.DeleteDeployment(ctx, admin, "guest", "web", control.Match{})
 	must("operation", err)
 }
 

@@ -54,6 +54,8 @@ type Config struct {
 	GitDenyPrivate                            bool
 	// OIDC lets people log in by an identity provider.
 	OIDC OIDCConfig
+	// TrustedProxies are ranges of addresses whose X-Forwarded-For says who a request comes from.
+	TrustedProxies []string
 	// APIRate bounds the requests per second of each API token; default 200, with bursts of twice that.
 	APIRate float64
 	// Lease is how long an agent may be silent before it is taken for lost.
@@ -65,6 +67,8 @@ type Config struct {
 	// Out gets the few lines that a person wants to see on start; default none.
 	Out io.Writer
 	Log *slog.Logger
+
+	trustedProxies []netip.Prefix
 }
 
 func (c Config) withDefaults() (Config, error) {
@@ -88,10 +92,14 @@ func (c Config) withDefaults() (Config, error) {
 	}
 	if c.ExternalURL != "" {
 		u, err := url.Parse(c.ExternalURL)
-		if err != nil || u.Hostname() == "" || (u.Scheme != "http" && u.Scheme != "https") {
-			return c, fmt.Errorf("--external-url: %q is not the address of a server, such as https://kedge.example.com", c.ExternalURL)
+		if err != nil || u.Hostname() == "" || (u.Scheme != "http" && u.Scheme != "https") || u.User != nil || u.RawQuery != "" || u.Fragment != "" {
+			return c, errors.New("--external-url is not the address of a server, such as https://kedge.example.com, without user, query or fragment") // it may hold a password
 		}
 		c.ExternalURL = strings.TrimRight(c.ExternalURL, "/")
+	}
+	var err error
+	if c.trustedProxies, err = prefixes("--trusted-proxy", c.TrustedProxies); err != nil {
+		return c, err
 	}
 	if len(c.GitAllow) == 0 {
 		c.GitAllow = []string{"https", "ssh"}
@@ -130,15 +138,25 @@ func (c Config) gitAddresses() (*egress.Policy, error) {
 		texts []string
 		into  *[]netip.Prefix
 	}{{"--git-allow-cidr", c.GitAllowCIDRs, &p.AllowCIDRs}, {"--git-deny-cidr", c.GitDenyCIDRs, &p.DenyCIDRs}} {
-		for _, text := range list.texts {
-			prefix, err := netip.ParsePrefix(text)
-			if err != nil {
-				return nil, fmt.Errorf("%s: %q is not a range of addresses such as 10.0.0.0/8", list.flag, text)
-			}
-			*list.into = append(*list.into, prefix)
+		var err error
+		if *list.into, err = prefixes(list.flag, list.texts); err != nil {
+			return nil, err
 		}
 	}
 	return p, nil
+}
+
+// prefixes reads ranges of addresses.
+func prefixes(flag string, texts []string) ([]netip.Prefix, error) {
+	var out []netip.Prefix
+	for _, text := range texts {
+		prefix, err := netip.ParsePrefix(text)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %q is not a range of addresses such as 10.0.0.0/8", flag, text)
+		}
+		out = append(out, prefix)
+	}
+	return out, nil
 }
 
 // certHosts are the names of the own CA's certificate: those given, and the one that users and

@@ -156,6 +156,8 @@ func newHandler(cfg Config, r rooms, metrics *prometheus.Registry, door *listen.
 		PerCaller:    restapi.Rate{PerSecond: cfg.APIRate, Burst: int(2 * cfg.APIRate)},
 		Metrics:      metrics,
 		Log:          cfg.Log,
+
+		TrustedProxies: cfg.trustedProxies,
 	}, r.control))
 	health := obs.Handler(metrics, r.control.Ready)
 	for _, path := range []string{"/livez", "/readyz", "/metrics"} {

@@ -104,7 +104,7 @@ func (s *standIn) handler() http.Handler {
 		s.with(func() { reply(w, pageOf(r, s.agents, func(a apiv1.Agent) string { return a.Name })) })
 	})
 	mux.HandleFunc(tenant+"deployments", func(w http.ResponseWriter, r *http.Request) {
-		s.with(func() { reply(w, withoutObjects(pageOf(r, s.deployments, nameOf))) })
+		s.with(func() { reply(w, withoutTargets(pageOf(r, s.deployments, nameOf))) })
 	})
 	mux.HandleFunc(tenant+"deployments/{name}", s.getDeployment)
 	mux.HandleFunc(tenant+"events", s.listEvents)
@@ -142,7 +142,7 @@ func (s *standIn) getDeployment(w http.ResponseWriter, r *http.Request) {
 			refuse(w, http.StatusNotFound, "there is no such deployment")
 			return
 		}
-		reply(w, s.deployments[i])
+		reply(w, counted(s.deployments[i]))
 	})
 }
 
@@ -230,14 +230,25 @@ func pageOf[T any](r *http.Request, all []T, name func(T) string) apiv1.List[T] 
 	return list
 }
 
-func withoutObjects(list apiv1.List[apiv1.Deployment]) apiv1.List[apiv1.Deployment] {
+// withoutTargets is a listing as the API has it: with how many of them are in which state.
+func withoutTargets(list apiv1.List[apiv1.Deployment]) apiv1.List[apiv1.Deployment] {
 	for i, d := range list.Items {
-		list.Items[i].Targets = slices.Clone(d.Targets)
-		for j := range list.Items[i].Targets {
-			list.Items[i].Targets[j].Objects = nil
-		}
+		list.Items[i] = counted(d)
+		list.Items[i].Targets = nil
 	}
 	return list
+}
+
+func counted(d apiv1.Deployment) apiv1.Deployment {
+	d.Counts = apiv1.TargetCounts{Targets: len(d.Targets), Sync: map[string]int{}, Health: map[string]int{}}
+	for _, t := range d.Targets {
+		d.Counts.Sync[t.Sync]++
+		d.Counts.Health[t.Health]++
+		if t.Sync == "Synced" && t.Health == "Current" {
+			d.Counts.Ready++
+		}
+	}
+	return d
 }
 
 func reply(w http.ResponseWriter, body any) {

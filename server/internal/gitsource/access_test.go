@@ -118,7 +118,7 @@ func (p *private) access(owner, credential string) gitsource.Access {
 // fetch fetches main and checks that it gives want; "" for a repository that cannot be read.
 func (p *private) fetch(t *testing.T, a gitsource.Access, want string) {
 	t.Helper()
-	refs, err := p.m.FetchAs(t.Context(), a, []string{"main"})
+	refs, err := p.m.Fetch(t.Context(), a, []string{"main"})
 	if want == "" {
 		checkNotReadable(t, a.URL, err)
 		return
@@ -127,7 +127,7 @@ func (p *private) fetch(t *testing.T, a gitsource.Access, want string) {
 	if got := refs["main"].Commit; got != want {
 		t.Errorf("main is %s, want %s", got, want)
 	}
-	tree, err := p.m.TreeAs(t.Context(), a, want)
+	tree, err := p.m.Tree(t.Context(), a, want)
 	check(t, err)
 	if _, err := tree.List(t.Context(), "."); err != nil {
 		t.Error(err)
@@ -159,17 +159,12 @@ func TestPrivateRepositoriesAreReadWithACredential(t *testing.T) {
 		check(t, p.repo.Tag(t.Context(), "v1", "a release"))
 		check(t, p.repo.Push(t.Context(), "refs/tags/v1"))
 		second := commit(t, p.repo, map[string]string{"a.yaml": "2"})
-		refs, err := p.m.FetchAs(t.Context(), p.access("", "alice"), []string{"main", "v1", "", first, "nowhere"})
+		refs, err := p.m.Fetch(t.Context(), p.access("", "alice"), []string{"main", "v1", "", first, "nowhere"})
 		check(t, err)
 		for revision, want := range map[string]string{"main": second, "v1": first, "": second, first: first, "nowhere": ""} {
 			if refs[revision].Commit != want {
 				t.Errorf("%q is %+v, want %s", revision, refs[revision], want)
 			}
-		}
-		listed, err := p.m.ListAs(t.Context(), p.access("", "alice"), []string{"main"})
-		check(t, err)
-		if listed["main"].Commit != second {
-			t.Errorf("main is listed as %+v, want %s", listed["main"], second)
 		}
 	})
 }
@@ -207,10 +202,10 @@ func TestANewCredentialIsTriedEvenWhenEverythingIsThere(t *testing.T) {
 		p.fetch(t, p.access("t", "good"), id)
 		for credential, want := range map[string]bool{"": false, "wrong": false, "also good": true} {
 			a := p.access("t", credential)
-			if _, err := p.m.TreeAs(t.Context(), a, id); !errors.Is(err, gitsource.ErrNotFetched) {
+			if _, err := p.m.Tree(t.Context(), a, id); !errors.Is(err, gitsource.ErrNotFetched) {
 				t.Errorf("the tree before a fetch with %q gave %v", credential, err)
 			}
-			refs, err := p.m.FetchAs(t.Context(), a, []string{id})
+			refs, err := p.m.Fetch(t.Context(), a, []string{id})
 			if want && (err != nil || refs[id].Commit != id) {
 				t.Errorf("fetching the commit with %q gave %v, %v", credential, refs, err)
 			}
@@ -218,7 +213,7 @@ func TestANewCredentialIsTriedEvenWhenEverythingIsThere(t *testing.T) {
 				if err == nil {
 					t.Errorf("fetching the commit with %q gave %v", credential, refs)
 				}
-				if _, err := p.m.TreeAs(t.Context(), a, id); !errors.Is(err, gitsource.ErrNotFetched) {
+				if _, err := p.m.Tree(t.Context(), a, id); !errors.Is(err, gitsource.ErrNotFetched) {
 					t.Errorf("the tree with %q gave %v", credential, err)
 				}
 			}
@@ -235,13 +230,13 @@ func TestOwnersShareNothing(t *testing.T) {
 		p.fetch(t, p.access("one", "one"), id)
 		for _, credential := range []string{"", "two", "one"} {
 			a := p.access("two", credential)
-			if _, err := p.m.TreeAs(t.Context(), a, id); !errors.Is(err, gitsource.ErrNotFetched) {
+			if _, err := p.m.Tree(t.Context(), a, id); !errors.Is(err, gitsource.ErrNotFetched) {
 				t.Errorf("another owner's tree with %q gave %v", credential, err)
 			}
 		}
 		absent := p.access("two", "two")
 		absent.URL = p.url("absent")
-		_, err := p.m.FetchAs(t.Context(), absent, []string{"main"})
+		_, err := p.m.Fetch(t.Context(), absent, []string{"main"})
 		checkNotReadable(t, absent.URL, err)
 		p.fetch(t, p.access("two", "two"), "")
 		// Equal credentials of two owners are two accesses.
@@ -278,7 +273,7 @@ func TestSecretsAreLeftNowhere(t *testing.T) {
 		if key := good.Credential.SSHKey; key != nil {
 			secrets = []string{strings.Split(string(key), "\n")[2]}
 		}
-		_, err := p.m.FetchAs(t.Context(), good, []string{"main"})
+		_, err := p.m.Fetch(t.Context(), good, []string{"main"})
 		check(t, err)
 		text := fmt.Sprintf("%s %v %+v %#v %s", p.log, good, good.Credential, good, *good.Credential)
 		slog.New(slog.NewTextHandler(p.log, nil)).Info("x", "access", good, "credential", good.Credential)

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/kedge-dev/kedge/internal/render"
+	"github.com/kedge-dev/kedge/server/internal/gitsource"
 )
 
 // apps returns n small applications, one folder each.
@@ -60,7 +61,7 @@ func BenchmarkKeys(b *testing.B) {
 		commit(b, repo, map[string]string{"apps/0007/app.yaml": fmt.Sprintf("# %d\n", i)})
 		got := fetchOne(b, m, url, "main")
 		b.StartTimer()
-		tree, err := m.Tree(b.Context(), url, got)
+		tree, err := m.Tree(b.Context(), gitsource.Access{URL: url}, got)
 		if err != nil {
 			b.Fatal(err)
 		}

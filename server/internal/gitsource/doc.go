@@ -2,9 +2,8 @@
 // the git program on bare mirrors, one for each repository of each owner, and knows nothing of what
 // the files mean.
 //
-//	ListAs    what do these revisions name now?          one git ls-remote
-//	FetchAs   bring the commits that they name           one git fetch
-//	TreeAs    the files of a commit that was fetched     no process: one git cat-file stays open per mirror
+//	Fetch     bring the commits that revisions name      one git fetch; before it one git ls-remote, where that is not known
+//	Tree      the files of a commit that was fetched     no process: one git cat-file stays open per mirror
 //	Forget    delete mirrors that nobody uses            no process
 //
 // Nothing is ever checked out, so no hook, filter or symbolic link of a repository runs or is

@@ -10,16 +10,13 @@ import (
 	"time"
 )
 
-// Fetch is FetchAs for what everybody may read.
-func (m *Manager) Fetch(ctx context.Context, url string, revisions []string) (map[string]Ref, error) {
-	return m.FetchAs(ctx, Access{URL: url}, revisions)
-}
-
-// FetchAs brings the commits that the revisions name now, so that TreeAs can read them. Revisions
-// and answers are those of ListAs. What was rewritten at the remote is followed. A credential that
+// Fetch brings the commits that the revisions name now, so that Tree can read them. A revision is a
+// branch, a tag, a full ref, a full commit (for which the remote is not asked), or "" for the default
+// branch. The answer has one entry for each revision; one that names nothing has Err set. An empty
+// repository fails with ErrEmpty, one that cannot be read with [*RemoteError]. What was rewritten at the remote is followed. A credential that
 // was not used before is tried even when everything is there already. Calls of one owner for one
 // repository take turns.
-func (m *Manager) FetchAs(ctx context.Context, access Access, revisions []string) (map[string]Ref, error) {
+func (m *Manager) Fetch(ctx context.Context, access Access, revisions []string) (map[string]Ref, error) {
 	r, err := m.use(access)
 	if err != nil {
 		return nil, err

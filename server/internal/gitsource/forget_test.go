@@ -31,7 +31,7 @@ func TestMirrorsThatNobodyUsesAreForgotten(t *testing.T) {
 	accesses := map[string]gitsource.Access{}
 	for _, owner := range []string{"kept", "dropped"} {
 		accesses[owner] = gitsource.Access{Owner: owner, URL: server.URL("app")}
-		_, err := first.FetchAs(t.Context(), accesses[owner], []string{"main"})
+		_, err := first.Fetch(t.Context(), accesses[owner], []string{"main"})
 		check(t, err)
 	}
 	keep := func(owner, url string) bool { return owner == "kept" && url == server.URL("app") }
@@ -58,13 +58,13 @@ func TestMirrorsThatNobodyUsesAreForgotten(t *testing.T) {
 	if len(left) != 1 {
 		t.Errorf("what is left is %q", left)
 	}
-	if _, err := second.TreeAs(t.Context(), accesses["kept"], id); err != nil {
+	if _, err := second.Tree(t.Context(), accesses["kept"], id); err != nil {
 		t.Errorf("the tree that was kept: %v", err)
 	}
-	if _, err := second.TreeAs(t.Context(), accesses["dropped"], id); !errors.Is(err, gitsource.ErrNotFetched) {
+	if _, err := second.Tree(t.Context(), accesses["dropped"], id); !errors.Is(err, gitsource.ErrNotFetched) {
 		t.Errorf("the tree that was dropped: %v", err)
 	}
-	refs, err := second.FetchAs(t.Context(), accesses["dropped"], []string{"main"})
+	refs, err := second.Fetch(t.Context(), accesses["dropped"], []string{"main"})
 	if err != nil || refs["main"].Commit != id {
 		t.Errorf("fetching what was dropped: %v, %v", refs, err)
 	}
@@ -96,7 +96,7 @@ func TestForgettingMeetsFetches(t *testing.T) {
 	for range 3 {
 		fetches.Go(func() {
 			for range 8 {
-				refs, err := m.Fetch(t.Context(), server.URL("app"), []string{"main"})
+				refs, err := m.Fetch(t.Context(), gitsource.Access{URL: server.URL("app")}, []string{"main"})
 				if err != nil || refs["main"].Commit != id {
 					t.Errorf("got %v, %v", refs, err)
 				}

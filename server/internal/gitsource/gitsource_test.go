@@ -59,13 +59,8 @@ func TestRevisionsOfEveryKindAreFound(t *testing.T) {
 			"nowhere":         {Err: &gitsource.RefNotFoundError{Revision: "nowhere"}},
 			"bad..name":       {Err: &gitsource.RefNotFoundError{Revision: "bad..name"}},
 		}
-		listed, err := m.List(t.Context(), url, revisions)
-		check(t, err)
-		if diff := cmp.Diff(want, listed); diff != "" {
-			t.Errorf("List (-want +got):\n%s", diff)
-		}
 		for range 2 { // cold and warm
-			fetched, err := m.Fetch(t.Context(), url, revisions)
+			fetched, err := m.Fetch(t.Context(), gitsource.Access{URL: url}, revisions)
 			check(t, err)
 			if diff := cmp.Diff(want, fetched); diff != "" {
 				t.Errorf("Fetch (-want +got):\n%s", diff)
@@ -85,7 +80,7 @@ func TestACommitIsFetchedByItsNameAlone(t *testing.T) {
 		old := commit(t, repo, map[string]string{"a.yaml": "old"})
 		commit(t, repo, map[string]string{"a.yaml": "new"})
 		missing := strings.Repeat("deadbeef", 5)
-		refs, err := m.Fetch(t.Context(), url, []string{old, missing, "main"})
+		refs, err := m.Fetch(t.Context(), gitsource.Access{URL: url}, []string{old, missing, "main"})
 		check(t, err)
 		if refs[old].Err != nil || refs["main"].Err != nil {
 			t.Errorf("got errors beside a commit that is not there: %v, %v", refs[old].Err, refs["main"].Err)
@@ -122,7 +117,7 @@ func TestChangesAtTheRemoteAreFollowed(t *testing.T) {
 		commit(t, repo, map[string]string{"a.yaml": "doomed"})
 		fetchOne(t, m, url, "doomed")
 		check(t, repo.DeleteRemote(t.Context(), "refs/heads/doomed"))
-		refs, err := m.Fetch(t.Context(), url, []string{"doomed", "main"})
+		refs, err := m.Fetch(t.Context(), gitsource.Access{URL: url}, []string{"doomed", "main"})
 		check(t, err)
 		want := map[string]gitsource.Ref{
 			"main":   {Name: "refs/heads/main", Commit: rewritten},
@@ -163,16 +158,13 @@ func TestAnEmptyRepositorySaysSoUntilItIsNot(t *testing.T) {
 	t.Parallel()
 	overBoth(t, func(t *testing.T, m *gitsource.Manager, url string, repo *gitserver.Repo) {
 		for _, revision := range []string{"", "main", "refs/heads/main"} {
-			if _, err := m.Fetch(t.Context(), url, []string{revision}); !errors.Is(err, gitsource.ErrEmpty) {
+			if _, err := m.Fetch(t.Context(), gitsource.Access{URL: url}, []string{revision}); !errors.Is(err, gitsource.ErrEmpty) {
 				t.Errorf("fetching %q from an empty repository gave %v", revision, err)
-			}
-			if _, err := m.List(t.Context(), url, []string{revision}); !errors.Is(err, gitsource.ErrEmpty) {
-				t.Errorf("listing %q of an empty repository gave %v", revision, err)
 			}
 		}
 		check(t, repo.Switch(t.Context(), "other"))
 		commit(t, repo, map[string]string{"a.yaml": "1"})
-		refs, err := m.Fetch(t.Context(), url, []string{""})
+		refs, err := m.Fetch(t.Context(), gitsource.Access{URL: url}, []string{""})
 		check(t, err)
 		var notFound *gitsource.RefNotFoundError
 		if !errors.As(refs[""].Err, &notFound) {
@@ -200,7 +192,7 @@ func TestRepositoriesAreIndependent(t *testing.T) {
 	for url, want := range commits {
 		for range 4 {
 			wg.Go(func() {
-				refs, err := m.Fetch(t.Context(), url, []string{"main"})
+				refs, err := m.Fetch(t.Context(), gitsource.Access{URL: url}, []string{"main"})
 				if err != nil || refs["main"].Commit != want {
 					t.Errorf("%s: got %v, %v, want %s", url, refs, err, want)
 				}
@@ -208,12 +200,12 @@ func TestRepositoriesAreIndependent(t *testing.T) {
 		}
 	}
 	wg.Wait()
-	if _, err := m.Tree(t.Context(), server.URL("app"), commits[server.URL("two")]); !errors.Is(err, gitsource.ErrNotFetched) {
+	if _, err := m.Tree(t.Context(), gitsource.Access{URL: server.URL("app")}, commits[server.URL("two")]); !errors.Is(err, gitsource.ErrNotFetched) {
 		t.Errorf("a commit of another repository gave %v", err)
 	}
 	check(t, server.Remove("two"))
 	var remote *gitsource.RemoteError
-	if _, err := m.Fetch(t.Context(), server.URL("two"), []string{"main"}); !errors.As(err, &remote) {
+	if _, err := m.Fetch(t.Context(), gitsource.Access{URL: server.URL("two")}, []string{"main"}); !errors.As(err, &remote) {
 		t.Errorf("a repository that vanished gave %v", err)
 	} else if remote.Problem != "repository not found or not readable" {
 		t.Errorf("a repository that vanished gave %q", remote.Problem)
@@ -252,7 +244,7 @@ func TestFaultsOfTheRemoteAreNamed(t *testing.T) {
 	defer m.Close()
 	url := server.URL("app")
 	problemOf := func(url string) string {
-		_, err := m.Fetch(t.Context(), url, []string{"main"})
+		_, err := m.Fetch(t.Context(), gitsource.Access{URL: url}, []string{"main"})
 		var remote *gitsource.RemoteError
 		if !errors.As(err, &remote) {
 			t.Fatalf("fetching %s gave %v", url, err)
@@ -289,7 +281,7 @@ func TestACancelledFetchEndsAtOnceAndLeavesTheMirrorUsable(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 	defer cancel()
 	start := time.Now()
-	if _, err := m.Fetch(ctx, server.URL("app"), []string{"main"}); err == nil {
+	if _, err := m.Fetch(ctx, gitsource.Access{URL: server.URL("app")}, []string{"main"}); err == nil {
 		t.Fatal("a fetch from a server that hangs succeeded")
 	}
 	if took := time.Since(start); took > 3*time.Second {
@@ -310,7 +302,7 @@ func TestAMirrorSurvivesARestartAndDamage(t *testing.T) {
 	first := managerIn(t, dir)
 	fetchOne(t, first, url, "main")
 	check(t, first.Close())
-	if _, err := first.Fetch(t.Context(), url, []string{"main"}); !errors.Is(err, gitsource.ErrClosed) {
+	if _, err := first.Fetch(t.Context(), gitsource.Access{URL: url}, []string{"main"}); !errors.Is(err, gitsource.ErrClosed) {
 		t.Errorf("a closed manager gave %v", err)
 	}
 
@@ -366,7 +358,7 @@ func TestADamagedMirrorIsMadeAnew(t *testing.T) {
 			if got := fetchOne(t, m, url, "main"); got != want {
 				t.Fatalf("main is %s, want %s", got, want)
 			}
-			if tree, err := m.Tree(t.Context(), url, want); err == nil {
+			if tree, err := m.Tree(t.Context(), gitsource.Access{URL: url}, want); err == nil {
 				_, _ = tree.List(t.Context(), "same")
 			}
 			fetchOne(t, m, url, "main")

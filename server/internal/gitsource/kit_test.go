@@ -65,7 +65,7 @@ func commit(t testing.TB, repo *gitserver.Repo, files map[string]string) string 
 // fetchOne fetches one revision and returns its commit.
 func fetchOne(t testing.TB, m *gitsource.Manager, url, revision string) string {
 	t.Helper()
-	refs, err := m.Fetch(t.Context(), url, []string{revision})
+	refs, err := m.Fetch(t.Context(), gitsource.Access{URL: url}, []string{revision})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -8,30 +8,7 @@ import (
 	"strings"
 )
 
-// List is ListAs for what everybody may read.
-func (m *Manager) List(ctx context.Context, url string, revisions []string) (map[string]Ref, error) {
-	return m.ListAs(ctx, Access{URL: url}, revisions)
-}
-
-// ListAs asks the remote what the revisions name now, and fetches nothing. A revision is a branch, a
-// tag, a full ref, a full commit (for which the remote is not asked), or "" for the default
-// branch. The answer has one entry for each revision; one that names nothing has Err set. An empty
-// repository fails with ErrEmpty, one that cannot be read with [*RemoteError].
-func (m *Manager) ListAs(ctx context.Context, access Access, revisions []string) (map[string]Ref, error) {
-	r, err := m.use(access)
-	if err != nil {
-		return nil, err
-	}
-	defer m.end(r.mirror)
-	via, err := m.route(r.access)
-	if err != nil {
-		return nil, err
-	}
-	ctx, cancel := context.WithTimeout(ctx, m.cfg.Timeout)
-	defer cancel()
-	return r.list(ctx, via, revisions)
-}
-
+// list asks the remote what the revisions name now.
 func (r *mirror) list(ctx context.Context, via *route, revisions []string) (map[string]Ref, error) {
 	out := make(map[string]Ref, len(revisions))
 	var wanted []string

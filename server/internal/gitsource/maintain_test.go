@@ -38,7 +38,7 @@ func fetchedRepo(t *testing.T, n, maxPacks int) (*Manager, *mirror, []string) {
 		commit, err := repo.Commit(t.Context(), map[string]string{"a": fmt.Sprint(i)}, "a commit")
 		must(err)
 		commits = append(commits, commit)
-		_, err = m.Fetch(t.Context(), url, []string{"main"})
+		_, err = m.Fetch(t.Context(), Access{URL: url}, []string{"main"})
 		must(err)
 	}
 	return m, r, commits
@@ -69,7 +69,7 @@ func TestManyFetchesDoNotPileUp(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			if _, err := m.Fetch(t.Context(), r.url, []string{"main"}); err != nil {
+			if _, err := m.Fetch(t.Context(), Access{URL: r.url}, []string{"main"}); err != nil {
 				t.Fatal(err)
 			}
 			m.work.Wait()
@@ -81,7 +81,7 @@ func TestManyFetchesDoNotPileUp(t *testing.T) {
 				t.Errorf("the last collection is noted as %v, %v", info, err)
 			}
 			for i, commit := range commits {
-				tree, err := m.Tree(t.Context(), r.url, commit)
+				tree, err := m.Tree(t.Context(), Access{URL: r.url}, commit)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -101,7 +101,7 @@ func TestManyFetchesDoNotPileUp(t *testing.T) {
 func TestDamageThatReadersMeetIsMended(t *testing.T) {
 	t.Parallel()
 	m, r, commits := fetchedRepo(t, 1, 100)
-	whole, err := m.Tree(t.Context(), r.url, commits[0])
+	whole, err := m.Tree(t.Context(), Access{URL: r.url}, commits[0])
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -114,7 +114,7 @@ func TestDamageThatReadersMeetIsMended(t *testing.T) {
 	if err := os.WriteFile(marker, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := m.Fetch(t.Context(), r.url, []string{"main"}); err != nil {
+	if _, err := m.Fetch(t.Context(), Access{URL: r.url}, []string{"main"}); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := os.Stat(marker); !errors.Is(err, fs.ErrNotExist) {

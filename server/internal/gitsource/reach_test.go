@@ -75,7 +75,7 @@ func TestAnswersOfHostsBecomeOneOfAFewProblems(t *testing.T) {
 			w.WriteHeader(status)
 			fmt.Fprint(w, "somebody knows that this repository is secret")
 		})
-		_, err := m.Fetch(t.Context(), server.URL+"/x.git", []string{"main"})
+		_, err := m.Fetch(t.Context(), gitsource.Access{URL: server.URL + "/x.git"}, []string{"main"})
 		if got := problemOf(t, err); got != want {
 			t.Errorf("%d gave %q, want %q", status, got, want)
 		}
@@ -94,7 +94,7 @@ func TestRedirectsAreNotFollowedAndGetNoCredential(t *testing.T) {
 			http.Redirect(w, r, location, http.StatusFound)
 		})
 		access := gitsource.Access{URL: server.URL + "/x.git", Credential: &gitsource.Credential{Fingerprint: "f", Password: "s3cret"}}
-		_, err := m.FetchAs(t.Context(), access, []string{"main"})
+		_, err := m.Fetch(t.Context(), access, []string{"main"})
 		if got := problemOf(t, err); !strings.Contains(got, "redirects") {
 			t.Errorf("to %s: %q", location, got)
 		}
@@ -114,22 +114,22 @@ func TestACredentialIsSentAtOnceAndOnlyOverWhatIsSafe(t *testing.T) {
 		http.Error(w, "no", http.StatusNotFound)
 	})
 	access := gitsource.Access{URL: server.URL + "/x.git", Credential: &gitsource.Credential{Fingerprint: "f", Password: "s3cret"}}
-	_, err := m.FetchAs(t.Context(), access, []string{"main"})
+	_, err := m.Fetch(t.Context(), access, []string{"main"})
 	checkNotReadable(t, access.URL, err)
 	if got.Load() != "x-access-token:s3cret" || requests.Load() != 1 {
 		t.Errorf("the server got %v in %d requests", got.Load(), requests.Load())
 	}
 	access.URL = "http://git.example.com/x.git"
-	if _, err := m.FetchAs(t.Context(), access, []string{"main"}); !strings.Contains(problemOf(t, err), "plain http") {
+	if _, err := m.Fetch(t.Context(), access, []string{"main"}); !strings.Contains(problemOf(t, err), "plain http") {
 		t.Errorf("plain http gave %v", err)
 	}
 	access.URL = "https://git.example.com/x.git"
 	access.Credential = &gitsource.Credential{Fingerprint: "f", SSHKey: []byte("x")}
-	if _, err := m.FetchAs(t.Context(), access, []string{"main"}); !strings.Contains(problemOf(t, err), "no password or token") {
+	if _, err := m.Fetch(t.Context(), access, []string{"main"}); !strings.Contains(problemOf(t, err), "no password or token") {
 		t.Errorf("a key for https gave %v", err)
 	}
 	access.Credential = &gitsource.Credential{Password: "x"}
-	if _, err := m.FetchAs(t.Context(), access, []string{"main"}); err == nil {
+	if _, err := m.Fetch(t.Context(), access, []string{"main"}); err == nil {
 		t.Error("a credential without a fingerprint was taken")
 	}
 }
@@ -160,7 +160,7 @@ func TestNoProcessSeesTheCredential(t *testing.T) {
 		http.Error(w, "no", http.StatusNotFound)
 	})
 	access := gitsource.Access{URL: server.URL + "/the-one-that-is-looked-for.git", Credential: &gitsource.Credential{Fingerprint: "f", Password: secret}}
-	_, err := m.FetchAs(t.Context(), access, []string{"main"})
+	_, err := m.Fetch(t.Context(), access, []string{"main"})
 	checkNotReadable(t, access.URL, err)
 	if gits.Load() == 0 || leaks.Load() != 0 {
 		t.Errorf("%d processes of git were seen, %d with the secret", gits.Load(), leaks.Load())
@@ -192,7 +192,7 @@ func TestAddressesThatAreNotAllowedAreNotReached(t *testing.T) {
 			if scheme == "ssh" {
 				access.Credential = &gitsource.Credential{Fingerprint: "f", SSHKey: keys.private(t, "k")}
 			}
-			_, err := m.FetchAs(t.Context(), access, []string{"main"})
+			_, err := m.Fetch(t.Context(), access, []string{"main"})
 			if got := problemOf(t, err); got != "the host is not allowed by the server's address policy" {
 				t.Errorf("%s gave %v", access.URL, err)
 			}
@@ -231,7 +231,7 @@ func TestANameThatMovesToThisMachineIsNotFollowedThere(t *testing.T) {
 			known := strings.Replace(string(sshServer.KnownHosts()), "127.0.0.1", "rebind.example.com", 1)
 			access.Credential = &gitsource.Credential{Fingerprint: "f", SSHKey: keys.private(t, "k"), KnownHosts: []byte(known)}
 		}
-		refs, err := m.FetchAs(t.Context(), access, []string{"main"})
+		refs, err := m.Fetch(t.Context(), access, []string{"main"})
 		check(t, err)
 		if refs["main"].Commit != want {
 			t.Errorf("%s: main is %+v", access.URL, refs["main"])
@@ -242,7 +242,7 @@ func TestANameThatMovesToThisMachineIsNotFollowedThere(t *testing.T) {
 		if strings.HasPrefix(raw, "http") {
 			other.URL = "http://rebind.example.com:1/app.git"
 		}
-		_, err = m.FetchAs(t.Context(), other, []string{"main"})
+		_, err = m.Fetch(t.Context(), other, []string{"main"})
 		if got := problemOf(t, err); got != "the host is not allowed by the server's address policy" {
 			t.Errorf("%s after the name has moved gave %v", other.URL, err)
 		}
@@ -272,7 +272,7 @@ func TestServersThatSayNothingAreLeftInTime(t *testing.T) {
 		if scheme == "ssh" {
 			access.Credential = &gitsource.Credential{Fingerprint: "f", SSHKey: keys.private(t, "k")}
 		}
-		_, err := m.FetchAs(t.Context(), access, []string{"main"})
+		_, err := m.Fetch(t.Context(), access, []string{"main"})
 		if got := problemOf(t, err); got != "timed out after 300ms" {
 			t.Errorf("%s gave %v", scheme, err)
 		}
@@ -291,7 +291,7 @@ func TestAnAnswerWithoutEndIsCut(t *testing.T) {
 			_, err = io.WriteString(w, chunk)
 		}
 	})
-	_, err := m.Fetch(t.Context(), server.URL+"/x.git", []string{"main"})
+	_, err := m.Fetch(t.Context(), gitsource.Access{URL: server.URL + "/x.git"}, []string{"main"})
 	if got := problemOf(t, err); got != "the repository has too many branches and tags" {
 		t.Errorf("got %v", err)
 	}
@@ -316,7 +316,7 @@ func TestTheOperatorsProxyIsUsed(t *testing.T) {
 	if got := fetchOne(t, m, reach, "main"); got != want || connects.Load() == 0 {
 		t.Errorf("main is %s, want %s; the proxy was asked %d times", got, want, connects.Load())
 	}
-	_, err = m.Fetch(t.Context(), "https://169.254.169.254/x.git", []string{"main"})
+	_, err = m.Fetch(t.Context(), gitsource.Access{URL: "https://169.254.169.254/x.git"}, []string{"main"})
 	if got := problemOf(t, err); got != "the host is not allowed by the server's address policy" {
 		t.Errorf("a metadata service through the proxy gave %v", err)
 	}
@@ -353,7 +353,7 @@ func TestABrokenTransferIsNotDamage(t *testing.T) {
 	check(t, os.WriteFile(marker, nil, 0o600))
 	want := commit(t, repo, map[string]string{"a": "2"})
 	cut.Store(true)
-	_, err = m.Fetch(t.Context(), front.URL+"/app.git", []string{"main"})
+	_, err = m.Fetch(t.Context(), gitsource.Access{URL: front.URL + "/app.git"}, []string{"main"})
 	if got := problemOf(t, err); got != "the connection broke" {
 		t.Errorf("got %v", err)
 	}

@@ -45,7 +45,7 @@ func TestARepositoryBeyondTheLimitIsRefused(t *testing.T) {
 	t.Cleanup(func() { m.Close() })
 	url := "file://" + remote
 	fetch := func() error {
-		_, err := m.Fetch(t.Context(), url, []string{"main"})
+		_, err := m.Fetch(t.Context(), Access{URL: url}, []string{"main"})
 		return err
 	}
 	if err := fetch(); err != nil {
@@ -92,7 +92,7 @@ func TestGarbageDoesNotCountForEver(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(r.dir, "objects", "pack", "garbage"), []byte(noise(2<<20)), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	refs, err := m.Fetch(t.Context(), r.url, []string{"main"})
+	refs, err := m.Fetch(t.Context(), Access{URL: r.url}, []string{"main"})
 	if err != nil || refs["main"].Commit != commits[1] {
 		t.Errorf("got %v, %v", refs, err)
 	}

@@ -91,7 +91,7 @@ func TestOnlyKnownHostsAreTrusted(t *testing.T) {
 		t.Run(tt.reason, func(t *testing.T) {
 			t.Parallel()
 			access := Access{Owner: tt.reason, URL: host.URL("app"), Credential: &Credential{Fingerprint: "f", SSHKey: private, KnownHosts: []byte(tt.known)}}
-			_, err := m.FetchAs(t.Context(), access, []string{"main"})
+			_, err := m.Fetch(t.Context(), access, []string{"main"})
 			if err == nil || !strings.Contains(err.Error(), tt.want) {
 				t.Errorf("got %v, want %q", err, tt.want)
 			}

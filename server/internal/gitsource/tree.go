@@ -18,16 +18,11 @@ import (
 // maxTreeBytes bounds one folder: about a hundred thousand names.
 const maxTreeBytes = 8 << 20
 
-// Tree is TreeAs for what everybody may read.
-func (m *Manager) Tree(ctx context.Context, url, commit string) (filetree.Tree, error) {
-	return m.TreeAs(ctx, Access{URL: url}, commit)
-}
-
-// TreeAs returns the files of a commit that was fetched, to who has fetched from there with the same
+// Tree returns the files of a commit that was fetched, to who has fetched from there with the same
 // credential before, with or without success since. It fails with ErrNotFetched for others. The tree
 // is safe for concurrent use and stays readable as long as the commit is in the mirror, which is at
 // least a day after the remote has dropped it.
-func (m *Manager) TreeAs(ctx context.Context, access Access, commit string) (filetree.Tree, error) {
+func (m *Manager) Tree(ctx context.Context, access Access, commit string) (filetree.Tree, error) {
 	r, err := m.use(access)
 	if err != nil {
 		return nil, err

@@ -17,7 +17,7 @@ import (
 
 func readFile(t testing.TB, m *gitsource.Manager, url, commit, folder, name string) string {
 	t.Helper()
-	tree, err := m.Tree(t.Context(), url, commit)
+	tree, err := m.Tree(t.Context(), gitsource.Access{URL: url}, commit)
 	check(t, err)
 	entries, err := tree.List(t.Context(), folder)
 	check(t, err)
@@ -44,11 +44,11 @@ func TestTreeShowsWhatTheCommitHolds(t *testing.T) {
 		"link":        gitserver.Symlink("/etc/passwd"),
 		"ünïcode":     "u",
 	})
-	if _, err := m.Tree(t.Context(), url, id); !errors.Is(err, gitsource.ErrNotFetched) {
+	if _, err := m.Tree(t.Context(), gitsource.Access{URL: url}, id); !errors.Is(err, gitsource.ErrNotFetched) {
 		t.Errorf("a tree before any fetch gave %v", err)
 	}
 	fetchOne(t, m, url, "main")
-	tree, err := m.Tree(t.Context(), url, id)
+	tree, err := m.Tree(t.Context(), gitsource.Access{URL: url}, id)
 	check(t, err)
 	entries, err := tree.List(t.Context(), ".")
 	check(t, err)
@@ -84,7 +84,7 @@ func TestEqualFoldersHaveEqualIDs(t *testing.T) {
 	for _, content := range []string{"1", "2"} {
 		id := commit(t, repo, map[string]string{"same/a": "same", "other/a": content})
 		fetchOne(t, m, url, "main")
-		tree, err := m.Tree(t.Context(), url, id)
+		tree, err := m.Tree(t.Context(), gitsource.Access{URL: url}, id)
 		check(t, err)
 		for _, folder := range []string{"same", "other"} {
 			treeID, err := tree.ID(t.Context(), folder)

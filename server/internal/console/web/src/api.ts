@@ -2,7 +2,7 @@
 
 import { noteServerTime } from "./time";
 import { signOut, token } from "./session";
-import type { Deployment, FleetEvent, Page, WhoAmI } from "./types";
+import type { Deployment, FleetEvent, Page, Target, WhoAmI } from "./types";
 
 const TENANT = "default";
 const BASE = `/api/v1/tenants/${TENANT}`;
@@ -73,6 +73,17 @@ export function getPage<T>(resource: "agents" | "deployments", after: string, li
 
 export function getDeployment(name: string, signal?: AbortSignal): Promise<Deployment> {
   return get<Deployment>(`${BASE}/deployments/${encodeURIComponent(name)}`, signal);
+}
+
+/** A deployment with its first targets and, where those are not all, those that have failed. */
+export async function getDeploymentInFull(name: string, signal?: AbortSignal): Promise<Deployment> {
+  const found = await getDeployment(name, signal);
+  if (!found.moreTargets) return found;
+  const path = `${BASE}/deployments/${encodeURIComponent(name)}/targets`;
+  const pages = await Promise.all(["sync=Failed", "health=Failed"].map((query) => get<Page<Target>>(`${path}?${query}`, signal)));
+  const targets = new Map((found.targets ?? []).map((target) => [target.id, target]));
+  for (const page of pages) for (const target of page.items ?? []) targets.set(target.id, target);
+  return { ...found, targets: [...targets.values()] };
 }
 
 export async function getEvents(query: { deployment?: string; limit: number }, signal?: AbortSignal): Promise<FleetEvent[]> {

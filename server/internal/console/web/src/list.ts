@@ -107,9 +107,9 @@ export class LiveList<T extends Row> extends Live<Loaded<T>> {
 
 export function liveDeployments(step: number): LiveList<Deployment> {
   return new LiveList<Deployment>("deployments", step, deploymentOf, async (name, signal) => {
-    // Lists hold no objects; keeping those of changed rows would only cost memory.
-    const { targets, ...rest } = await getDeployment(name, signal);
-    return { ...rest, targets: targets?.map(({ objects: _, ...target }) => target) };
+    // Lists hold no targets; keeping those of changed rows would only cost memory.
+    const { targets: _, ...rest } = await getDeployment(name, signal);
+    return rest;
   });
 }
 

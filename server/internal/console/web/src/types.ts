@@ -1,7 +1,7 @@
 // The JSON of the public REST API, as far as the console shows it. Times are RFC 3339; a missing
 // one is absent, empty or Go's zero time (see time.tsx). Lists may be null when they are empty.
 
-export type Sync = "Pending" | "Syncing" | "Synced" | "Failed" | "Deleted" | "Rewound";
+export type Sync = "Pending" | "Syncing" | "Synced" | "OutOfSync" | "Failed" | "Deleted" | "Detached" | "Rewound" | "Held";
 export type Health = "Current" | "InProgress" | "Failed" | "Terminating" | "NotFound" | "Unknown" | "Stale";
 
 export interface Page<T> {
@@ -64,6 +64,17 @@ export interface Target {
   objects?: ObjectStatus[] | null;
 }
 
+/** How many targets of a deployment are in which state. */
+export interface TargetCounts {
+  targets: number;
+  ready: number;
+  detached: number;
+  stale: number;
+  staleSince?: string;
+  sync: Record<string, number>;
+  health: Record<string, number>;
+}
+
 export interface Deployment {
   id: string;
   name: string;
@@ -80,7 +91,11 @@ export interface Deployment {
   sync: Sync;
   health: Health;
   message?: string;
+  counts: TargetCounts;
+  /** The first ones, only where one deployment is read. */
   targets?: Target[] | null;
+  /** Where to read on, when there are more. */
+  moreTargets?: string;
 }
 
 export interface FleetEvent {

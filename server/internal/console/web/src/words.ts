@@ -24,8 +24,11 @@ export const HEALTH: Record<Health, Word> = {
 export const SYNC: Record<Sync, Word> = {
   Failed: { tone: "bad", rank: 5, meaning: "at least one object could not be applied" },
   Rewound: { tone: "warn", rank: 4, meaning: "the agent is ahead of the server: nothing is sent until Git was read anew" },
+  OutOfSync: { tone: "warn", rank: 3, meaning: "it differs from Git, and is left so: something holds it, or the policy says so" },
+  Held: { tone: "warn", rank: 3, meaning: "not in Git any more, and kept until somebody confirms that it may be deleted" },
   Pending: { tone: "idle", rank: 3, meaning: "nothing to apply yet, or the cluster has not taken it up yet" },
   Syncing: { tone: "busy", rank: 2, meaning: "being applied" },
+  Detached: { tone: "idle", rank: 1, meaning: "let go: its objects stay, and nobody manages them" },
   Deleted: { tone: "idle", rank: 1, meaning: "the deletion was carried out" },
   Synced: { tone: "ok", rank: 0, meaning: "the cluster holds what Git says" },
 };
@@ -76,7 +79,6 @@ export function shortCommit(commit: string | undefined): string {
 
 /** How many targets hold what is desired, of how many. */
 export function targetsDone(deployment: Deployment): string {
-  const targets = deployment.targets ?? [];
-  const done = targets.filter((t) => t.sync === "Synced" && t.health === "Current").length;
-  return `${done}/${targets.length}`;
+  const { ready, targets, detached } = deployment.counts;
+  return `${ready}/${targets - detached}`;
 }

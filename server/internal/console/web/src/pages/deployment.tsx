@@ -1,12 +1,12 @@
 import type { ComponentChildren } from "preact";
-import { getDeployment, getEvents } from "../api";
+import { getDeploymentInFull, getEvents } from "../api";
 import { LiveValue, useLive } from "../live";
 import { Link } from "../router";
 import { Title } from "../shell";
 import type { News } from "../stream";
 import { Ago, parse } from "../time";
 import type { Deployment, FleetEvent, Target } from "../types";
-import { Command, Empty, HealthBadge, Notice, Shown, SyncBadge, Table, TargetHealth, TargetSync } from "../ui";
+import { Command, Empty, HealthBadge, Notice, plural, Shown, SyncBadge, Table, TargetHealth, TargetSync } from "../ui";
 import { shortCommit, worstFirst } from "../words";
 import { EventTable } from "./events";
 import { ENROLL_AGENT } from "./hints";
@@ -17,7 +17,7 @@ const RECENT_EVENTS = 20;
 export function DeploymentPage({ name }: { name: string }) {
   const live = useLive(() => {
     const made: LiveValue<Deployment> = new LiveValue(
-      (signal) => getDeployment(name, signal),
+      (signal) => getDeploymentInFull(name, signal),
       (news) => concerns(made.value.value?.id, news),
     );
     return made;
@@ -79,6 +79,7 @@ function Detail({ d, events }: { d: Deployment; events: LiveValue<FleetEvent[]> 
       <section>
         <h2>Clusters</h2>
         {targets.length > 0 ? <Targets targets={targets} /> : <NoTargets environment={d.environment} />}
+        {targets.length < d.counts.targets && <p class="calm">{targets.length.toLocaleString()} of {plural(d.counts.targets, "cluster")}: those that have failed and the first by name. All of them: kedge status {d.name}</p>}
       </section>
       {targets.length > 0 && <Objects targets={targets} />}
       <section>

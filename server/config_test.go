@@ -1,0 +1,45 @@
+package server
+
+import (
+	"strings"
+	"testing"
+)
+
+// Users, agents and Git hosts are told this address: one that leads nowhere would be found out much later.
+func TestExternalURLIsTheAddressOfAServer(t *testing.T) {
+	t.Parallel()
+	tests := []struct {
+		name, reason, given, want string // want is "" when it is refused
+	}{
+		{"none", "it is where the server listens", "", ""},
+		{"a name", "the usual", "https://kedge.example.com", "https://kedge.example.com"},
+		{"a port", "a proxy may have another one", "http://kedge.example.com:8443", "http://kedge.example.com:8443"},
+		{"an address", "IPv6 has brackets", "https://[2001:db8::1]:8443", "https://[2001:db8::1]:8443"},
+		{"a path", "behind a proxy with several services", "https://example.com/kedge", "https://example.com/kedge"},
+		{"a slash at the end", "paths are added to it", "https://kedge.example.com/", "https://kedge.example.com"},
+		{"no scheme", "it would be a path", "kedge.example.com", ""},
+		{"a host and a port", "the host would be the scheme", "kedge.example.com:8443", ""},
+		{"another scheme", "nobody can log in there", "grpcs://kedge.example.com", ""},
+		{"no host", "it leads nowhere", "https://", ""},
+		{"no host but a port", "it leads nowhere", "https://:8443", ""},
+		{"not a URL", "it cannot be read", "https://kedge.example.com:port", ""},
+		{"a query", "paths are added to it", "https://kedge.example.com?a=b", ""},
+		{"a fragment", "paths are added to it", "https://kedge.example.com#a", ""},
+		{"a password", "it would be shown to everybody", "https://me:secret@kedge.example.com", ""},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			cfg, err := Config{DataDir: "data", ExternalURL: tt.given}.withDefaults()
+			refused := tt.want == "" && tt.given != ""
+			switch {
+			case refused && (err == nil || !strings.Contains(err.Error(), "--external-url")):
+				t.Errorf("%s: got %q, %v", tt.reason, cfg.ExternalURL, err)
+			case !refused && (err != nil || cfg.ExternalURL != tt.want):
+				t.Errorf("%s: got %q, %v", tt.reason, cfg.ExternalURL, err)
+			case refused && strings.Contains(err.Error(), "secret"):
+				t.Errorf("the password is in the error: %v", err)
+			}
+		})
+	}
+}
