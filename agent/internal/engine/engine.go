@@ -38,6 +38,9 @@ type Held struct {
 	Target fleet.TargetID
 	fleet.Version
 	Digest string // last bundle that was applied whole
+	// AtHand says that the objects of Digest were found too, and Set: they need not be sent again.
+	// Recover leaves it to whoever keeps them.
+	AtHand bool
 }
 
 // Status is the newest state of a target, with every object of it.

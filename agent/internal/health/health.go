@@ -1,10 +1,13 @@
 // Package health says how an object is doing: current, in progress, failed, terminating, and why.
-// The words and the rules are those of kstatus, so that what Kedge shows is what other tools of
-// the field show; an object of a custom kind may say in CEL how it is read. It looks at one object only, asks no
-// cluster and keeps nothing but a bounded number of compiled expressions; it is safe for concurrent use.
+// The words and the rules are those of kstatus, so that what Kedge shows is what other tools of the
+// field show, with one exception: a Job is current when it is complete, not when it has begun, since
+// what depends on it waits for its work. An object of a custom kind may say in CEL how it is read. It
+// looks at one object only, asks no cluster and keeps nothing but a bounded number of compiled
+// expressions; it is safe for concurrent use.
 package health
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/fluxcd/cli-utils/pkg/kstatus/status"
@@ -29,6 +32,9 @@ func Of(obj *unstructured.Unstructured) (fleet.Health, string) {
 	}
 	switch result.Status {
 	case status.CurrentStatus:
+		if running(obj) {
+			return fleet.HealthInProgress, result.Message
+		}
 		return fleet.HealthCurrent, ""
 	case status.InProgressStatus:
 		return fleet.HealthInProgress, result.Message
@@ -41,6 +47,18 @@ func Of(obj *unstructured.Unstructured) (fleet.Health, string) {
 	default:
 		return fleet.HealthUnknown, result.Message
 	}
+}
+
+// running reports whether an object is a Job that has work left.
+func running(obj *unstructured.Unstructured) bool {
+	if obj.GetKind() != "Job" || obj.GroupVersionKind().Group != "batch" {
+		return false
+	}
+	conditions, _, _ := unstructured.NestedSlice(obj.Object, "status", "conditions")
+	return !slices.ContainsFunc(conditions, func(c any) bool {
+		condition, _ := c.(map[string]any)
+		return condition["type"] == "Complete" && condition["status"] == "True"
+	})
 }
 
 // Leaving says of an object that is being deleted what that waits for.

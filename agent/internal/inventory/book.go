@@ -27,6 +27,7 @@ type Book struct {
 	taken      map[int]bool
 	listed     map[int]bool // chunks that the newest header names
 	stale      bool         // a write ended without an answer: what the cluster holds is not known
+	assumed    bool         // the chunks still carry the name of another agent
 }
 
 func newBook(configMaps dynamic.ResourceInterface, agent fleet.AgentID, target fleet.TargetID) *Book {
@@ -39,8 +40,22 @@ func newBook(configMaps dynamic.ResourceInterface, agent fleet.AgentID, target f
 // Agent is who the book belongs to.
 func (b *Book) Agent() fleet.AgentID { return b.agent }
 
+// Assume makes the book that of agent. The next Save writes that down.
+func (b *Book) Assume(agent fleet.AgentID) {
+	b.assumed = b.assumed || b.agent != agent && b.Exists()
+	b.agent = agent
+}
+
 // Record returns a copy of what the cluster holds.
 func (b *Book) Record() Record { return b.saved.clone() }
+
+// Deployment names the deployment of the target as tenant/name; "" when the cluster holds nothing.
+func (b *Book) Deployment() string {
+	if b.saved.Deployment == "" {
+		return ""
+	}
+	return b.saved.Tenant + "/" + b.saved.Deployment
+}
 
 // Entry returns what the cluster holds of one object; the zero Entry when nothing.
 func (b *Book) Entry(key Key) Entry { return b.saved.Entries[key] }
@@ -74,7 +89,7 @@ func (b *Book) read(cm *unstructured.Unstructured) {
 		b.seq = p.Seq
 		b.saved.Tenant, b.saved.Deployment = p.Tenant, p.Deployment
 		b.saved.Version = fleet.Version{Epoch: p.Epoch, Generation: p.Generation}
-		b.saved.Digest = p.Digest
+		b.saved.Digest, b.saved.Base = p.Digest, p.Base
 		b.listed = map[int]bool{}
 	}
 	if p.Seq == b.seq {
@@ -122,6 +137,9 @@ func (b *Book) Save(ctx context.Context, rec Record) error {
 	rec = rec.clone()
 	rec.Target = b.saved.Target
 	dirty := b.assign(rec)
+	if b.assumed {
+		dirty = slices.Sorted(maps.Keys(b.chunks))
+	}
 	if len(dirty) == 0 && rec.sameHeader(b.saved) {
 		return nil
 	}
@@ -148,7 +166,7 @@ func (b *Book) Save(ctx context.Context, rec Record) error {
 			return err
 		}
 	}
-	b.saved, b.stale = rec, false
+	b.saved, b.stale, b.assumed = rec, false, false
 	return nil
 }
 
@@ -282,13 +300,14 @@ func (b *Book) Stale() bool { return b.stale }
 
 // Reload reads the book again.
 func (b *Book) Reload(ctx context.Context) error {
-	items, err := list(ctx, b.configMaps, LabelInventory+"="+string(b.saved.Target)+","+LabelAgent+"="+string(b.agent))
+	items, err := list(ctx, b.configMaps, LabelInventory+"="+string(b.saved.Target))
 	if err != nil {
 		return err
 	}
 	fresh := newBook(b.configMaps, b.agent, b.saved.Target)
 	for i := range items {
 		fresh.read(&items[i])
+		fresh.assumed = fresh.assumed || items[i].GetLabels()[LabelAgent] != string(b.agent)
 	}
 	fresh.complete()
 	*b = *fresh

@@ -34,7 +34,7 @@ func newShelf(t *testing.T) shelf {
 
 func (s shelf) load(t *testing.T) []*inventory.Book {
 	t.Helper()
-	books, err := s.store.Load(t.Context(), s.agent)
+	books, err := s.store.Load(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -302,20 +302,33 @@ func TestHolds(t *testing.T) {
 	}
 }
 
-func TestLoadKeepsAgentsApart(t *testing.T) {
+func TestBookOfAnEarlierAgentGoesOnUnderAnotherName(t *testing.T) {
 	t.Parallel()
 	s := newShelf(t)
-	other := fleet.NewAgentID()
-	for _, agent := range []fleet.AgentID{s.agent, other} {
-		if err := s.store.New(agent, fleet.NewTargetID()).Save(t.Context(), record(1)); err != nil {
-			t.Fatal(err)
-		}
+	rec := record(3000) // several chunks
+	rec.Target = fleet.NewTargetID()
+	if err := s.store.New(fleet.NewAgentID(), rec.Target).Save(t.Context(), rec); err != nil {
+		t.Fatal(err)
 	}
-	if got := s.load(t); len(got) != 1 || got[0].Agent() != s.agent {
-		t.Errorf("%d books, want the one of the agent", len(got))
+	book := s.load(t)[0]
+	if book.Agent() == s.agent || len(book.Record().Entries) != 3000 || s.chunks(t) < 2 {
+		t.Fatalf("loaded %d entries of %s in %d chunks", len(book.Record().Entries), book.Agent(), s.chunks(t))
 	}
-	all, err := s.store.Load(t.Context(), "")
-	if err != nil || len(all) != 2 {
-		t.Errorf("%d books (%v), want both", len(all), err)
+	book.Assume(s.agent)
+	if err := book.Save(t.Context(), book.Record()); err != nil {
+		t.Fatal(err)
+	}
+	list, err := s.maps.List(t.Context(), metav1.ListOptions{LabelSelector: inventory.LabelAgent + "=" + string(s.agent)})
+	if err != nil || len(list.Items) != s.chunks(t) {
+		t.Errorf("%d of %d chunks are the new agent's, %v", len(list.Items), s.chunks(t), err)
+	}
+	again := s.load(t)
+	if len(again) != 1 || again[0].Agent() != s.agent || len(again[0].Record().Entries) != 3000 || len(again[0].Damaged()) > 0 {
+		t.Errorf("read again it has %d entries, damaged %v", len(again[0].Record().Entries), again[0].Damaged())
+	}
+	before := again[0].Record()
+	again[0].Assume(s.agent)
+	if err := again[0].Save(t.Context(), before); err != nil || again[0].Stale() {
+		t.Errorf("saving what is there: %v", err)
 	}
 }

@@ -41,6 +41,7 @@ type payload struct {
 	Epoch      int64  `json:"epoch"`
 	Generation int64  `json:"generation"`
 	Digest     string `json:"digest"`
+	Base       int    `json:"base"`
 	// Chunks are the numbers of all chunks that there were when this one was written.
 	Chunks  []int        `json:"chunks"`
 	Entries []entryLines `json:"entries"`
@@ -55,6 +56,9 @@ type entryLines struct {
 	Hash      string `json:"hash,omitempty"`
 	Live      string `json:"live,omitempty"`
 	UID       string `json:"uid,omitempty"`
+	Wave      int    `json:"wave,omitempty"`
+	Depth     int    `json:"depth,omitempty"`
+	Held      bool   `json:"held,omitempty"`
 }
 
 func chunkName(target fleet.TargetID, number int) string {
@@ -94,13 +98,13 @@ func (c *chunk) drop(key Key) {
 func encode(rec Record, seq int64, chunks []int, entries map[Key]Entry) (string, error) {
 	p := payload{
 		Seq: seq, Target: string(rec.Target), Tenant: rec.Tenant, Deployment: rec.Deployment,
-		Epoch: rec.Epoch, Generation: rec.Generation, Digest: rec.Digest,
+		Epoch: rec.Epoch, Generation: rec.Generation, Digest: rec.Digest, Base: rec.Base,
 		Chunks: chunks, Entries: make([]entryLines, 0, len(entries)),
 	}
 	for _, e := range (Record{Entries: entries}).Sorted() {
 		p.Entries = append(p.Entries, entryLines{
 			Group: e.Group, Version: e.Version, Kind: e.Kind, Namespace: e.Namespace, Name: e.Name,
-			Hash: e.Hash, Live: e.Live, UID: e.UID,
+			Hash: e.Hash, Live: e.Live, UID: e.UID, Wave: e.Wave, Depth: e.Depth, Held: e.Held,
 		})
 	}
 	out, err := json.Marshal(p)
@@ -130,7 +134,7 @@ func decode(target fleet.TargetID, text string) (payload, error) {
 func (e entryLines) entry() Entry {
 	return Entry{
 		ObjectRef: fleet.ObjectRef{Group: e.Group, Version: e.Version, Kind: e.Kind, Namespace: e.Namespace, Name: e.Name},
-		Hash:      e.Hash, Live: e.Live, UID: e.UID,
+		Hash:      e.Hash, Live: e.Live, UID: e.UID, Wave: e.Wave, Depth: e.Depth, Held: e.Held,
 	}
 }
 

@@ -2,13 +2,12 @@ package inventory
 
 import (
 	"fmt"
-	"slices"
 
 	"github.com/kedge-dev/kedge/internal/fleet"
 	"github.com/kedge-dev/kedge/internal/manifest"
 )
 
-// Policy is everything that Plan needs to know beyond the two lists. Its zero value deletes nothing.
+// Policy is everything that a Plan needs to know beyond the objects. Its zero value deletes nothing.
 type Policy struct {
 	// Whole says that the desired list is a complete, verified bundle, or a tombstone.
 	Whole bool
@@ -25,26 +24,85 @@ type Policy struct {
 	// Pending says that there are other deployments which have not said yet what they desire: it may
 	// be what is no longer desired here.
 	Pending bool
+	// Consent says that the limit does not hold this time: the deployment itself was edited. What was held
+	// before stays held.
+	Consent bool
+	// Tombstone says that the deployment is deleted, or leaves and takes everything with it: no limit holds,
+	// and what was held before goes as well. Protected kinds stay.
+	Tombstone bool
+	// Limit is how much may be deleted without being confirmed.
+	Limit fleet.PruneLimit
+	// Total is how many objects there were before the change, desired or not: Record.Base. What the change
+	// adds makes it no smaller.
+	Total int
+	// Desired is how many objects are desired, and Gone how many are not any more and may be deleted.
+	Desired, Gone int
+	// Confirmed names, as ObjectRef.String does, what a user wants deleted although it is held by the
+	// limit or for its kind. It is no answer to a doubt.
+	Confirmed []string
 }
 
-// Held is an entry that is no longer desired and is kept all the same.
-type Held struct {
-	Entry
-	Reason string // completes "kept: …"
+// Verdict is what becomes of an object that is no longer desired.
+type Verdict struct {
+	Reason string // completes "kept: …"; "" when it is to be deleted
 	// Protected says that it is kept for what it is, not because of a doubt that may pass.
 	Protected bool
 	// Waiting says that it is kept only until the others have said what they desire.
 	Waiting bool
+	// Confirmable says that it is deleted when a user confirms it by name.
+	Confirmable bool
+}
+
+// Plan decides on what is no longer desired: what is to be deleted and what is kept, with the reason.
+//
+// What was held by the limit once stays held, whatever the limit says later, until it is confirmed:
+// callers keep Confirmable in the entry, as Entry.Held. What a Plan lets through is still checked one by
+// one against the live object before it is deleted.
+type Plan struct {
+	why, limit         string
+	waiting, tombstone bool
+	confirmed          map[string]bool
+}
+
+// NewPlan makes the plan of a policy.
+func NewPlan(p Policy) Plan {
+	out := Plan{why: p.guard(), limit: p.limit(), waiting: p.Pending, tombstone: p.Tombstone}
+	if len(p.Confirmed) > 0 {
+		out.confirmed = make(map[string]bool, len(p.Confirmed))
+	}
+	for _, name := range p.Confirmed {
+		out.confirmed[name] = true
+	}
+	return out
+}
+
+// Decide says what becomes of one object that is no longer desired. held is Entry.Held.
+func (p Plan) Decide(ref fleet.ObjectRef, held bool) Verdict {
+	switch {
+	case p.why != "":
+		return Verdict{Reason: p.why}
+	case p.waiting:
+		return Verdict{Waiting: true, Reason: "other deployments of this agent have not arrived yet"}
+	case p.confirmed != nil && p.confirmed[ref.String()]:
+		return Verdict{}
+	case manifest.IsProtected(ref):
+		return Verdict{Protected: true, Confirmable: true, Reason: ref.Kind + " is a protected kind, which is only deleted when that is confirmed by name, or by hand"}
+	case p.limit != "":
+		return Verdict{Confirmable: true, Reason: p.limit}
+	case held && !p.tombstone:
+		return Verdict{Confirmable: true, Reason: "it was among too many to be deleted at once, and was not confirmed since"}
+	}
+	return Verdict{}
 }
 
 // guard returns why nothing at all may be deleted, or "".
-func (p Policy) guard(desired int) string {
+func (p Policy) guard() string {
 	switch {
 	case len(p.Damaged) > 0:
 		return fmt.Sprintf("the inventory cannot be read (ConfigMap %s); restore it, or delete every ConfigMap of the inventory of this target, and restart the agent", p.Damaged[0])
 	case !p.Whole:
 		return "the bundle has not arrived whole"
-	case desired == 0 && !p.AllowEmpty:
+	case p.Desired == 0 && !p.AllowEmpty:
 		return "the bundle is empty and the deployment does not allow that"
 	case p.Unsettled > 0:
 		return fmt.Sprintf("nothing is pruned while %d of its objects could not be applied", p.Unsettled)
@@ -56,30 +114,12 @@ func (p Policy) guard(desired int) string {
 	return ""
 }
 
-// Plan splits what is no longer desired into what is to be deleted and what is kept, with the
-// reason. Whatever is desired is in neither. Both results are in the order of their keys.
-//
-// What Plan lets through is still checked one by one against the live object before it is deleted.
-func Plan(old []Entry, desired []fleet.ObjectRef, policy Policy) (remove []Entry, held []Held) {
-	wanted := make(map[Key]bool, len(desired))
-	for _, ref := range desired {
-		wanted[KeyOf(ref)] = true
+// limit returns why what has gone is too much to be deleted unasked, or "". What was held before counts:
+// it is the same change, seen again.
+func (p Policy) limit() string {
+	total := max(p.Total, p.Gone)
+	if p.Tombstone || p.Consent || !p.Limit.Exceeded(p.Gone, total) {
+		return ""
 	}
-	why := policy.guard(len(wanted))
-	for _, entry := range slices.SortedFunc(slices.Values(old), compareEntries) {
-		switch {
-		case wanted[KeyOf(entry.ObjectRef)]:
-		case why != "":
-			held = append(held, Held{Entry: entry, Reason: why})
-		case manifest.IsProtected(entry.ObjectRef):
-			held = append(held, Held{Entry: entry, Protected: true, Reason: entry.Kind + " is a protected kind; delete it by hand if it is no longer needed"})
-		case policy.Pending:
-			held = append(held, Held{Entry: entry, Waiting: true, Reason: "other deployments of this agent have not arrived yet"})
-		default:
-			remove = append(remove, entry)
-		}
-	}
-	return remove, held
+	return fmt.Sprintf("%d of %d objects have left the source at once; confirm those that are to be deleted", p.Gone, total)
 }
-
-func compareEntries(a, b Entry) int { return KeyOf(a.ObjectRef).Compare(KeyOf(b.ObjectRef)) }

@@ -34,6 +34,11 @@ type Entry struct {
 	Live string
 	// UID is of the object that was last applied; "" before the first time.
 	UID string
+	// Wave and Depth are its place in the order of the bundle that named it last, so that it is deleted
+	// in the reverse of that order.
+	Wave, Depth int
+	// Held says that it has left the source and that its deletion waits to be confirmed.
+	Held bool
 }
 
 // Record is what is remembered of one target.
@@ -42,7 +47,10 @@ type Record struct {
 	Tenant     string
 	Deployment string
 	fleet.Version
-	Digest  string // of the last bundle that was applied whole
+	Digest string // of the last bundle that was applied whole
+	// Base is how many objects were in place when all that had left the source before was last decided on.
+	// A change is measured by it until it is decided on itself, over restarts and newer versions.
+	Base    int
 	Entries map[Key]Entry
 }
 
@@ -68,5 +76,5 @@ func (r Record) clone() Record {
 // sameHeader reports whether everything but the entries is equal.
 func (r Record) sameHeader(o Record) bool {
 	return r.Target == o.Target && r.Tenant == o.Tenant && r.Deployment == o.Deployment &&
-		r.Version == o.Version && r.Digest == o.Digest
+		r.Version == o.Version && r.Digest == o.Digest && r.Base == o.Base
 }

@@ -28,14 +28,10 @@ func (s *Store) New(agent fleet.AgentID, target fleet.TargetID) *Book {
 	return newBook(s.configMaps, agent, target)
 }
 
-// Load reads the books of agent, or of every agent in the namespace when agent is "", in the
-// order of their targets. A chunk that cannot be read makes its book damaged; it is no error.
-func (s *Store) Load(ctx context.Context, agent fleet.AgentID) ([]*Book, error) {
-	selector := LabelInventory
-	if agent != "" {
-		selector += "," + LabelAgent + "=" + string(agent)
-	}
-	items, err := list(ctx, s.configMaps, selector)
+// Load reads every book in the namespace, whichever agent wrote it, in the order of their targets. A
+// chunk that cannot be read makes its book damaged; it is no error.
+func (s *Store) Load(ctx context.Context) ([]*Book, error) {
+	items, err := list(ctx, s.configMaps, LabelInventory)
 	if err != nil {
 		return nil, err
 	}
@@ -50,6 +46,8 @@ func (s *Store) Load(ctx context.Context, agent fleet.AgentID) ([]*Book, error) 
 			books[target] = newBook(s.configMaps, fleet.AgentID(labels[LabelAgent]), target)
 		}
 		books[target].read(&items[i])
+		// One that was assumed and not written down whole has two.
+		books[target].assumed = books[target].assumed || books[target].agent != fleet.AgentID(labels[LabelAgent])
 	}
 	out := make([]*Book, 0, len(books))
 	for _, target := range slices.Sorted(maps.Keys(books)) {

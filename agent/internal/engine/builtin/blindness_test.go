@@ -170,8 +170,23 @@ func TestBuriedTargetsAreForgotten(t *testing.T) {
 	if e.claims.abandoned(claimedKeys(d)[0], d.Target) {
 		t.Error("the claims of a target that is gone are kept")
 	}
+	quiet := len(out)
 	set(2, true) // said again, as after a reconnect
-	set(1, false)
+	if len(out) != quiet {
+		t.Errorf("the same tombstone again makes %+v", <-out)
+	}
+	// A restored server has forgotten the tombstone: it is told, or it would take the target for Synced.
+	for _, generation := range []int64{1, 2} {
+		set(generation, false)
+		select {
+		case s := <-out:
+			if !is(2, fleet.SyncDeleted)(s) || s.Target != d.Target {
+				t.Errorf("generation %d of a target that is gone makes %+v", generation, s)
+			}
+		default:
+			t.Errorf("generation %d of a target that is gone was passed over in silence", generation)
+		}
+	}
 	e.mu.Lock()
 	if len(e.targets) != 0 {
 		t.Errorf("%d targets, want nothing done about what is old", len(e.targets))

@@ -13,42 +13,92 @@ import (
 
 // claims knows which target desires which object, so that an object which moves from one target
 // to another is handed over and never deleted in between. Safe for concurrent use.
+//
+// A claim that cannot be made good keeps an object from nobody: one of a target that only rehearses, and
+// one that is idle, because its target has tried and may not. What is idle counts again when the target
+// is set anew, when whoever has the object lets go of it, and when it was applied after all.
 type claims struct {
 	mu     sync.Mutex
 	byKey  map[inventory.Key][]fleet.TargetID
 	byDesc map[fleet.TargetID][]inventory.Key // present for every target that was ever set
+	// live has the one target of each deployment, by tenant and name, that desires anything.
+	live      map[string]fleet.TargetID
+	rehearses map[fleet.TargetID]bool
+	idle      map[claim]bool
+}
+
+// claim is that a target desires an object.
+type claim struct {
+	target fleet.TargetID
+	key    inventory.Key
 }
 
 func newClaims() *claims {
-	return &claims{byKey: map[inventory.Key][]fleet.TargetID{}, byDesc: map[fleet.TargetID][]inventory.Key{}}
+	return &claims{
+		byKey: map[inventory.Key][]fleet.TargetID{}, byDesc: map[fleet.TargetID][]inventory.Key{}, live: map[string]fleet.TargetID{},
+		rehearses: map[fleet.TargetID]bool{}, idle: map[claim]bool{},
+	}
 }
 
-// set replaces what d's target desires, and returns the targets that desire something which it
-// has let go of: they may have been waiting for it.
-func (c *claims) set(d engine.Desired) []fleet.TargetID {
-	keys := claimedKeys(d)
+// set replaces what d's target desires. It returns the targets that desire something which was let go
+// of, as they may have been waiting for it, and the target that d's supersedes, or "".
+//
+// A server has one target of a deployment on an agent. So when another one of the same deployment is
+// desired, the one before is no more, even if its tombstone has not arrived or never will: a server
+// that was restored from a backup may know nothing of it. It claims nothing from here on.
+func (c *claims) set(d engine.Desired) (waiting []fleet.TargetID, superseded fleet.TargetID) {
+	keys, name := claimedKeys(d), liveName(d)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	old := c.byDesc[d.Target]
-	c.byDesc[d.Target] = keys
+	maps.DeleteFunc(c.live, func(_ string, id fleet.TargetID) bool { return id == d.Target })
+	if name != "" {
+		superseded = c.live[name]
+		c.live[name] = d.Target
+	}
+	delete(c.rehearses, d.Target)
+	if d.State.Policy.DryRun && d.Objects != nil {
+		c.rehearses[d.Target] = true
+	}
+	waits := c.replaceLocked(d.Target, keys)
+	if superseded != "" {
+		maps.Copy(waits, c.replaceLocked(superseded, nil))
+	}
+	delete(waits, superseded)
+	return slices.Collect(maps.Keys(waits)), superseded
+}
+
+// liveName names the deployment of a target that desires objects; "" of any other.
+func liveName(d engine.Desired) string {
+	if d.Objects == nil || d.Deployment == "" {
+		return ""
+	}
+	return d.Tenant + "/" + d.Deployment
+}
+
+// replaceLocked gives a target other keys, and returns who desires what it had and has no more.
+func (c *claims) replaceLocked(target fleet.TargetID, keys []inventory.Key) map[fleet.TargetID]bool {
+	old := c.byDesc[target]
+	c.byDesc[target] = keys
 	for _, key := range old {
-		c.byKey[key] = slices.DeleteFunc(c.byKey[key], func(id fleet.TargetID) bool { return id == d.Target })
+		delete(c.idle, claim{target, key})
+		c.byKey[key] = slices.DeleteFunc(c.byKey[key], func(id fleet.TargetID) bool { return id == target })
 		if len(c.byKey[key]) == 0 {
 			delete(c.byKey, key)
 		}
 	}
 	for _, key := range keys {
-		c.byKey[key] = append(c.byKey[key], d.Target)
+		c.byKey[key] = append(c.byKey[key], target)
 	}
 	waiting := map[fleet.TargetID]bool{}
 	for _, key := range old {
-		if !slices.Contains(c.byKey[key], d.Target) {
+		if !slices.Contains(c.byKey[key], target) {
 			for _, id := range c.byKey[key] {
 				waiting[id] = true
+				delete(c.idle, claim{id, key}) // now it can be had
 			}
 		}
 	}
-	return slices.Collect(maps.Keys(waiting))
+	return waiting
 }
 
 // drop forgets a target.
@@ -59,16 +109,36 @@ func (c *claims) drop(id fleet.TargetID) {
 	delete(c.byDesc, id)
 }
 
-// other returns a target other than me that desires key, or "".
+// other returns a target other than me that desires key and may get it, or "".
 func (c *claims) other(key inventory.Key, me fleet.TargetID) fleet.TargetID {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, id := range c.byKey[key] {
-		if id != me {
+		if id != me && !c.rehearses[id] && !c.idle[claim{id, key}] {
 			return id
 		}
 	}
 	return ""
+}
+
+// rest makes the claim of a target idle: it was refused the object, by holder if that is not "". A holder
+// that has let go of it meanwhile is no reason: the target tries again, and must find it in place.
+func (c *claims) rest(key inventory.Key, target, holder fleet.TargetID) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if _, here := c.byDesc[holder]; here && holder != "" && !slices.Contains(c.byKey[key], holder) {
+		return
+	}
+	if slices.Contains(c.byKey[key], target) {
+		c.idle[claim{target, key}] = true
+	}
+}
+
+// resume makes the claim of a target count again: it has the object.
+func (c *claims) resume(key inventory.Key, target fleet.TargetID) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.idle, claim{target, key})
 }
 
 // abandoned reports whether owner is a target of this engine that was told what it shall hold and

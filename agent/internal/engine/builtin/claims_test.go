@@ -41,7 +41,8 @@ func TestClaims(t *testing.T) {
 	if c.abandoned(key, "one") {
 		t.Error("one desires it")
 	}
-	if diff := cmp.Diff([]fleet.TargetID{"two"}, c.set(wanting(t, "one", custom))); diff != "" {
+	waiting, _ := c.set(wanting(t, "one", custom))
+	if diff := cmp.Diff([]fleet.TargetID{"two"}, waiting); diff != "" {
 		t.Errorf("who waits for what was let go:\n%s", diff)
 	}
 	if !c.abandoned(key, "one") || c.other(key, "two") != "" {
@@ -56,5 +57,78 @@ func TestClaims(t *testing.T) {
 	c.set(engine.Desired{Target: "two", State: fleet.Desired{Tombstone: true}})
 	if !c.abandoned(key, "two") || c.other(key, "one") != "" {
 		t.Error("a tombstone lets go of everything")
+	}
+}
+
+func TestOneTargetOfADeploymentIsLive(t *testing.T) {
+	t.Parallel()
+	const config = "{apiVersion: v1, kind: ConfigMap, metadata: {name: a}}"
+	key := inventory.Key{Kind: "ConfigMap", Namespace: "ns", Name: "a"}
+	of := func(target fleet.TargetID, tenant, deployment string) engine.Desired {
+		d := wanting(t, target, config)
+		d.Tenant, d.Deployment = tenant, deployment
+		return d
+	}
+	ended := func(target fleet.TargetID) engine.Desired {
+		return engine.Desired{Target: target, Tenant: "acme", Deployment: "web", State: fleet.Desired{Tombstone: true}}
+	}
+	steps := []struct {
+		reason     string
+		desired    engine.Desired
+		superseded fleet.TargetID
+	}{
+		{"the first", of("one", "acme", "web"), ""},
+		{"the same again", of("one", "acme", "web"), ""},
+		{"another deployment", of("api", "acme", "api"), ""},
+		{"another tenant's deployment of that name", of("guest", "globex", "web"), ""},
+		{"a tombstone of an older one takes no place", ended("older"), ""},
+		{"another target of the deployment", of("two", "acme", "web"), "one"},
+		{"and back, as a restored server may want it", of("one", "acme", "web"), "two"},
+		{"the end of one that was superseded", ended("two"), ""},
+		{"nobody is left to be superseded", ended("one"), ""},
+		{"a fresh one", of("three", "acme", "web"), ""},
+	}
+	c := newClaims()
+	for _, step := range steps {
+		if _, got := c.set(step.desired); got != step.superseded {
+			t.Errorf("%s: superseded %q, want %q", step.reason, got, step.superseded)
+		}
+		if step.superseded != "" && !c.abandoned(key, step.superseded) {
+			t.Errorf("%s: %q still claims what it had", step.reason, step.superseded)
+		}
+	}
+}
+
+func TestClaimThatCannotBeMadeGoodKeepsNothing(t *testing.T) {
+	t.Parallel()
+	const config = "{apiVersion: v1, kind: ConfigMap, metadata: {name: a}}"
+	key := inventory.Key{Kind: "ConfigMap", Namespace: "ns", Name: "a"}
+	rehearsal := wanting(t, "two", config)
+	rehearsal.State.Policy.DryRun = true
+	steps := []struct {
+		reason string
+		do     func(c *claims)
+		other  fleet.TargetID
+	}{
+		{"two desires what one has", func(c *claims) { c.set(wanting(t, "one", config)); c.set(wanting(t, "two", config)) }, "two"},
+		{"and is refused it", func(c *claims) { c.rest(key, "two", "one") }, ""},
+		{"one lets go of it", func(c *claims) { c.set(wanting(t, "one", "")) }, "two"},
+		{"a refusal from before that comes late", func(c *claims) { c.rest(key, "two", "one") }, "two"},
+		{"the API server refuses it", func(c *claims) { c.rest(key, "two", "") }, ""},
+		{"it does so no more", func(c *claims) { c.resume(key, "two") }, "two"},
+		{"refused by somebody who is not known here", func(c *claims) { c.rest(key, "two", "elsewhere") }, ""},
+		{"two is desired anew", func(c *claims) { c.set(wanting(t, "two", config)) }, "two"},
+		{"as a dry run", func(c *claims) { c.set(rehearsal) }, ""},
+		{"and not so any more", func(c *claims) { c.set(wanting(t, "two", config)) }, "two"},
+	}
+	c := newClaims()
+	for _, step := range steps {
+		step.do(c)
+		if got := c.other(key, "one"); got != step.other {
+			t.Errorf("%s: the other is %q, want %q", step.reason, got, step.other)
+		}
+		if c.abandoned(key, "two") {
+			t.Errorf("%s: two has abandoned what it desires", step.reason)
+		}
 	}
 }

@@ -3,6 +3,8 @@ package builtin
 import (
 	"context"
 	"fmt"
+	"net/http"
+	"strings"
 	"sync"
 	"time"
 
@@ -15,6 +17,7 @@ import (
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/transport"
 
 	"github.com/kedge-dev/kedge/internal/fleet"
 )
@@ -29,6 +32,10 @@ type cluster struct {
 	mapper   *mapper
 	timing   timing
 	slots    *semaphore.Weighted // first come, first served: no target starves another
+
+	config *rest.Config
+	client *http.Client
+	others *sync.Map // of *cluster by ServiceAccount
 }
 
 func newCluster(cfg *rest.Config, timing timing) (*cluster, error) {
@@ -59,7 +66,35 @@ func newCluster(cfg *rest.Config, timing timing) (*cluster, error) {
 		defer cancel()
 		return plain.Get().AbsPath(path).SetHeader("Accept", "application/json").DoRaw(ctx)
 	}
-	return &cluster{dynamic: dyn, metadata: meta, mapper: newMapper(get), timing: timing, slots: semaphore.NewWeighted(parallelism)}, nil
+	return &cluster{
+		dynamic: dyn, metadata: meta, mapper: newMapper(get), timing: timing, slots: semaphore.NewWeighted(parallelism),
+		config: cfg, client: client, others: &sync.Map{},
+	}, nil
+}
+
+// as is the same way to the API server with the rights of a ServiceAccount, "namespace/name"; "" is the
+// agent itself. Connections, kinds and places among the requests at once are shared.
+func (c *cluster) as(account string) (*cluster, error) {
+	if account == "" {
+		return c, nil
+	}
+	if known, ok := c.others.Load(account); ok {
+		return known.(*cluster), nil
+	}
+	client := *c.client
+	client.Transport = transport.NewImpersonatingRoundTripper(transport.ImpersonationConfig{
+		UserName: "system:serviceaccount:" + strings.Replace(account, "/", ":", 1),
+	}, client.Transport)
+	other := *c
+	var err error
+	if other.dynamic, err = dynamic.NewForConfigAndClient(c.config, &client); err != nil {
+		return nil, fmt.Errorf("preparing to act as ServiceAccount %s: %w", account, err)
+	}
+	if other.metadata, err = metadata.NewForConfigAndClient(c.config, &client); err != nil {
+		return nil, fmt.Errorf("preparing to act as ServiceAccount %s: %w", account, err)
+	}
+	known, _ := c.others.LoadOrStore(account, &other)
+	return known.(*cluster), nil
 }
 
 // slot waits for a place among the requests at once, or until ctx ends. A request that takes long

@@ -30,7 +30,7 @@ func (e *conflictError) Error() string {
 		}
 		parts = append(parts, fmt.Sprintf("%s is managed by %q", c.field, c.manager))
 	}
-	return "conflict: " + strings.Join(parts, ", ") + "; remove the field from the manifest or from the other manager"
+	return "conflict: " + strings.Join(parts, ", ") + "; remove the field from the manifest or from the other manager, or set force: true to take it over"
 }
 
 // managerName finds the manager in a cause such as: conflict with "kubectl" using apps/v1.

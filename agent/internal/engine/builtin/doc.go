@@ -12,6 +12,31 @@
 //	         a watch sees drift or a deletion;   an object fails ──▶ retried alone     │
 //	         a retry is due ───────────┴──────────────── (nothing is pruned) ◀─────────┘
 //
+// What each object waits for is its phase: see there. A round of a target is one call of advance,
+// which starts whatever can be started now.
+//
+// # Order
+//
+// Steps are those of kinds: all of one step were tried before the next begins. A bundle may ask for
+// more by the annotations kedge.dev/wave and kedge.dev/depends-on: then an object is held back until
+// what comes before it is ready, on the very event of the watch that says so. Nothing that is in place
+// waits for anything, so that drift is healed meanwhile; a newer version begins at once, whatever was
+// waited for; pruning comes after the last wave, and goes the other way round. An object that is not
+// ready within the time that the deployment allows is called failed, and nothing else happens.
+//
+// # What the policy decides
+//
+//   - Conflicts with other managers fail an object by name of field and manager; force takes the fields
+//     over, except replicas from an autoscaler.
+//   - A field that cannot be changed fails an object; replace deletes it and creates it anew, after the
+//     API server has said that it would accept the new one, and never if its kind is protected.
+//   - Drift is corrected, reported or ignored. What is left deviating is put right by the next version.
+//     How it deviates is what a dry run of its apply says.
+//   - Fields to ignore are sent when an object is created. Afterwards an apply sends of them just what
+//     is ours and as it is, so that neither value nor owner changes.
+//   - A dry run compares every object in the same way, and writes nothing, not even the inventory.
+//     Tombstones and detaching are carried out all the same.
+//
 // # What it costs
 //
 // An unchanged bundle costs no request, a changed object one PATCH, and the bundle one write of
@@ -22,7 +47,7 @@
 // # What it never does
 //
 //   - It deletes nothing but what its inventory lists, what no longer is desired by a bundle that
-//     arrived and was applied whole (or a tombstone), what still carries the label of the target,
+//     arrived and was applied whole (or a tombstone, or to be replaced), what still carries the label of the target,
 //     and what no other target desires. The label is read just before, and the deletion is bound to
 //     that very reading by UID and resource version.
 //   - It takes over nothing that exists without the label of the target, unless the deployment says
@@ -32,7 +57,7 @@
 //
 // # Deletion of a deployment
 //
-// A tombstone deletes the objects of its target in the reverse order of kinds, each step gone before the
+// A tombstone deletes the objects of its target in the reverse order of waves and kinds, each step gone before the
 // next, so that a controller outlives the objects that it has to finalize. Protected kinds
 // (Namespace, CustomResourceDefinition, PersistentVolumeClaim) and objects annotated
 // kedge.dev/prune: disabled are kept, named in the status, and released: their ownership labels are

@@ -15,6 +15,7 @@ import (
 
 	"github.com/kedge-dev/kedge/agent/internal/engine"
 	"github.com/kedge-dev/kedge/agent/internal/inventory"
+	"github.com/kedge-dev/kedge/agent/internal/ownerpolicy"
 	"github.com/kedge-dev/kedge/internal/fleet"
 )
 
@@ -46,6 +47,8 @@ type Config struct {
 	AgentID    fleet.AgentID
 	Scope      fleet.Scope
 	Namespaces []string
+	// Owner is what Restrict sets.
+	Owner ownerpolicy.Policy
 }
 
 // Engine applies targets to one cluster. Its methods are safe for concurrent use.
@@ -60,16 +63,19 @@ type Engine struct {
 	watches   *watches
 	crds      *definitions
 	work      sync.WaitGroup // targets and their requests
-	setting   sync.Mutex     // held by Set, so that claims are made in the order of versions
+	tidiness  tidiness
+	setting   sync.Mutex // held by Set, so that claims are made in the order of versions
 
 	mu        sync.Mutex
 	settings  settings
+	editions  int // of settings
 	targets   map[fleet.TargetID]*target
 	books     map[fleet.TargetID]*inventory.Book // recovered, and not yet taken by a target
 	recovered bool
 	running   context.Context // nil before Run
 	pending   int             // targets whose newest state is yet to be set
-	buried    map[fleet.TargetID]fleet.Version
+	buried    map[fleet.TargetID]grave
+	taken     map[takeover]bool // what was taken over from inventories here
 }
 
 var _ engine.Engine = (*Engine)(nil)
@@ -91,22 +97,35 @@ func newEngine(cfg Config, timing timing) (*Engine, error) {
 	return &Engine{
 		namespace: cfg.Namespace, reporter: cfg.Reporter, log: cmp.Or(cfg.Log, slog.New(slog.DiscardHandler)),
 		timing: timing, cluster: cluster, store: inventory.NewStore(configMaps), claims: newClaims(),
-		settings: settings{agent: cfg.AgentID, scope: cfg.Scope, namespaces: slices.Clone(cfg.Namespaces)},
+		settings: settings{agent: cfg.AgentID, scope: cfg.Scope, namespaces: slices.Clone(cfg.Namespaces), policy: cfg.Owner},
 		targets:  map[fleet.TargetID]*target{}, books: map[fleet.TargetID]*inventory.Book{},
-		buried: map[fleet.TargetID]fleet.Version{},
+		buried: map[fleet.TargetID]grave{}, taken: map[takeover]bool{},
 	}, nil
 }
 
 // Configure says what the server says of this agent, and may be called again when that changes.
 // Objects that it forbids from now on fail visibly; they are not deleted.
 func (e *Engine) Configure(agent fleet.AgentID, scope fleet.Scope, namespaces []string) {
-	next := settings{agent: agent, scope: scope, namespaces: slices.Clone(namespaces)}
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	next := settings{agent: agent, scope: scope, namespaces: slices.Clone(namespaces), policy: e.settings.policy}
 	if e.settings.agent == next.agent && e.settings.scope == next.scope && slices.Equal(e.settings.namespaces, next.namespaces) {
 		return
 	}
 	e.settings = next
+	e.editions++
+	for _, t := range e.targets {
+		t.reconsider()
+	}
+}
+
+// Restrict says what the owner of the cluster allows from now on. Objects that it forbids fail visibly;
+// they are not deleted.
+func (e *Engine) Restrict(p ownerpolicy.Policy) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.settings.policy = p
+	e.editions++
 	for _, t := range e.targets {
 		t.reconsider()
 	}
@@ -119,10 +138,17 @@ func (e *Engine) config() settings {
 	return e.settings
 }
 
-// Recover implements [engine.Engine]. Without an agent ID it takes every inventory in the agent's
-// namespace for its own; those of other agents are left out once Configure has named it.
+// edition rises with every change of what config returns.
+func (e *Engine) edition() int {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.editions
+}
+
+// Recover implements [engine.Engine]. It reads every inventory in the agent's namespace. The namespace is
+// this agent's alone, so that one of another agent is of this very agent before it was enrolled anew.
 func (e *Engine) Recover(ctx context.Context) ([]engine.Held, error) {
-	books, err := e.store.Load(ctx, e.config().agent)
+	books, err := e.store.Load(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("recovering what this agent holds: %w", err)
 	}
@@ -184,14 +210,16 @@ func (e *Engine) startLocked(t *target) {
 func (e *Engine) Set(d engine.Desired) {
 	e.setting.Lock()
 	defer e.setting.Unlock()
-	if e.isBuried(d) {
+	if e.lies(d) {
 		return
 	}
 	t := e.target(d.Target)
 	if !t.accept(d) {
 		return
 	}
-	for _, id := range e.claims.set(d) {
+	waiting, superseded := e.claims.set(d)
+	e.supersede(superseded, d.Target)
+	for _, id := range waiting {
 		e.poke(id)
 	}
 	t.signal()
@@ -216,42 +244,6 @@ func (e *Engine) isPending() bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.pending > 0
-}
-
-// isBuried reports whether d is nothing new of a target that is gone: its tombstone was carried out,
-// or it was let go of.
-func (e *Engine) isBuried(d engine.Desired) bool {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	version, ok := e.buried[d.Target]
-	return ok && d.State.Compare(version) <= 0
-}
-
-// maxBuried bounds what is remembered of targets that are gone. One that is forgotten and whose
-// last state arrives again is buried again, which costs nothing.
-const maxBuried = 4096
-
-// retire forgets a target that is gone, when that was told. It reports false when something newer
-// has arrived: then the target goes on.
-func (e *Engine) retire(t *target, version fleet.Version) bool {
-	e.setting.Lock() // no Set finds the target while it goes
-	defer e.setting.Unlock()
-	if t.hasNext() {
-		return false
-	}
-	e.claims.drop(t.id)
-	e.crds.want(t, false)
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	delete(e.targets, t.id)
-	for id := range e.buried {
-		if len(e.buried) < maxBuried {
-			break
-		}
-		delete(e.buried, id)
-	}
-	e.buried[t.id] = version
-	return true
 }
 
 // target returns the target of an ID, making and starting it if there is none.
@@ -280,16 +272,4 @@ func (e *Engine) poke(id fleet.TargetID) {
 	if t != nil {
 		t.reconsider()
 	}
-}
-
-// takeBook hands the inventory of a target to its goroutine; a new one when none was recovered.
-func (e *Engine) takeBook(id fleet.TargetID) *inventory.Book {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	book := e.books[id]
-	delete(e.books, id)
-	if book == nil || book.Agent() != e.settings.agent {
-		return e.store.New(e.settings.agent, id)
-	}
-	return book
 }

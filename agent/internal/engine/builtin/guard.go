@@ -4,9 +4,11 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/kedge-dev/kedge/agent/internal/ownerpolicy"
 	"github.com/kedge-dev/kedge/internal/fleet"
 )
 
@@ -15,6 +17,7 @@ type settings struct {
 	agent      fleet.AgentID
 	scope      fleet.Scope
 	namespaces []string
+	policy     ownerpolicy.Policy // of the owner of the cluster; no server can change it
 }
 
 func (s settings) known() bool { return s.agent != "" && s.scope != "" }
@@ -27,37 +30,58 @@ func (s settings) refuse(ref fleet.ObjectRef, m mapping, own string) string {
 		return "names no namespace and the deployment has none; set one in either"
 	case m.namespaced && ref.Namespace == own, !m.namespaced && ref.Group == "" && ref.Kind == "Namespace" && ref.Name == own:
 		return fmt.Sprintf("namespace %q is where this agent is installed; it never changes its own installation", own)
-	case s.scope != fleet.ScopeNamespaced:
-		return ""
-	case !m.namespaced:
+	case s.scope == fleet.ScopeNamespaced && !m.namespaced:
 		return "is cluster-scoped, and this agent is limited to namespaces"
-	case !slices.Contains(s.namespaces, ref.Namespace):
+	case s.scope == fleet.ScopeNamespaced && !slices.Contains(s.namespaces, ref.Namespace):
 		return fmt.Sprintf("is in namespace %q, and this agent is limited to other namespaces", ref.Namespace)
 	}
-	return ""
+	return s.policy.Refusal(ref, m.namespaced)
 }
 
 // refuse returns why an object must not be applied, or "": because this agent must not touch it, or
 // because it is beyond the limits of the grant by which the deployment is here.
 func (t *target) refuse(ref fleet.ObjectRef, m mapping) string {
-	return cmp.Or(t.engine.config().refuse(ref, m, t.engine.namespace), t.desired.State.Limits.Refusal(ref, m.namespaced))
+	s := t.engine.config()
+	return cmp.Or(s.refuse(ref, m, t.engine.namespace), s.policy.RefuseAs(t.desired.State.Policy.ServiceAccount),
+		t.desired.State.Limits.Refusal(ref, m.namespaced))
 }
 
-// refusal returns why this agent must not touch an object that is to go, or "". What is in the
-// inventory is where it really is, so that its name tells whether its kind has namespaces.
+// act chooses whose rights the deployment is applied with.
+func (t *target) act(account string) {
+	cluster, err := t.engine.cluster.as(account)
+	if err != nil {
+		t.saving.failure = err.Error() // and nothing is done until something newer is desired
+	}
+	t.cluster = cluster
+}
+
+// refusal returns why this agent must not touch an object that is to go, or not with the rights that the
+// deployment has, or "". What is in the inventory is where it really is, so that its name tells whether
+// its kind has namespaces.
 func (t *target) refusal(ref fleet.ObjectRef) string {
-	return t.engine.config().refuse(ref, mapping{namespaced: ref.Namespace != ""}, t.engine.namespace)
+	s := t.engine.config()
+	return cmp.Or(s.refuse(ref, mapping{namespaced: ref.Namespace != ""}, t.engine.namespace),
+		s.policy.RefuseAs(t.desired.State.Policy.ServiceAccount))
 }
 
-// beyond returns why the grant of the deployment does not let it delete an object, or "".
+// beyond returns why an object must not be deleted, or "": the grant of the deployment does not reach
+// that far, or the owner of the cluster lets nothing be deleted.
 func (t *target) beyond(ref fleet.ObjectRef) string {
-	return t.desired.State.Limits.Refusal(ref, ref.Namespace != "")
+	return cmp.Or(t.desired.State.Limits.Refusal(ref, ref.Namespace != ""), t.engine.config().policy.RefuseDeletion())
 }
 
 // refusal is a decision of ours not to touch an object, as against one of the API server.
 type refusal struct{ reason string }
 
 func (r *refusal) Error() string { return r.reason }
+
+// taken is a refusal because another target has the object.
+type taken struct {
+	refusal
+	holder fleet.TargetID
+}
+
+func (t *taken) Unwrap() error { return &t.refusal }
 
 // owner is who an apply or a deletion is done for.
 type owner struct {
@@ -81,8 +105,7 @@ func (o owner) claim(live metav1.Object, uid string, abandoned func(fleet.Target
 	case holder != "" && abandoned(holder):
 		return false, nil
 	case holder != "":
-		by := live.GetAnnotations()[AnnotationDeployment]
-		return false, &refusal{fmt.Sprintf("belongs to another deployment (%s, target %s); remove it there first", by, holder)}
+		return false, o.foreign(live, holder)
 	case uid != "" && string(live.GetUID()) == uid:
 		// Ours, with its labels removed.
 		return false, nil
@@ -93,4 +116,16 @@ func (o owner) claim(live metav1.Object, uid string, abandoned func(fleet.Target
 		return true, nil
 	}
 	return false, &refusal{"exists and is not managed by this deployment; set adopt: true to take it over"}
+}
+
+// foreign says whose a live object is, and what can be done about it.
+func (o owner) foreign(live metav1.Object, holder fleet.TargetID) error {
+	by, agent := live.GetAnnotations()[AnnotationDeployment], live.GetLabels()[LabelAgent]
+	if by != o.deployment {
+		return &taken{refusal{fmt.Sprintf("belongs to another deployment (%s, target %s); remove it there first", by, holder)}, holder}
+	}
+	_, name, _ := strings.Cut(o.deployment, "/")
+	return &taken{refusal{fmt.Sprintf("is held by another target of this deployment (target %s, agent %s). If both agents are in this cluster, let the environment "+
+		"select one of them; if that agent is gone for good, set adopt: true to take it over, and forget what it left with: kedge deploy dismiss %s %s",
+		holder, agent, name, holder)}, holder}
 }

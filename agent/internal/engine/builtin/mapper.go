@@ -110,7 +110,12 @@ func (m *mapper) ask(ctx context.Context, gv schema.GroupVersion) (map[string]ma
 		root = path.Join("/api", gv.Version)
 	}
 	var list metav1.APIResourceList
-	if err := m.fetch(ctx, root, &list); err != nil {
+	err := m.fetch(ctx, root, &list)
+	if root == "/api/v1" && errors.Is(err, errUnknownKind) {
+		// Every API server has it, so that it was not one that answered.
+		return nil, errors.New("asking the cluster for its kinds in /api/v1: not found, which no API server says")
+	}
+	if err != nil {
 		return nil, err
 	}
 	kinds := map[string]mapping{}

@@ -69,6 +69,9 @@ func TestMapper(t *testing.T) {
 	if _, err := m.findAny(ctx, kind("listed", "v1", "X")); err == nil || errors.Is(err, errUnknownKind) {
 		t.Errorf("a group that is listed and not found: got %v, want an error: its objects are not gone", err)
 	}
+	if _, err := m.findAny(ctx, kind("", "v1", "ConfigMap")); err == nil || errors.Is(err, errUnknownKind) {
+		t.Errorf("the core kinds are not found: got %v, want an error: its objects are not gone", err)
+	}
 	m.forget("apps")
 	if _, ok := m.cached(kind("apps", "v1", "Deployment")); ok {
 		t.Error("a group that was forgotten is known")

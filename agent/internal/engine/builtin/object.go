@@ -15,9 +15,12 @@ import (
 
 // phase is what an object of a target waits for.
 //
-//	desired:   resolve ─▶ verify ─▶ inPlace ◀─▶ apply ─▶ applying
-//	                └──────────────────▶ apply     ▲        │
-//	                                               └ failed ◀┘
+//	desired:   resolve ─▶ verify ─▶ inPlace ◀─▶ apply ─▶ applying ─▶ replacing
+//	                └──────────────────▶ apply     ▲ ▲      │            │
+//	                                               │ └ failed ◀┘         │
+//	                                               └─────────────────────┘
+//	  where drift is only reported:  inPlace ─▶ compare ─▶ comparing ─▶ inPlace
+//	  where nothing is to change:    resolve ─▶ compare ─▶ comparing ─▶ compared
 //	leaving:   leaving ─▶ removing ─▶ (forgotten)
 //	              ▲ └─▶ held   └─▶ terminating ─▶ removing
 type phase int
@@ -30,6 +33,10 @@ const (
 	phaseApplying                 // a request is under way
 	phaseInPlace                  // as desired
 	phaseFailed                   // tried again when due
+	phaseReplacing                // deleted to be created anew, and not gone yet
+	phaseCompare                  // the API server is to say what an apply would change
+	phaseComparing                // that request is under way
+	phaseCompared                 // the answer is in, and nothing else is to be done
 	phaseLeaving                  // not desired any more: to be deleted or held
 	phaseHeld                     // not desired any more and kept
 	phaseRemoving                 // a request is under way
@@ -42,13 +49,16 @@ type object struct {
 	key      inventory.Key
 	manifest *manifest.Object
 	hash     string // of manifest
-	step     int
+	place    manifest.Place
+	step     int       // number of place among those of the target
+	needs    []*object // to be ready before it is applied
 	phase    phase
 
 	resolved bool // mapping is known and ref is where it really is
 	mapping  mapping
 	listed   bool   // in the inventory
 	blind    bool   // its watch does not work
+	unnamed  bool   // it does not name this agent, so that no watch tells of it
 	denied   string // because the agent may not watch it
 	dark     string // because it has failed for long: what is known of the object is old
 	unread   string // why it could not be read either
@@ -68,14 +78,34 @@ type object struct {
 	version string // resourceVersion last seen
 	fields  []byte // our fields, FieldsV1
 	known   bool   // seen alive and ours
+	// absent is when a list has shown that it is not there. glanced: a list was asked for; glancing: and is
+	// under way.
+	absent            time.Time
+	glanced, glancing bool
 
 	scaler string // the autoscaler that has set the replicas which the manifest declares
 	health fleet.Health
 	note   string // why health is what it is
-	held   string // why it is kept although it is not desired any more
-	keep   bool   // because its annotation asks for it
+	// unready is since when it is applied and not current; zero while it is.
+	unready time.Time
+	held    string // why it is kept although it is not desired any more
+	keep    bool   // because its annotation asks for it
 	// refused: the agent must not touch it at all. waits: only until others have what they desire.
 	refused, waits bool
+	// confirmable: a user may have it deleted all the same. unconfirmed: it was held by the limit once.
+	confirmable, unconfirmed bool
+	dying                    time.Time      // when its deletion was accepted
+	bounds                   bounds         // of one that is to go
+	taker                    fleet.TargetID // another target that desires it
+
+	rules    fieldRules      // of its fields that may differ
+	drift    fleet.DriftMode // what is done when it is changed
+	renewed  bool            // not seen in place since the version is new: then it is put right in every mode
+	deviates bool            // it is not as it was applied, and is left so
+	reported string          // how it deviates
+	sighting string          // hash of what was compared last
+	preview  string          // what would become of it, when nothing is to change
+	replaced string          // the field for which it was deleted, to be created anew
 
 	force   bool
 	healing bool                       // was in place before
@@ -83,6 +113,7 @@ type object struct {
 	drifted *unstructured.Unstructured // what it looked like, when it was changed
 	heals   healing
 	later   *observation // seen while a request was under way
+	recheck bool         // what the agent may touch has changed in that time
 
 	review    time.Time // when it is read again, where no watch tells of it
 	reviewing bool      // that read is under way
@@ -90,7 +121,9 @@ type object struct {
 }
 
 // reviewable reports whether an object is in place and nothing would tell if it were not.
-func (o *object) reviewable() bool { return o.phase == phaseInPlace && o.blind && o.resolved }
+func (o *object) reviewable() bool {
+	return o.phase == phaseInPlace && (o.blind || o.unnamed) && o.resolved
+}
 
 // reviewed notes that an object was read, with or without success, and when to read it again.
 func (o *object) reviewed(now time.Time, every time.Duration, err error) {
@@ -105,11 +138,11 @@ func (o *object) reviewed(now time.Time, every time.Duration, err error) {
 }
 
 func (o *object) busy() bool {
-	return o.phase == phaseReading || o.phase == phaseApplying || o.phase == phaseRemoving
+	return o.phase == phaseReading || o.phase == phaseApplying || o.phase == phaseComparing || o.phase == phaseRemoving
 }
 
 func (o *object) entry() inventory.Entry {
-	return inventory.Entry{ObjectRef: o.ref, Hash: o.applied, Live: o.live, UID: o.uid}
+	return inventory.Entry{ObjectRef: o.ref, Hash: o.applied, Live: o.live, UID: o.uid, Wave: o.place.Wave, Depth: o.place.Depth, Held: o.unconfirmed}
 }
 
 // look takes over what a live object says of itself.
@@ -120,6 +153,12 @@ func (o *object) look(live *unstructured.Unstructured) {
 		o.scaler = ""
 	}
 	o.health, o.note = health.Of(live)
+	switch {
+	case o.health == fleet.HealthCurrent:
+		o.unready = time.Time{}
+	case o.unready.IsZero():
+		o.unready = time.Now()
+	}
 }
 
 // outdated reports whether something older than what is known was seen.

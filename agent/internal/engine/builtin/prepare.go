@@ -21,6 +21,20 @@ func (o owner) body(m manifest.Object, ref fleet.ObjectRef, uid string, yieldRep
 	for _, field := range serverFields {
 		unstructured.RemoveNestedField(obj.Object, "metadata", field)
 	}
+	o.mark(obj, ref, uid)
+	if ref.Group == "" && ref.Kind == "Secret" {
+		moveStringData(obj)
+	}
+	if yieldReplicas {
+		unstructured.RemoveNestedField(obj.Object, "spec", "replicas")
+	}
+	return obj
+}
+
+// mark gives an object its place and our marks.
+func (o owner) mark(obj *unstructured.Unstructured, ref fleet.ObjectRef, uid string) {
+	obj.SetGroupVersionKind(gvkOf(ref))
+	obj.SetName(ref.Name)
 	if ref.Namespace == "" {
 		unstructured.RemoveNestedField(obj.Object, "metadata", "namespace")
 	} else {
@@ -31,13 +45,6 @@ func (o owner) body(m manifest.Object, ref fleet.ObjectRef, uid string, yieldRep
 	if uid != "" {
 		_ = unstructured.SetNestedField(obj.Object, uid, "metadata", "uid")
 	}
-	if ref.Group == "" && ref.Kind == "Secret" {
-		moveStringData(obj)
-	}
-	if yieldReplicas {
-		unstructured.RemoveNestedField(obj.Object, "spec", "replicas")
-	}
-	return obj
 }
 
 func with(m, more map[string]string) map[string]string {

@@ -19,7 +19,8 @@ type removeJob struct {
 	ref   fleet.ObjectRef
 	uid   string // of the object that was applied last; "" when not known
 	// want says how far to go.
-	want intent
+	want        intent
+	propagation fleet.Propagation
 	// wanted returns why the object must stay although its entry has to go, or "": it is desired
 	// under another name or by another target.
 	wanted func(uid string) string
@@ -153,12 +154,12 @@ func (j removeJob) foreign(live *metav1.PartialObjectMetadata) string {
 
 func (c *cluster) delete(ctx context.Context, j removeJob, m mapping, live *metav1.PartialObjectMetadata) (removal, error) {
 	uid, version := live.GetUID(), live.GetResourceVersion()
-	background := metav1.DeletePropagationBackground
+	propagation := metav1.DeletionPropagation(j.propagation.OrDefault())
 	err := c.resource(m, j.ref).Delete(ctx, j.ref.Name, metav1.DeleteOptions{
 		// Bound to what was read: another object of this name, or one that was given a new owner
 		// or a keep annotation since, is left alone.
 		Preconditions:     &metav1.Preconditions{UID: &uid, ResourceVersion: &version},
-		PropagationPolicy: &background,
+		PropagationPolicy: &propagation,
 	})
 	if apierrors.IsNotFound(err) {
 		return removal{outcome: outcomeGone}, nil // it was read from there a moment ago

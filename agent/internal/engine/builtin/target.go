@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"log/slog"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -11,7 +12,6 @@ import (
 	"github.com/kedge-dev/kedge/agent/internal/engine"
 	"github.com/kedge-dev/kedge/agent/internal/inventory"
 	"github.com/kedge-dev/kedge/internal/fleet"
-	"github.com/kedge-dev/kedge/internal/manifest"
 )
 
 // target makes one target true. Others leave word in its inbox; everything else belongs to the
@@ -28,20 +28,28 @@ type target struct {
 	book     *inventory.Book // nil before the first begin
 	desired  engine.Desired
 	owner    owner
+	cluster  *cluster        // with the rights that the deployment is applied with
 	ctx      context.Context // of the work on desired; ends when something newer arrives
 	begun    time.Time
 	now      time.Time // of this round: what is due after it is waited for
+	turned   time.Time // when the last round was
 	objects  map[inventory.Key]*object
 	order    []*object // by step, then by key
+	barrier  *object   // the first that later waves wait for; nil when nothing does
+	invalid  string    // why the desired state cannot be worked on at all
 	inflight int
-	lookups  map[string]bool      // kinds being asked for
-	dirty    bool                 // the inventory is to be written
-	digest   string               // applied whole
+	lookups  map[string]bool // kinds being asked for
+	dirty    bool            // the inventory is to be written
+	digest   string          // applied whole
+	base     int             // objects that were in place before the change that is not decided on yet
+	leavers  []*object       // as plan has last listed them
+	uids     uids
 	released []string             // kept when a tombstone was carried out
 	parted   []fleet.ObjectStatus // let go of, because the target is detached
 	gone     bool                 // the tombstone was carried out, or everything was let go of
 	lost     bool                 // and there was no inventory to tell what that was
 	ousted   bool                 // another replica of the agent is ahead: nothing is done any more
+	heir     fleet.TargetID       // has come in the place of this target: nothing is done any more
 	saving   saving
 	out      outbox
 }
@@ -58,6 +66,8 @@ type inbox struct {
 	seen       map[inventory.Key]observation
 	groups     []string // whose kinds have changed
 	reconsider bool
+	heir       fleet.TargetID
+	strayed    bool // it had an heir since the last begin
 }
 
 // saving is how writing the inventory goes.
@@ -87,11 +97,21 @@ func (t *target) accept(d engine.Desired) bool {
 	if in.accepted && d.State.Version == in.newest && d.State.Digest == in.digest {
 		return false
 	}
-	in.accepted, in.newest, in.digest, in.desired = true, d.State.Version, d.State.Digest, &d
+	in.accepted, in.newest, in.digest, in.desired, in.heir = true, d.State.Version, d.State.Digest, &d, ""
 	if in.cancel != nil {
 		in.cancel()
 	}
 	return true
+}
+
+// supersede ends the work, until something newer of this very target is desired.
+func (t *target) supersede(by fleet.TargetID) {
+	t.leave(func(in *inbox) {
+		in.heir, in.strayed = by, true
+		if in.cancel != nil {
+			in.cancel()
+		}
+	})
 }
 
 // signal wakes the goroutine; many signals make one.
@@ -111,7 +131,7 @@ func (t *target) leave(word func(*inbox)) {
 
 // observe implements observer.
 func (t *target) observe(key inventory.Key, seen observation) {
-	t.leave(func(in *inbox) { in.seen[key] = seen })
+	t.leave(func(in *inbox) { in.seen[key] = in.seen[key].then(seen) })
 }
 
 // kindsChanged implements kindWaiter.
@@ -134,12 +154,16 @@ func (t *target) run(ctx context.Context) {
 		if next != nil && t.inflight == 0 && t.engine.config().known() {
 			t.begin(ctx, next)
 		}
-		t.advance()
-		t.report()
-		if t.finished() && t.engine.retire(t, t.desired.State.Version) {
-			return
+		pause := t.busy()
+		if pause <= 0 {
+			t.advance()
+			t.report()
+			if t.finished() && t.engine.retire(t, grave{t.desired.State.Version, t.out.sent.Observed.Sync}) {
+				return
+			}
+			t.turned, pause = t.now, t.untilDue()
 		}
-		timer.Reset(t.untilDue())
+		timer.Reset(pause)
 		select {
 		case <-ctx.Done():
 			return
@@ -147,6 +171,21 @@ func (t *target) run(ctx context.Context) {
 		case <-timer.C:
 		}
 	}
+}
+
+// A round looks at every object. A target with many that has enough requests under way lets some answers and
+// sightings come together before the next one: else the work grew with the square of its size.
+const (
+	largeTarget = 256
+	roundEvery  = 20 * time.Millisecond
+)
+
+// busy is how long the next round may wait; 0 or less when it may not.
+func (t *target) busy() time.Duration {
+	if len(t.order) < largeTarget || t.inflight <= parallelism/2 {
+		return 0
+	}
+	return roundEvery - t.now.Sub(t.turned)
 }
 
 // finished reports whether there is nothing left of the target, and that was told.
@@ -170,12 +209,13 @@ func (t *target) takeIn() *engine.Desired {
 	t.inbox.results, t.inbox.groups, t.inbox.reconsider = nil, nil, false
 	t.inbox.seen = map[inventory.Key]observation{}
 	next := t.inbox.desired
+	t.heir = t.inbox.heir
 	t.mu.Unlock()
 	for _, result := range results {
 		result()
 	}
 	for key, observation := range seen {
-		if o := t.objects[key]; o != nil {
+		if o := t.objects[key]; o != nil && t.heir == "" {
 			t.see(o, observation)
 		}
 	}
@@ -205,20 +245,19 @@ func (t *target) start(work func(ctx context.Context) (done func())) {
 
 // sort brings steps and order in line with objects.
 func (t *target) sort() {
-	t.order = t.order[:0]
-	refs := make([]manifest.Object, 0, len(t.objects))
-	for key, o := range t.objects {
-		t.order = append(t.order, o)
-		refs = append(refs, manifest.Object{Ref: fleet.ObjectRef{Group: key.Group, Kind: key.Kind, Namespace: key.Namespace, Name: key.Name}})
-	}
-	for i, step := range manifest.Steps(refs) {
-		for _, m := range step {
-			t.objects[inventory.KeyOf(m.Ref)].step = i
+	t.order = slices.AppendSeq(t.order[:0], maps.Values(t.objects))
+	slices.SortFunc(t.order, func(a, b *object) int {
+		return cmp.Or(a.place.Compare(b.place), a.key.Compare(b.key))
+	})
+	for i, o := range t.order {
+		o.step = 0
+		if i > 0 {
+			o.step = t.order[i-1].step
+			if o.place != t.order[i-1].place {
+				o.step++
+			}
 		}
 	}
-	slices.SortFunc(t.order, func(a, b *object) int {
-		return cmp.Or(cmp.Compare(a.step, b.step), a.key.Compare(b.key))
-	})
 }
 
 // forget drops an object that is no longer of any concern.

@@ -2,7 +2,6 @@ package builtin
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -18,15 +17,24 @@ const grace = time.Second
 // advance starts whatever can be started now. It is called after every event and decides anew
 // from what is known each time.
 func (t *target) advance() {
-	if t.ctx == nil || t.ctx.Err() != nil || t.gone || t.ousted {
+	if t.ousted || t.heir != "" {
+		t.engine.crds.want(t, false)
+		return
+	}
+	if t.ctx == nil || t.ctx.Err() != nil || t.gone || t.invalid != "" || t.cluster == nil {
 		return
 	}
 	if t.desired.State.Detached {
 		t.detach()
 		return
 	}
+	if t.rehearses() {
+		t.rehearse()
+		return
+	}
 	now := t.now
 	t.wakeFailed(now)
+	t.raiseBarrier()
 	t.resolve()
 	s := t.survey()
 	t.engine.crds.want(t, s.unknown)
@@ -36,10 +44,15 @@ func (t *target) advance() {
 	if now.Before(t.saving.due) || !t.widen() {
 		return
 	}
+	t.glance(s)
 	t.startApplies(now, s)
 	t.startReads()
-	if s.unattempted == 0 {
+	t.startCompares()
+	switch {
+	case s.unattempted == 0:
 		t.settle(now, s)
+	case s.stuck() && t.inflight == 0 && t.dirty:
+		t.save() // the wait may be long, and a restart shall not apply everything again
 	}
 }
 
@@ -47,6 +60,7 @@ func (t *target) advance() {
 type survey struct {
 	resolving   int // kinds being looked up for the first time
 	unattempted int // desired, and not tried yet for this version
+	later       int // of these, wait for others to be ready
 	failed      int
 	waiting     int // desired, tried, and being looked at or put right this moment
 	leaving     int // not desired any more
@@ -63,23 +77,26 @@ func (t *target) survey() survey {
 		}
 		s.unknown = s.unknown || o.unknown
 		switch o.phase {
-		case phaseInPlace:
+		case phaseInPlace, phaseCompared:
 		case phaseFailed:
 			s.failed++
 		case phaseReading:
 			if o.reviewing {
 				continue // in place, as far as anybody knows
 			}
-			s.pass(o)
+			s.pass(o, t.waitsFor(o) != nil)
 		default:
-			s.pass(o)
+			s.pass(o, t.waitsFor(o) != nil)
 		}
 	}
 	return s
 }
 
-// pass counts an object that is on its way to be in place.
-func (s *survey) pass(o *object) {
+// stuck reports whether nothing is left to try until something gets ready.
+func (s survey) stuck() bool { return s.later > 0 && s.later == s.unattempted && s.waiting == 0 }
+
+// pass counts an object that is on its way to be in place, or waits for others before that.
+func (s *survey) pass(o *object, waits bool) {
 	if o.attempted {
 		if !o.delayed && o.failure == "" {
 			s.waiting++
@@ -90,6 +107,10 @@ func (s *survey) pass(o *object) {
 		return
 	}
 	s.unattempted++
+	if waits {
+		s.later++
+		return
+	}
 	if o.phase == phaseResolve {
 		s.resolving++
 	}
@@ -101,12 +122,16 @@ func (s *survey) pass(o *object) {
 // wakeFailed makes what failed ready to be tried again when it is due.
 func (t *target) wakeFailed(now time.Time) {
 	for _, o := range t.order {
-		if o.phase != phaseFailed || now.Before(o.due) {
+		blind := o.phase == phaseReplacing && !o.due.IsZero()
+		if o.phase != phaseFailed && !blind || now.Before(o.due) {
 			continue
 		}
 		o.phase = phaseApply
-		if !o.resolved {
+		switch {
+		case !o.resolved:
 			o.phase = phaseResolve
+		case o.applied == o.hash && o.applied != "" && t.leaves(o):
+			o.phase, o.mustRead = phaseVerify, true // it could not be looked at, and is not to be put right
 		}
 	}
 }
@@ -138,7 +163,7 @@ func (t *target) widen() bool {
 func (t *target) record() inventory.Record {
 	rec := inventory.Record{
 		Target: t.id, Tenant: t.desired.Tenant, Deployment: t.desired.Deployment,
-		Version: t.desired.State.Version, Digest: t.digest, Entries: map[inventory.Key]inventory.Entry{},
+		Version: t.desired.State.Version, Digest: t.digest, Base: t.rebased(), Entries: map[inventory.Key]inventory.Entry{},
 	}
 	for _, o := range t.order {
 		if o.listed {
@@ -211,30 +236,37 @@ func (t *target) startApplies(now time.Time, s survey) {
 		if t.inflight >= parallelism {
 			return
 		}
-		if o.phase == phaseApply && o.resolved && o.listed && o.step <= s.gate && !now.Before(o.due) {
+		if o.phase == phaseApply && !o.glancing && o.resolved && o.listed && o.step <= s.gate && !now.Before(o.due) && t.waitsFor(o) == nil {
 			t.startApply(o)
 		}
 	}
 }
 
 func (t *target) startApply(o *object) {
-	key := o.key
-	job := applyJob{
-		owner: t.owner, manifest: *o.manifest, ref: o.ref, mapping: o.mapping,
-		uid: o.uid, known: o.known && !o.blind, force: o.force, yield: o.scaler != "", fields: o.fields,
-		abandoned: func(holder fleet.TargetID) bool { return t.engine.claims.abandoned(key, holder) },
-		holds:     t.engine.store.Holds, orphan: new(fleet.AgentID),
+	if !t.allowed(o) {
+		return
 	}
-	o.phase, o.applied = phaseApplying, ""
+	job := t.job(o)
+	o.phase, o.applied, o.absent = phaseApplying, "", time.Time{}
 	t.start(func(ctx context.Context) func() {
-		live, err := t.engine.cluster.apply(ctx, job)
-		return func() {
-			if agent := *job.orphan; agent != "" && err == nil {
-				t.event(fleet.EventNormal, "TakenOver", o, fmt.Sprintf("was taken over from agent %s, which has no inventory here", agent))
-			}
-			t.applied(o, live, err)
-		}
+		out, err := t.cluster.apply(ctx, job)
+		return func() { t.applied(o, out, err) }
 	})
+}
+
+// job is what applying an object needs.
+func (t *target) job(o *object) applyJob {
+	key, deployment := o.key, t.owner.deployment
+	return applyJob{
+		owner: t.owner, manifest: *o.manifest, ref: o.ref, mapping: o.mapping, policy: t.desired.State.Policy, rules: o.rules,
+		// What may differ has to be read to be left alone.
+		uid: o.uid, known: o.known && !o.blind && len(o.rules) == 0 || !o.absent.IsZero(), absent: o.absent,
+		force: o.force, yield: o.scaler != "", replacing: o.replaced, fields: o.fields,
+		abandoned: func(holder fleet.TargetID) bool { return t.engine.claims.abandoned(key, holder) },
+		outlived:  func(holder fleet.TargetID) bool { return t.engine.outlived(holder, key, deployment) },
+		holds:     t.engine.store.Holds,
+		hold:      t.replaceHold(o.ref),
+	}
 }
 
 // startReads reads those objects that the watch will not tell of.
@@ -259,7 +291,7 @@ func (t *target) startRead(o *object) {
 	t.start(func(ctx context.Context) func() {
 		ctx, cancel := context.WithTimeout(ctx, t.engine.timing.request)
 		defer cancel()
-		live, err := t.engine.cluster.read(ctx, m, ref)
+		live, err := t.cluster.read(ctx, m, ref)
 		return func() { t.wasRead(o, live, err) }
 	})
 }

@@ -14,12 +14,19 @@ import (
 func (t *target) begin(ctx context.Context, next *engine.Desired) {
 	t.load()
 	if t.ousted {
-		t.remember(t.book.Record()) // what the other replica has put there meanwhile
+		rec := t.book.Record()
+		t.base = rec.Base
+		t.remember(rec) // what the other replica has put there meanwhile
+		t.sort()
 	}
+	t.base = t.rebased()
 	d := *next
 	work, cancel := context.WithCancel(ctx)
 	t.mu.Lock()
 	t.inbox.cancel = cancel
+	strayed := t.inbox.strayed
+	t.heir = t.inbox.heir
+	t.inbox.strayed = t.heir != "" // superseded before it began: the next begin has to doubt as well
 	if t.inbox.desired == next {
 		t.inbox.desired = nil
 	} else {
@@ -33,9 +40,21 @@ func (t *target) begin(ctx context.Context, next *engine.Desired) {
 		agent: t.engine.config().agent, target: t.id,
 		deployment: d.Tenant + "/" + d.Deployment, adopt: d.State.Policy.Adopt,
 	}
-	t.saving, t.released, t.parted = saving{}, nil, nil
+	t.saving, t.released, t.parted, t.invalid = saving{}, nil, nil, ""
+	t.act(d.State.Policy.ServiceAccount)
+	if strayed {
+		t.doubt()
+	}
 	t.merge(d)
 	t.sort()
+	t.engine.tidiness.worked(len(t.order))
+}
+
+// doubt forgets what was known of the objects while another target has worked on them.
+func (t *target) doubt() {
+	for _, o := range t.objects {
+		o.known, o.applied, o.live = false, "", ""
+	}
 }
 
 // load takes the inventory and makes an object of each entry, before the first begin.
@@ -45,8 +64,9 @@ func (t *target) load() {
 	}
 	t.book = t.engine.takeBook(t.id)
 	rec := t.book.Record()
-	t.digest = rec.Digest
+	t.digest, t.base = rec.Digest, rec.Base
 	t.remember(rec)
+	t.sort()
 }
 
 // remember makes a leaving object of each entry that there is none for.
@@ -55,7 +75,8 @@ func (t *target) remember(rec inventory.Record) {
 		if t.objects[key] == nil {
 			t.objects[key] = &object{
 				ref: entry.ObjectRef, key: key, phase: phaseLeaving, listed: true,
-				applied: entry.Hash, live: entry.Live, uid: entry.UID,
+				applied: entry.Hash, live: entry.Live, uid: entry.UID, unconfirmed: entry.Held,
+				place: manifest.Place{Wave: entry.Wave, Depth: entry.Depth, Rank: manifest.RankOf(entry.ObjectRef)},
 			}
 		}
 	}
@@ -68,7 +89,9 @@ func (t *target) merge(d engine.Desired) {
 		left[key] = o
 	}
 	if d.Objects != nil {
-		for _, m := range d.Objects.Objects() {
+		objects := d.Objects.Objects()
+		desired := make([]*object, 0, len(objects))
+		for _, m := range objects {
 			ref := placed(m.Ref, d.State.Namespace)
 			key := inventory.KeyOf(ref)
 			o := t.objects[key]
@@ -78,7 +101,9 @@ func (t *target) merge(d engine.Desired) {
 			}
 			delete(left, key)
 			t.desire(o, ref, m)
+			desired = append(desired, o)
 		}
+		t.arrange(desired, objects)
 	}
 	for _, o := range left {
 		t.discard(o)
@@ -93,21 +118,27 @@ func (t *target) desire(o *object, ref fleet.ObjectRef, m manifest.Object) {
 		o.ref = ref
 	}
 	o.manifest, o.hash = &m, m.Hash()
+	t.configure(o, m)
 	o.failure, o.backoff, o.due = "", backoff{}, time.Time{}
 	o.attempted, o.healing, o.delayed, o.force = false, false, false, false
 	o.held, o.keep, o.refused, o.waits = "", false, false, false
-	inPlace := o.phase == phaseInPlace && o.applied == o.hash
+	o.confirmable, o.unconfirmed, o.dying = false, false, time.Time{}
+	o.absent, o.glanced, o.glancing = time.Time{}, false, false
+	inPlace := o.phase == phaseInPlace && o.applied == o.hash && !t.outgrown(o)
 	if o.phase >= phaseLeaving {
 		o.known, o.note = false, ""
 	}
 	if o.resolved && t.refuse(o.ref, o.mapping) != "" {
 		t.unplace(o) // it was allowed before; place says so
 	}
+	o.preview, o.renewed = "", !inPlace && t.renewed()
 	switch {
 	case !o.resolved:
 		o.phase = phaseResolve
 	case inPlace:
 		o.attempted = true
+	case o.deviates:
+		o.phase, o.force = phaseApply, o.applied == o.hash
 	default:
 		t.decide(o)
 	}
@@ -125,12 +156,13 @@ func (t *target) decide(o *object) {
 func (t *target) discard(o *object) {
 	o.manifest, o.hash, o.failure, o.backoff, o.due = nil, "", "", backoff{}, time.Time{}
 	o.healing, o.delayed, o.drifted, o.held, o.keep = false, false, nil, "", false
+	o.needs, o.deviates, o.reported, o.preview, o.replaced = nil, false, "", "", ""
 	if !o.listed {
 		t.forget(o) // never applied
 		return
 	}
 	// One that is being deleted already is looked at again as well: its timer was just taken away.
-	o.phase, o.refused, o.waits = phaseLeaving, false, false
+	o.phase, o.refused, o.waits, o.confirmable, o.bounds = phaseLeaving, false, false, false, bounds{}
 }
 
 // unplace makes an object one whose kind is to be looked up.

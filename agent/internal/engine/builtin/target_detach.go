@@ -20,7 +20,7 @@ import (
 // other deployment might not be allowed to adopt it.
 func (t *target) detach() {
 	t.engine.crds.want(t, false)
-	if t.now.Before(t.saving.due) || !t.noteDetached() {
+	if t.now.Before(t.saving.due) || !t.noteEnd() {
 		return
 	}
 	for _, o := range slices.Clone(t.order) {
@@ -37,10 +37,10 @@ func (t *target) detach() {
 	}
 }
 
-// noteDetached writes the version into the inventory before the first object is let go of, so that
-// a replica of this agent that has not heard of it yet does not go on with the target, and that the
-// inventory does not name a bundle any more. It reports whether letting go may go on.
-func (t *target) noteDetached() bool {
+// noteEnd writes the version of a detachment or a tombstone into the inventory before the first object is
+// let go of or deleted, so that a replica of this agent that has not heard of it yet does not go on with the
+// target, and that the inventory does not name a bundle any more. It reports whether that may go on.
+func (t *target) noteEnd() bool {
 	if !t.book.Exists() || t.book.Version() == t.desired.State.Version && t.book.Record().Digest == "" {
 		return true
 	}

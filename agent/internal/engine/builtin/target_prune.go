@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -23,6 +22,9 @@ func (t *target) settle(now time.Time, s survey) {
 		t.digest, t.dirty = t.desired.State.Digest, true
 	}
 	if s.leaving > 0 {
+		if t.desired.State.Tombstone && !t.noteEnd() {
+			return
+		}
 		t.prune(now, s)
 	}
 	if t.inflight > 0 {
@@ -35,55 +37,97 @@ func (t *target) settle(now time.Time, s survey) {
 	}
 }
 
-// prune deletes what is no longer desired, the last step first, as far as Plan allows.
+// prune deletes what is no longer desired, the last step first, as far as the plan allows.
 func (t *target) prune(now time.Time, s survey) {
-	remove, held := t.plan(s)
-	for _, h := range held {
-		o := t.objects[inventory.KeyOf(h.ObjectRef)]
-		o.waits = h.Waiting
-		t.hold(o, h.Reason, h.Protected)
-	}
-	for _, o := range slices.Clone(t.order) {
-		switch {
-		case o.manifest != nil || o.phase == phaseRemoving:
-		case o.refused:
-			o.phase, o.held = phaseHeld, t.refusal(o.ref)
-		case t.beyond(o.ref) != "":
-			t.hold(o, t.beyond(o.ref), true)
-		case o.keep:
-			t.hold(o, o.held, true)
+	gone, plan := t.plan(s)
+	for _, o := range t.order {
+		if o.manifest == nil && !o.mayGo() {
+			t.keepBack(o)
 		}
 	}
-	t.removeLast(now, slices.DeleteFunc(remove, t.spokenFor))
+	remove := gone[:0]
+	for _, o := range gone {
+		verdict := plan.Decide(o.ref, o.unconfirmed)
+		o.waits, o.confirmable = verdict.Waiting, verdict.Confirmable
+		if verdict.Confirmable && !verdict.Protected && !o.unconfirmed {
+			// Written with the next shrinking of the inventory at the latest: what is left of a change that was
+			// held never looks like a small one.
+			o.unconfirmed, t.dirty = true, true
+		}
+		if verdict.Reason != "" {
+			t.hold(o, verdict.Reason, verdict.Protected)
+		} else if why := t.engine.inhabited(o.ref, t.id); why != "" {
+			t.postpone(o, why)
+		} else {
+			remove = append(remove, o)
+		}
+	}
+	t.removeLast(now, remove)
 }
 
-// spokenFor keeps an object that another target desires until that one has taken it over, which the
-// label tells: what is forgotten before would be nobody's if this agent stopped now.
-func (t *target) spokenFor(entry inventory.Entry) bool {
-	o := t.objects[inventory.KeyOf(entry.ObjectRef)]
-	other := t.engine.claims.other(o.key, t.id)
-	if other == "" {
-		o.waits = false
-		return false
+// plan makes the plan for what is no longer desired, and lists what it is for: what mayGo. The list is good
+// until the next call.
+func (t *target) plan(s survey) ([]*object, inventory.Plan) {
+	edition, desired := t.engine.edition(), 0
+	gone := t.leavers[:0]
+	for _, o := range t.order {
+		if o.manifest != nil {
+			o.refused = false
+			desired++
+			continue
+		}
+		t.bound(o, edition)
+		o.refused, o.taker = o.bounds.refusal != "", t.engine.claims.other(o.key, t.id)
+		if o.mayGo() {
+			gone = append(gone, o)
+		}
 	}
+	t.leavers = gone
+	state := t.desired.State
+	return gone, inventory.NewPlan(inventory.Policy{
+		Whole: state.Tombstone || t.desired.Objects != nil,
+		Prune: state.Tombstone || state.Policy.Prune, AllowEmpty: state.Tombstone || state.Policy.AllowEmpty,
+		Hold: state.HoldPrune, Unsettled: s.failed, Damaged: t.book.Damaged(), Pending: t.engine.isPending(),
+		Consent: state.Consent, Tombstone: state.Tombstone, Limit: state.Policy.PruneLimit,
+		Total: t.base, Desired: desired, Gone: len(gone), Confirmed: state.Confirmed,
+	})
+}
+
+// keepBack keeps an object that has to stay whatever a plan says.
+func (t *target) keepBack(o *object) {
+	switch {
+	case o.phase == phaseRemoving:
+	case o.refused:
+		o.phase, o.held = phaseHeld, o.bounds.refusal
+	case o.bounds.beyond != "":
+		t.hold(o, o.bounds.beyond, true)
+	case o.keep:
+		t.hold(o, o.held, true)
+	default:
+		// Until that one has taken it over, which the label tells: what is forgotten before would be nobody's
+		// if this agent stopped now.
+		t.postpone(o, fmt.Sprintf("target %s is about to take it over", o.taker))
+	}
+}
+
+// postpone keeps an object for as long as what another target desires is in the way. Its watch tells of a new
+// owner, if it has one; nothing tells when that one changes its mind.
+func (t *target) postpone(o *object, why string) {
 	o.waits = true
 	ready := !t.now.Before(o.due)
-	t.hold(o, fmt.Sprintf("target %s is about to take it over", other), false)
+	t.hold(o, why, false)
 	if ready && o.phase == phaseHeld {
-		// Its watch tells of the new owner, if it has one; nothing tells when that one changes its mind.
 		o.due = t.now.Add(o.backoff.next(t.engine.timing.retryFirst, t.engine.timing.retryMax))
 	}
-	return true
 }
 
 // removeLast deletes those of the last step. Each step is gone before the one before it goes.
-func (t *target) removeLast(now time.Time, remove []inventory.Entry) {
+func (t *target) removeLast(now time.Time, remove []*object) {
 	last := -1
-	for _, entry := range remove {
-		last = max(last, t.objects[inventory.KeyOf(entry.ObjectRef)].step)
+	for _, o := range remove {
+		last = max(last, o.step)
 	}
-	for _, entry := range remove {
-		o := t.objects[inventory.KeyOf(entry.ObjectRef)]
+	for _, o := range remove {
 		o.held = ""
 		// One that is terminating is looked at again when a watch says so, or when it is due.
 		ready := o.phase == phaseLeaving || o.phase == phaseHeld || o.phase == phaseTerminating && !o.due.IsZero()
@@ -91,32 +135,6 @@ func (t *target) removeLast(now time.Time, remove []inventory.Entry) {
 			t.startRemove(o, intentDelete)
 		}
 	}
-}
-
-func (t *target) plan(s survey) ([]inventory.Entry, []inventory.Held) {
-	var old []inventory.Entry
-	var desired []fleet.ObjectRef
-	for _, o := range t.order {
-		o.refused = o.manifest == nil && t.refusal(o.ref) != ""
-		switch {
-		case o.manifest != nil:
-			desired = append(desired, o.ref)
-		case o.refused:
-			// Held for as long as the agent is limited like that.
-		case t.beyond(o.ref) != "":
-			// Held for as long as the grant is limited like that.
-		case o.keep:
-			// Settled by its annotation; a change of that is seen by the watch.
-		default:
-			old = append(old, o.entry())
-		}
-	}
-	state := t.desired.State
-	return inventory.Plan(old, desired, inventory.Policy{
-		Whole: state.Tombstone || t.desired.Objects != nil,
-		Prune: state.Tombstone || state.Policy.Prune, AllowEmpty: state.Tombstone || state.Policy.AllowEmpty,
-		Hold: state.HoldPrune, Unsettled: s.failed, Damaged: t.book.Damaged(), Pending: t.engine.isPending(),
-	})
 }
 
 // hold keeps an object that is not desired any more. What is kept for what it is, is released when
@@ -141,14 +159,8 @@ func (t *target) hold(o *object, reason string, protected bool) {
 }
 
 func (t *target) startRemove(o *object, want intent) {
-	uids := map[string]bool{}
-	for _, other := range t.order {
-		if other.manifest != nil && other.uid != "" {
-			uids[other.uid] = true
-		}
-	}
-	key, ref := o.key, o.ref
-	job := removeJob{owner: t.owner, ref: o.ref, uid: o.uid, want: want, wanted: func(uid string) string {
+	key, ref, uids := o.key, o.ref, t.desiredUIDs()
+	job := removeJob{owner: t.owner, ref: o.ref, uid: o.uid, want: want, propagation: t.desired.State.Policy.Propagation, wanted: func(uid string) string {
 		if uids[uid] {
 			return "it is desired under another name"
 		}
@@ -157,11 +169,11 @@ func (t *target) startRemove(o *object, want intent) {
 		if why := cmp.Or(t.wantedElsewhere(key), t.refusal(ref)); why != "" || want != intentDelete {
 			return why
 		}
-		return t.beyond(ref)
+		return cmp.Or(t.beyond(ref), t.engine.inhabited(ref, t.id))
 	}}
 	o.phase, o.known = phaseRemoving, false
 	t.start(func(ctx context.Context) func() {
-		out, err := t.engine.cluster.remove(ctx, job)
+		out, err := t.cluster.remove(ctx, job)
 		return func() { t.removed(o, want, out, err) }
 	})
 }
@@ -195,6 +207,9 @@ func (t *target) removed(o *object, want intent, out removal, err error) {
 		o.phase, o.held, o.keep, o.known = phaseHeld, out.note, true, true
 	case outcomeTerminating:
 		o.phase, o.known, o.health, o.note = phaseTerminating, true, fleet.HealthTerminating, out.note
+		if o.dying.IsZero() {
+			o.dying = t.now
+		}
 		if o.blind || !o.resolved {
 			o.due = time.Now().Add(o.backoff.next(t.engine.timing.retryFirst, t.engine.timing.forbiddenMax))
 		}

@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/kedge-dev/kedge/agent/internal/inventory"
 	"github.com/kedge-dev/kedge/internal/fleet"
@@ -25,7 +27,8 @@ func (t *target) resolve() {
 			continue
 		}
 		// What leaves is looked up when it is removed; it only needs a watch if its kind is in use anyway.
-		if o.manifest == nil || t.lookups[gvk.String()] {
+		// What waits for others may wait for its very definition.
+		if o.manifest == nil || t.lookups[gvk.String()] || t.waitsFor(o) != nil {
 			continue
 		}
 		t.lookups[gvk.String()] = true
@@ -34,7 +37,7 @@ func (t *target) resolve() {
 			return func() {
 				delete(t.lookups, gvk.String())
 				if err != nil && ctx.Err() == nil {
-					t.unresolved(gvk.String(), err)
+					t.unresolved(gvk, err)
 				}
 			}
 		})
@@ -44,13 +47,36 @@ func (t *target) resolve() {
 	}
 }
 
+// patience is how many times a kind that comes with the bundle is asked for before that it is not
+// known is called a failure: an API server takes a moment to serve what it has established.
+const patience = 6
+
 // unresolved fails every object of a kind that could not be found.
-func (t *target) unresolved(gvk string, err error) {
+func (t *target) unresolved(gvk schema.GroupVersionKind, err error) {
+	comes := errors.Is(err, errUnknownKind) && t.defines(gvk.GroupKind())
 	for _, o := range t.order {
-		if o.manifest != nil && !o.resolved && o.phase == phaseResolve && gvkOf(o.ref).String() == gvk {
+		switch {
+		case o.manifest == nil || o.resolved || o.phase != phaseResolve || gvkOf(o.ref) != gvk || t.waitsFor(o) != nil:
+		case comes && t.rehearses():
+			t.rehearsed(o, result{}, nil)
+		case comes && o.backoff.tries < patience:
+			o.attempted, o.phase, o.unknown, o.expected = true, phaseFailed, true, true
+			o.due = time.Now().Add(t.pause(o, err))
+		default:
 			t.failed(o, err)
 		}
 	}
+}
+
+// defines reports whether a kind comes with the bundle.
+func (t *target) defines(kind schema.GroupKind) bool {
+	return slices.ContainsFunc(t.order, func(o *object) bool {
+		if o.manifest == nil {
+			return false
+		}
+		group, name, ok := o.manifest.Defines()
+		return ok && group == kind.Group && name == kind.Kind
+	})
 }
 
 // place puts an object where it belongs, now that the cluster has said whether its kind has
@@ -105,10 +131,31 @@ func (t *target) failed(o *object, err error) {
 	o.unknown = errors.Is(err, errUnknownKind)
 	o.due = time.Now().Add(t.pause(o, err))
 	o.known = false // somebody may have changed it, or its owner, since
+	t.giveWay(o, err)
 	message := t.describe(o, err)
 	if message != o.failure {
 		o.failure = message
-		t.event(fleet.EventWarning, "ApplyFailed", o, message)
+		reason := "ApplyFailed"
+		if t.rehearses() {
+			reason = "DryRunFailed"
+		}
+		t.event(fleet.EventWarning, reason, o, message)
+	}
+}
+
+// insistence is how many times an object is asked for that the API server forbids before others need not
+// wait for it any more: a right that was just granted takes a moment to be known.
+const insistence = 3
+
+// giveWay lets others part with an object that this target desires and is not given.
+func (t *target) giveWay(o *object, err error) {
+	var refused *refusal
+	var by *taken
+	switch {
+	case errors.As(err, &by):
+		t.engine.claims.rest(o.key, t.id, by.holder)
+	case errors.As(err, &refused), apierrors.IsForbidden(err) && o.backoff.tries >= insistence:
+		t.engine.claims.rest(o.key, t.id, "")
 	}
 }
 
@@ -145,14 +192,25 @@ func (t *target) retryKinds(group string) {
 // retryAll makes everything that failed due now, and looks anew at what the agent may touch.
 func (t *target) retryAll() {
 	for _, o := range t.order {
-		if o.manifest != nil && o.resolved && !o.busy() {
-			if why := t.refuse(o.ref, o.mapping); why != "" {
-				t.unplace(o)
-				t.failed(o, &refusal{why})
-			}
+		if o.recheck = o.busy(); !o.recheck {
+			t.allowed(o)
 		}
 		if o.phase == phaseFailed || o.phase == phaseLeaving {
 			o.due, o.backoff = time.Time{}, backoff{}
 		}
 	}
+}
+
+// allowed reports whether a desired object may still be touched. If not, it has failed.
+func (t *target) allowed(o *object) bool {
+	if o.manifest == nil || !o.resolved {
+		return true
+	}
+	why := t.refuse(o.ref, o.mapping)
+	if why == "" {
+		return true
+	}
+	t.unplace(o)
+	t.failed(o, &refusal{why})
+	return false
 }

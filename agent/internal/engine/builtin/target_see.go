@@ -2,6 +2,7 @@ package builtin
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -12,21 +13,32 @@ import (
 	"github.com/kedge-dev/kedge/internal/fleet"
 )
 
-// see takes in what a watch has seen of an object.
+// see takes in what a watch has seen of an object, and how well it works.
 func (t *target) see(o *object, seen observation) {
 	o.denied = seen.denied
-	if o.blind = seen.blind; !o.blind {
+	if o.blind = seen.blind; o.blind {
+		o.mustRead = true
+		if o.phase == phaseReplacing {
+			o.due = t.now
+		}
+		o.dark = cmp.Or(o.dark, seen.dark)
+		t.expectReview(o)
+	} else {
 		o.dark, o.unread, o.reviews, o.review = "", "", backoff{}, time.Time{}
 	}
 	switch {
-	case seen.sighted:
-	case seen.blind:
-		o.mustRead = true
-		o.dark = cmp.Or(o.dark, seen.dark)
-		t.expectReview(o)
+	case !seen.shows():
 	case o.busy():
 		// The request that is under way may be what caused it: judged when its result is in.
 		o.later = &seen
+	default:
+		t.judge(o, seen)
+	}
+}
+
+// judge takes in what was seen of an object.
+func (t *target) judge(o *object, seen observation) {
+	switch {
 	case seen.live != nil:
 		t.seeLive(o, seen.live)
 	case seen.deleted != nil:
@@ -40,7 +52,7 @@ func (t *target) see(o *object, seen observation) {
 
 // expectReview has an object that is not watched read from time to time.
 func (t *target) expectReview(o *object) {
-	if o.blind && o.review.IsZero() {
+	if (o.blind || o.unnamed) && o.review.IsZero() {
 		o.review = t.now.Add(o.reviews.next(t.engine.timing.review, 2*t.engine.timing.review))
 	}
 }
@@ -55,7 +67,15 @@ func (t *target) seeLive(o *object, live *unstructured.Unstructured) {
 		return
 	}
 	o.look(live)
+	o.unnamed = live.GetLabels()[LabelAgent] != string(t.owner.agent)
+	t.expectReview(o)
 	switch {
+	case o.phase == phaseReplacing:
+		if string(live.GetUID()) != o.uid {
+			t.createAnew(o)
+		}
+	case o.phase == phaseCompared:
+		t.compareAgain(o, live)
 	case o.phase != phaseInPlace && o.phase != phaseVerify:
 		// It is going to be applied, or tried again, in any case.
 	case live.GetDeletionTimestamp() != nil:
@@ -64,10 +84,14 @@ func (t *target) seeLive(o *object, live *unstructured.Unstructured) {
 	case foreignHolder(live, t.id) != "":
 		_, err := t.owner.claim(live, o.uid, func(fleet.TargetID) bool { return false })
 		t.failed(o, err)
-	case o.uid == string(live.GetUID()) && o.live == ourFields(live).projection(live.Object) && o.applied == o.hash:
+	case o.uid == string(live.GetUID()) && o.live == o.rules.projection(live) && o.applied == o.hash:
+		if o.unnamed && !t.rehearses() {
+			t.rename(o)
+			return
+		}
 		t.confirm(o, live)
 	default:
-		t.drift(o, live)
+		t.drifts(o, live)
 	}
 }
 
@@ -80,15 +104,28 @@ func foreignHolder(live *unstructured.Unstructured, me fleet.TargetID) string {
 
 // confirm notes that an object is as it was applied.
 func (t *target) confirm(o *object, live *unstructured.Unstructured) {
+	if o.failure != "" {
+		t.engine.claims.resume(o.key, t.id)
+	}
 	o.phase, o.attempted, o.failure = phaseInPlace, true, ""
+	o.renewed, o.deviates, o.reported = false, false, ""
 	o.known = live.GetLabels()[LabelTarget] == string(t.id)
 	if o.fields == nil {
 		o.fields = rawOurFields(live)
 	}
 }
 
-// drift has an object applied again that is not as it was applied last.
-func (t *target) drift(o *object, live *unstructured.Unstructured) {
+// rename has an object applied again that is as it was applied, but by the agent that this was before it
+// was enrolled anew: no watch tells of it as long as it names that one. One that deviates and is left so
+// is read from time to time instead.
+func (t *target) rename(o *object) { o.phase, o.known = phaseApply, true }
+
+// drifts has an object applied again that is not as it was applied last, unless it is to be left so.
+func (t *target) drifts(o *object, live *unstructured.Unstructured) {
+	if t.leaves(o) {
+		t.leaveAlone(o, live)
+		return
+	}
 	o.known = o.uid == string(live.GetUID()) && live.GetLabels()[LabelTarget] == string(t.id)
 	o.force = o.applied == o.hash
 	o.drifted = live
@@ -108,6 +145,10 @@ func (t *target) seeGone(o *object) {
 	switch {
 	case o.manifest == nil:
 		t.lookAgain(o)
+	case o.phase == phaseReplacing:
+		t.createAnew(o)
+	case o.phase == phaseCompared, t.leaves(o) && (o.phase == phaseInPlace || o.phase == phaseVerify):
+		o.phase = phaseCompare
 	case o.phase == phaseInPlace || o.phase == phaseVerify:
 		o.known, o.drifted, o.force = false, nil, o.applied == o.hash
 		o.health, o.note = fleet.HealthNotFound, "was deleted"
@@ -123,6 +164,10 @@ func (t *target) seeMissing(o *object) {
 	switch {
 	case o.manifest == nil:
 		t.lookAgain(o)
+	case o.phase == phaseReplacing:
+		t.createAnew(o)
+	case o.phase == phaseCompared:
+		o.phase = phaseCompare
 	case o.phase == phaseInPlace || o.phase == phaseVerify:
 		o.phase, o.mustRead = phaseVerify, true
 	}
@@ -152,10 +197,14 @@ func (t *target) wasRead(o *object, live *unstructured.Unstructured, err error) 
 }
 
 // applied takes in the result of an apply.
-func (t *target) applied(o *object, live *unstructured.Unstructured, err error) {
+func (t *target) applied(o *object, out result, err error) {
+	t.engine.tidiness.worked(1)
+	var notGone *notGone
 	switch {
 	case err == nil:
-		t.succeeded(o, live)
+		t.succeeded(o, out)
+	case errors.As(err, &notGone):
+		t.awaitGone(o, notGone)
 	case t.ctx.Err() != nil:
 		// Replaced by something newer, and perhaps carried out: not known until looked at.
 		o.phase, o.known = phaseApply, false
@@ -170,17 +219,28 @@ func (t *target) applied(o *object, live *unstructured.Unstructured, err error) 
 	t.seeLater(o)
 }
 
-func (t *target) succeeded(o *object, live *unstructured.Unstructured) {
+func (t *target) succeeded(o *object, out result) {
+	live := out.live
 	before, recreated := o.drifted, o.healing && o.drifted == nil && o.uid != "" && o.uid != string(live.GetUID())
 	recovered := o.failure != ""
+	if recovered {
+		t.engine.claims.resume(o.key, t.id)
+	}
+	if !o.healing {
+		o.unready = time.Time{} // it is another one from now on
+	}
 	o.applied, o.uid, o.fields = o.hash, string(live.GetUID()), rawOurFields(live)
 	ours := ourFields(live)
-	o.live = ours.projection(live.Object)
-	o.phase, o.attempted, o.known = phaseInPlace, true, true
+	o.live = o.rules.projection(live)
+	o.renewed, o.deviates, o.reported, o.replaced = false, false, "", ""
+	o.phase, o.attempted, o.known, o.unnamed = phaseInPlace, true, true, false
 	o.failure, o.backoff, o.force, o.drifted, o.delayed = "", backoff{}, false, nil, false
 	o.look(live)
 	t.dirty = t.dirty || t.book.Entry(o.key) != o.entry()
+	t.tellTaken(o, out)
 	switch {
+	case out.replaced != "":
+		t.event(fleet.EventNormal, "Replaced", o, out.replaced+" cannot be changed: was deleted and created anew")
 	case recreated:
 		t.event(fleet.EventNormal, "DriftHealed", o, "was deleted and is created again")
 	case o.healing && before != nil && before.GetResourceVersion() != live.GetResourceVersion():
@@ -214,10 +274,15 @@ func (t *target) retryAfter(step int) {
 	}
 }
 
-// seeLater judges what was seen while a request was under way.
+// seeLater judges what was seen while a request was under way, and asks again whether the object may be
+// touched if that has changed in the meantime.
 func (t *target) seeLater(o *object) {
+	if o.recheck && !o.busy() {
+		o.recheck = false
+		t.allowed(o)
+	}
 	if later := o.later; later != nil && !o.busy() {
 		o.later = nil
-		t.see(o, *later)
+		t.judge(o, *later)
 	}
 }

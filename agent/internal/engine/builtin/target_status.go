@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/kedge-dev/kedge/agent/internal/engine"
@@ -39,7 +38,7 @@ func (t *target) report() {
 		t.out.again = t.out.since.Add(blink)
 		return
 	}
-	t.out.next = now.Add(time.Duration(len(t.objects)) * 10 * time.Microsecond)
+	t.out.next = now.Add(t.pace())
 	status := t.status()
 	last := t.out.sent
 	last.Observed.AsOf = time.Time{}
@@ -53,6 +52,15 @@ func (t *target) report() {
 		t.out.synced = status.Observed.Version
 		t.event(fleet.EventNormal, "Synced", nil, fmt.Sprintf("%d objects are as desired", len(status.Objects)))
 	}
+}
+
+// pace is how long a status serves for: longer while there is much to come.
+func (t *target) pace() time.Duration {
+	each := 10 * time.Microsecond
+	if t.inflight > parallelism/2 {
+		each = 50 * time.Microsecond
+	}
+	return time.Duration(len(t.objects)) * each
 }
 
 // blink is how long a target goes on to be called Synced while an object of it is looked at again
@@ -87,7 +95,7 @@ func (t *target) status() engine.Status {
 	out := engine.Status{Target: t.id, Observed: fleet.Observed{Version: t.desired.State.Version, Digest: t.digest}}
 	out.Objects = slices.Clone(t.parted)
 	for _, o := range t.order {
-		out.Objects = append(out.Objects, o.status())
+		out.Objects = append(out.Objects, t.overdue(o, t.describeObject(o)))
 	}
 	for _, o := range out.Objects {
 		out.Observed.Health = fleet.Worst(out.Observed.Health, o.Health)
@@ -102,119 +110,13 @@ func (t *target) status() engine.Status {
 	return out
 }
 
-// verdict sums up the objects.
-func (t *target) verdict(objects []fleet.ObjectStatus) (fleet.SyncState, string) {
-	failed, syncing := 0, 0
-	var first string
-	for _, o := range objects {
-		switch o.Sync {
-		case fleet.SyncFailed:
-			if failed++; failed == 1 {
-				first = o.ObjectRef.String() + ": " + o.Message
-			}
-		case fleet.SyncSyncing:
-			syncing++
-		}
+// describeObject describes one object, and what it waits for.
+func (t *target) describeObject(o *object) fleet.ObjectStatus {
+	out := o.status()
+	if on := t.waitsFor(o); on != nil {
+		out.Message = fmt.Sprintf("waits for %s to be ready", on.ref)
 	}
-	kept := t.kept()
-	switch tomb, detached := t.desired.State.Tombstone, t.desired.State.Detached; {
-	case t.ousted:
-		return fleet.SyncFailed, "another replica of this agent has taken over and works on a newer version"
-	case t.gone && detached && t.lost:
-		return fleet.SyncDetached, "no inventory was found here: nothing was to be let go of"
-	case t.gone && detached:
-		return fleet.SyncDetached, ""
-	case t.gone && t.lost:
-		return fleet.SyncDeleted, noInventory
-	case t.gone && len(t.released) > 0:
-		return fleet.SyncDeleted, "kept, and not managed any more: " + strings.Join(t.released, ", ")
-	case t.gone:
-		return fleet.SyncDeleted, ""
-	case t.saving.failure != "":
-		return fleet.SyncFailed, t.saving.failure
-	case detached:
-		return t.leaving(failed, first)
-	case syncing > 0 && !t.settled():
-		return fleet.SyncSyncing, first
-	case failed > 0:
-		return fleet.SyncFailed, joinNonEmpty("; ", first+others(failed), kept)
-	case tomb && len(t.book.Damaged()) > 0:
-		return fleet.SyncFailed, joinNonEmpty("; ", "the inventory cannot be read: ConfigMap "+t.book.Damaged()[0], kept)
-	case tomb && t.refuses():
-		return fleet.SyncFailed, kept
-	case tomb, syncing > 0:
-		return fleet.SyncSyncing, joinNonEmpty("; ", t.waitingFor(), kept)
-	}
-	return fleet.SyncSynced, joinNonEmpty("; ", t.darkness(), kept)
-}
-
-// darkness says how many objects nothing is known of at present, and why.
-func (t *target) darkness() string {
-	count, why := 0, ""
-	for _, o := range t.order {
-		if o.darkness() != "" && o.manifest != nil {
-			count++
-			why = cmp.Or(why, o.darkness())
-		}
-	}
-	if count == 0 {
-		return ""
-	}
-	return fmt.Sprintf("the state of %d of %d objects is not known: %s", count, len(t.order), why)
-}
-
-// refuses reports whether something is to go that this agent must not touch.
-func (t *target) refuses() bool {
-	return slices.ContainsFunc(t.order, func(o *object) bool { return o.refused })
-}
-
-// settled reports whether every desired object was tried for this version.
-func (t *target) settled() bool { return t.survey().unattempted == 0 }
-
-func others(failed int) string {
-	if failed == 1 {
-		return ""
-	}
-	return fmt.Sprintf(" (and %d others)", failed-1)
-}
-
-// kept names what is no longer desired and is kept.
-func (t *target) kept() string {
-	const limit = 5
-	var names, reasons []string
-	count := 0
-	for _, o := range t.order {
-		if o.manifest != nil || o.held == "" {
-			continue
-		}
-		if count++; count <= limit {
-			names = append(names, o.ref.String())
-			if !slices.Contains(reasons, o.held) {
-				reasons = append(reasons, o.held)
-			}
-		}
-	}
-	if count == 0 {
-		return ""
-	}
-	if count > limit {
-		names = append(names, fmt.Sprintf("and %d more", count-limit))
-	}
-	return fmt.Sprintf("kept: %s (%s)", strings.Join(names, ", "), strings.Join(reasons, "; "))
-}
-
-// waitingFor names an object whose deletion takes its time.
-func (t *target) waitingFor() string {
-	for _, o := range t.order {
-		if o.phase == phaseTerminating {
-			return fmt.Sprintf("%s %s", o.ref, o.note)
-		}
-	}
-	return ""
-}
-
-func joinNonEmpty(separator string, parts ...string) string {
-	return strings.Join(slices.DeleteFunc(parts, func(s string) bool { return s == "" }), separator)
+	return out
 }
 
 // status describes one object.
@@ -230,7 +132,13 @@ func (o *object) status() fleet.ObjectStatus {
 	switch {
 	case o.failure != "":
 		out.Sync, out.Message = fleet.SyncFailed, o.failure
-	case o.phase == phaseInPlace, o.reviewing:
+	case o.preview != "":
+		out.Sync, out.Message = fleet.SyncOutOfSync, o.preview
+	case o.reported != "":
+		out.Sync, out.Message = fleet.SyncOutOfSync, o.reported
+	case o.phase == phaseReplacing:
+		out.Message = joinNonEmpty("; ", "is replaced, because "+o.replaced+" cannot be changed", out.Message)
+	case o.phase == phaseInPlace, o.phase == phaseCompared, o.reviewing:
 		out.Sync = fleet.SyncSynced
 		if o.scaler != "" {
 			out.Message = joinNonEmpty("; ", out.Message, "replicas are set by "+o.scaler)
@@ -239,6 +147,8 @@ func (o *object) status() fleet.ObjectStatus {
 		out.Message = "is changed again and again by something else; restored less and less often"
 	case o.manifest == nil && o.held != "" && o.waits:
 		out.Message = "is not in the bundle any more; kept for now: " + o.held
+	case o.manifest == nil && o.held != "" && o.confirmable:
+		out.Sync, out.Message = fleet.SyncHeld, "is not in the bundle any more; held: "+o.held
 	case o.manifest == nil && o.held != "":
 		out.Sync, out.Message = fleet.SyncSynced, "is not in the bundle any more; kept: "+o.held
 	case o.manifest == nil && o.note == "":
@@ -268,6 +178,7 @@ func (t *target) untilDue() time.Duration {
 	}
 	for _, o := range t.order {
 		sooner(o.due)
+		sooner(t.deadline(o))
 		if o.reviewable() {
 			sooner(o.review)
 		}

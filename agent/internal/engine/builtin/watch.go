@@ -19,8 +19,8 @@ import (
 	"github.com/kedge-dev/kedge/internal/fleet"
 )
 
-// observation is what a watch has seen of one object. One of the fields is set, denied and dark
-// only with blind.
+// observation is what a watch has seen of one object, and how well the watch works. One of live, deleted
+// and missing is set, or none; blind, with denied and dark, or sighted, or neither.
 type observation struct {
 	live    *unstructured.Unstructured // it is like that
 	deleted *unstructured.Unstructured // it was like that and is gone, or has lost our label
@@ -29,6 +29,20 @@ type observation struct {
 	denied  string                     // why, when the agent may not watch it
 	dark    string                     // why, when it has failed for long
 	sighted bool                       // the watch works again, and has missed nothing
+}
+
+// shows reports whether something was seen of the object itself.
+func (s observation) shows() bool {
+	return s.live != nil || s.deleted != nil || s.missing != "" || !s.blind && !s.sighted
+}
+
+// then is what is known when next comes after s and nobody has looked at s yet. How well the watch works
+// says nothing of the object, so that it must not hide what was seen of it.
+func (s observation) then(next observation) observation {
+	if !next.shows() {
+		next.live, next.deleted, next.missing = s.live, s.deleted, s.missing
+	}
+	return next
 }
 
 // observer is told of the objects that it is interested in. observe must not block.

@@ -194,8 +194,8 @@ func olderIgnored(t *testing.T, w *world) {
 func (w *world) fence(t testing.TB, e engine.Engine) {
 	t.Helper()
 	d := w.desired(t, 1, configMap("fence", "1"))
-	d.Target = fleet.NewTargetID()
-	d.State.Policy.Adopt = true
+	d.Target, d.Deployment = fleet.NewTargetID(), "fence"
+	d.State.Policy = fleet.Policy{Prune: true, Adopt: true}
 	e.Set(d)
 	w.rec.status(t, d.Target, 1, fleet.SyncSynced)
 	e.Set(engine.Desired{Target: d.Target, State: fleet.Desired{Version: fleet.Version{Epoch: 1, Generation: 2}, Tombstone: true}})

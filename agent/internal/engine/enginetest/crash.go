@@ -45,7 +45,7 @@ func (w *world) killAt(t *testing.T, n int, after bool) bool {
 
 	second := w.start(t)
 	killed := w.killRequest(n, after)
-	second.Set(w.desired(t, 2, configMap("stays", "1")+configMap("changes", "2")+configMap("new", "2")+configMap("passing", "2")))
+	second.Set(w.desired(t, 2, configMap("stays", "1")+configMap("changes", "2")+wave("new", "2", 1)+wave("passing", "2", 2)))
 	reached := w.killedOr(t, killed, 2, fleet.SyncSynced)
 	second.stop()
 	w.traffic.interfere(nil, nil)

@@ -11,6 +11,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/kedge-dev/kedge/agent/internal/engine"
+	"github.com/kedge-dev/kedge/agent/internal/ownerpolicy"
 	"github.com/kedge-dev/kedge/internal/fleet"
 	"github.com/kedge-dev/kedge/internal/testkit"
 )
@@ -23,6 +24,7 @@ type Options struct {
 	Namespaces []string
 	REST       *rest.Config
 	Reporter   engine.Reporter
+	Owner      ownerpolicy.Policy
 }
 
 // Harness makes the engines under test.
@@ -33,7 +35,7 @@ type Harness struct {
 
 // Run runs every case.
 func Run(t *testing.T, h Harness) {
-	for _, group := range [][]testCase{applyCases, pruneCases, tombstoneCases, detachCases, detachCrashCases, limitCases, driftCases, failureCases, kindCases, ownershipCases, moveCases, replicaCases, crashCases} {
+	for _, group := range [][]testCase{applyCases, bulkCases, waveCases, policyCases, dryRunCases, driftModeCases, pruneCases, pruneGuardCases, tombstoneCases, detachCases, detachCrashCases, limitCases, ownerCases, impersonationCases, driftCases, failureCases, kindCases, ownershipCases, moveCases, replicaCases, reenrolCases, crashCases, faultCases, randomCases} {
 		for _, c := range group {
 			t.Run(c.name, func(t *testing.T) {
 				t.Parallel()

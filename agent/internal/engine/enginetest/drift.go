@@ -137,6 +137,7 @@ func recreatesFromBefore(t *testing.T, w *world) {
 	}
 }
 
+// covers: A4
 func restoresListField(t *testing.T, w *world) {
 	e := w.start(t)
 	w.sync(t, e, 1, webApp)
@@ -170,19 +171,23 @@ func restoresSecret(t *testing.T, w *world) {
 	}
 }
 
+// scale sets the replicas of web as kubectl scale and autoscalers do.
+func (w *world) scale(t testing.TB, manager string, replicas int) {
+	t.Helper()
+	_, err := w.client.Resource(deployments).Namespace(w.ns).Patch(t.Context(), "web", types.MergePatchType,
+		fmt.Appendf(nil, `{"spec":{"replicas":%d}}`, replicas), metav1.PatchOptions{FieldManager: manager}, "scale")
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// covers: A4
 func yieldsToAutoscaler(t *testing.T, w *world) {
 	e := w.start(t)
 	w.sync(t, e, 1, webApp)
-	scale := func(manager string, replicas string) {
-		_, err := w.client.Resource(deployments).Namespace(w.ns).Patch(t.Context(), "web", types.MergePatchType,
-			[]byte(`{"spec":{"replicas":`+replicas+`}}`), metav1.PatchOptions{FieldManager: manager}, "scale")
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
-	scale("kubectl", "4")
+	w.scale(t, "kubectl", 4)
 	w.rec.event(t, "DriftHealed", ".spec.replicas")
-	scale("kube-controller-manager", "3")
+	w.scale(t, "kube-controller-manager", 3)
 	s := w.sync(t, e, 2, strings.Replace(webApp, "web:1", "web:2", 1))
 	if o := object(t, s, "Deployment web"); len(s.Objects) != 4 || !strings.Contains(o.Message, "replicas are set by kube-controller-manager") {
 		t.Errorf("status is %s, want it said who sets the replicas", describe(s))

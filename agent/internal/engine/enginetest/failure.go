@@ -132,6 +132,7 @@ rules: []
 	}
 }
 
+// covers: A4
 func conflictNamed(t *testing.T, w *world) {
 	e := w.start(t)
 	w.sync(t, e, 1, configMap("a", "1"))
@@ -146,6 +147,7 @@ func conflictNamed(t *testing.T, w *world) {
 	}
 }
 
+// covers: A10
 func retriesAlone(t *testing.T, w *world) {
 	e := w.start(t)
 	failures := make(chan struct{}, 2)

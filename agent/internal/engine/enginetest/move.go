@@ -15,6 +15,9 @@ var moveCases = []testCase{
 	{"prunes nothing while other deployments have not arrived, and hands over what moves to them", movedInOneCommit},
 	{"hands over the objects of a deleted deployment to one that has not arrived yet", movedFromTombstone},
 	{"prunes what was about to be taken over when the other deployment changes its mind", moveTakenBack},
+	{"hands over what the other deployment was refused for as long as it was held", refusedBeforeMove},
+	{"prunes what another deployment desires and may not have", forbiddenClaim},
+	{"deletes what a dry run of another deployment desires", rehearsedClaim},
 }
 
 // other is a state of a second deployment.
@@ -103,5 +106,67 @@ func moveTakenBack(t *testing.T, w *world) {
 	w.rec.status(t, w.target, 2, fleet.SyncSynced)
 	if w.exists(t, "x") {
 		t.Error("x is there, and nobody desires it")
+	}
+}
+
+func refusedBeforeMove(t *testing.T, w *world) {
+	e := w.start(t)
+	w.sync(t, e, 1, configMap("x", "1")+configMap("stays", "1"))
+	uid, other := w.get(t, "x").GetUID(), fleet.NewTargetID()
+	e.Set(w.other(t, other, 1, configMap("x", "1")))
+	w.rec.status(t, other, 1, fleet.SyncFailed)
+	e.Set(w.desired(t, 2, configMap("stays", "1")))
+	w.rec.status(t, w.target, 2, fleet.SyncSynced)
+	w.rec.status(t, other, 1, fleet.SyncSynced)
+	w.ownedBy(t, "x", uid, other)
+}
+
+func forbiddenClaim(t *testing.T, w *world) {
+	e := w.start(t)
+	w.sync(t, e, 1, configMap("x", "1")+configMap("stays", "1"))
+	other := fleet.NewTargetID()
+	d := w.other(t, other, 1, configMap("x", "2"))
+	d.State.Policy.ServiceAccount = w.ns + "/deployer"
+	e.Set(d)
+	w.rec.status(t, other, 1, fleet.SyncFailed)
+	w.sync(t, e, 2, configMap("stays", "1"))
+	if w.exists(t, "x") {
+		t.Error("x is there, and nobody who desires it may have it")
+	}
+	// When it may, it gets it.
+	w.deployer(t, "deployer")
+	w.rec.status(t, other, 1, fleet.SyncSynced)
+}
+
+func rehearsedClaim(t *testing.T, w *world) {
+	e := w.start(t)
+	w.sync(t, e, 1, configMap("x", "1")+configMap("held", "1"))
+	other := fleet.NewTargetID()
+	d := w.other(t, other, 1, configMap("x", "2"))
+	d.State.Policy.DryRun = true
+	e.Set(d)
+	w.rec.statusWith(t, other, func(s engine.Status) string {
+		if s.Observed.Generation != 1 || s.Observed.Sync == fleet.SyncSyncing {
+			return "want the dry run done"
+		}
+		return ""
+	})
+	e.Set(w.tombstone(2))
+	w.rec.status(t, w.target, 2, fleet.SyncDeleted)
+	if w.exists(t, "x") {
+		t.Error("x is there, and a dry run takes nothing over")
+	}
+	// What a target holds it keeps in a dry run too.
+	w.target, w.policy.DryRun = fleet.NewTargetID(), false
+	w.sync(t, e, 1, configMap("held", "1"))
+	w.policy.DryRun = true
+	e.Set(w.desired(t, 2, configMap("held", "2")))
+	w.rec.status(t, w.target, 2, fleet.SyncOutOfSync)
+	taker := w.other(t, fleet.NewTargetID(), 1, configMap("held", "3"))
+	taker.Deployment, taker.State.Policy = "taker", fleet.Policy{Prune: true}
+	e.Set(taker)
+	w.rec.status(t, taker.Target, 1, fleet.SyncFailed)
+	if got := value(w.get(t, "held"), "key"); got != "1" {
+		t.Errorf("held is %q, want it left to who holds it", got)
 	}
 }

@@ -14,6 +14,7 @@ var ownershipCases = []testCase{
 	{"lets go of an object that another deployment took", takenAway},
 }
 
+// covers: A7
 func adoption(t *testing.T, w *world) {
 	w.h.Cluster.Kubectl(t, "-n", w.ns, "create", "configmap", "a", "--from-literal=key=theirs", "--from-literal=more=theirs")
 	e := w.start(t)
@@ -34,6 +35,7 @@ func adoption(t *testing.T, w *world) {
 	}
 }
 
+// covers: A7
 func otherDeployment(t *testing.T, w *world) {
 	e := w.start(t)
 	w.sync(t, e, 1, configMap("a", "1"))

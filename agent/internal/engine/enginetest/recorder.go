@@ -65,9 +65,7 @@ func (r *recorder) await(t testing.TB, check func() string) {
 	ctx, cancel := context.WithTimeout(t.Context(), limit)
 	defer cancel()
 	for {
-		r.mu.Lock()
-		missing, changed := check(), r.changed
-		r.mu.Unlock()
+		missing, changed := r.ask(check)
 		if missing == "" {
 			return
 		}
@@ -77,6 +75,13 @@ func (r *recorder) await(t testing.TB, check func() string) {
 			t.Fatalf("not so after %v: %s", limit, missing)
 		}
 	}
+}
+
+// ask calls check with the lock held, and lets go of it even if check ends the test.
+func (r *recorder) ask(check func() string) (missing string, changed chan struct{}) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return check(), r.changed
 }
 
 // status waits for a status of the target that is of the generation and in the state.
@@ -137,11 +142,19 @@ func describe(s engine.Status) string {
 // object finds the status of one object by "Kind name" or "Kind.group namespace/name".
 func object(t testing.TB, s engine.Status, name string) fleet.ObjectStatus {
 	t.Helper()
+	o := find(s, name)
+	if o.Name == "" {
+		t.Fatalf("no %q in status %s", name, describe(s))
+	}
+	return o
+}
+
+// find is object for a status that may not list it yet: then it is empty.
+func find(s engine.Status, name string) fleet.ObjectStatus {
 	for _, o := range s.Objects {
 		if o.ObjectRef.String() == name || o.Kind+" "+o.Name == name {
 			return o
 		}
 	}
-	t.Fatalf("no %q in status %s", name, describe(s))
 	return fleet.ObjectStatus{}
 }

@@ -16,7 +16,6 @@ import (
 
 var replicaCases = []testCase{
 	{"stops when another replica of the agent is ahead, and goes on with something newer", ousted},
-	{"takes over from an agent that left no inventory, if it is the same deployment and says adopt", reenrolled},
 	{"deletes nothing outside its namespaces", removalInScope},
 	{"deletes an object whose version is not served any more", versionDropped},
 	{"goes on deleting an object that nobody watches when something newer arrives", terminatingUnwatched},
@@ -47,31 +46,6 @@ func ousted(t *testing.T, w *world) {
 	first.status(t, w.target, 4, fleet.SyncSynced)
 	if w.exists(t, "c") || value(w.get(t, "a"), "key") != "4" {
 		t.Error("want c, which only the other replica knew of, pruned, and a at the newest")
-	}
-}
-
-func reenrolled(t *testing.T, w *world) {
-	e := w.start(t)
-	w.sync(t, e, 1, configMap("a", "1"))
-	e.stop()
-	uid := w.get(t, "a").GetUID()
-	was := w.agent
-	w.agent, w.target, w.policy.Adopt = fleet.NewAgentID(), fleet.NewTargetID(), true
-	e = w.start(t)
-	e.Set(w.desired(t, 1, configMap("a", "2")))
-	s := w.rec.status(t, w.target, 1, fleet.SyncFailed)
-	if !strings.Contains(s.Observed.Message, "another deployment") {
-		t.Errorf("message is %q, want it refused while the other agent has an inventory", s.Observed.Message)
-	}
-	err := w.client.Resource(configMaps).Namespace(w.agentNS).DeleteCollection(t.Context(), metav1.DeleteOptions{},
-		metav1.ListOptions{LabelSelector: "kedge.dev/inventory,kedge.dev/agent=" + string(was)})
-	if err != nil {
-		t.Fatal(err)
-	}
-	w.sync(t, e, 2, configMap("a", "2"))
-	w.rec.event(t, "TakenOver", string(was))
-	if a := w.get(t, "a"); a.GetUID() != uid || value(a, "key") != "2" {
-		t.Errorf("a is %v, want the same object with the new value", a.Object)
 	}
 }
 

@@ -1,7 +1,9 @@
 package enginetest
 
 import (
+	"net/http"
 	"strings"
+	"sync"
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -12,6 +14,7 @@ import (
 var tombstoneCases = []testCase{
 	{"deletes everything of a deleted deployment, and then its inventory", tombstone},
 	{"carries out a tombstone that arrives after a restart", tombstoneAfterRestart},
+	{"writes down that a deployment is deleted before it deletes the first object", tombstoneNoted},
 	{"acknowledges a tombstone of something it does not hold", tombstoneOfNothing},
 	{"releases protected kinds of a deleted deployment, and takes them up again", tombstoneReleases},
 }
@@ -42,6 +45,34 @@ func tombstoneAfterRestart(t *testing.T, w *world) {
 	w.rec.status(t, w.target, 2, fleet.SyncDeleted)
 	if w.exists(t, "a") {
 		t.Error("a is there")
+	}
+}
+
+// covers: D6
+func tombstoneNoted(t *testing.T, w *world) {
+	e := w.start(t)
+	w.sync(t, e, 1, configMap("a", "1")+configMap("b", "1"))
+	deleted := make(chan struct{})
+	var once sync.Once
+	w.traffic.interfere(func(_ int, r *http.Request) error {
+		if r.Method == http.MethodDelete {
+			once.Do(func() { close(deleted) })
+			return errInterfered
+		}
+		return nil
+	}, nil)
+	e.Set(w.tombstone(2))
+	<-deleted
+	e.stop()
+	w.traffic.interfere(nil, nil)
+	e = w.start(t)
+	if len(e.held) != 1 || e.held[0].Generation != 2 || e.held[0].Digest != "" {
+		t.Errorf("held is %+v, want the tombstone's version: a replica that is behind would apply everything again", e.held)
+	}
+	e.Set(w.tombstone(2))
+	w.rec.status(t, w.target, 2, fleet.SyncDeleted)
+	if w.exists(t, "a") || w.exists(t, "b") {
+		t.Error("want nothing left")
 	}
 }
 

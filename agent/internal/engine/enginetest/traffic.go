@@ -11,10 +11,11 @@ import (
 // request is one request of an engine, without those that watch.
 type request struct {
 	method, path string
+	dryRun       bool
 }
 
 // write reports whether the request was meant to change something.
-func (r request) write() bool { return r.method != http.MethodGet }
+func (r request) write() bool { return r.method != http.MethodGet && !r.dryRun }
 
 func (r request) String() string { return r.method + " " + r.path }
 
@@ -36,7 +37,7 @@ func (tr *traffic) wrap(next http.RoundTripper) http.RoundTripper {
 			return next.RoundTrip(r)
 		}
 		tr.mu.Lock()
-		tr.requests = append(tr.requests, request{r.Method, r.URL.Path})
+		tr.requests = append(tr.requests, request{r.Method, r.URL.Path, r.URL.Query().Get("dryRun") == "All"})
 		number, before, after := len(tr.requests), tr.before, tr.after
 		tr.mu.Unlock()
 		if before != nil {

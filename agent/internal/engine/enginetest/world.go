@@ -16,6 +16,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/kedge-dev/kedge/agent/internal/engine"
+	"github.com/kedge-dev/kedge/agent/internal/ownerpolicy"
 	"github.com/kedge-dev/kedge/internal/fleet"
 	"github.com/kedge-dev/kedge/internal/manifest"
 )
@@ -35,6 +36,7 @@ type world struct {
 	scope   fleet.Scope
 	allowed []string
 	policy  fleet.Policy
+	owner   ownerpolicy.Policy
 }
 
 func newWorld(t *testing.T, h Harness) *world {
@@ -55,14 +57,24 @@ type running struct {
 // start makes an engine, recovers it and lets it run until stop or the end of the test.
 func (w *world) start(t testing.TB) *running {
 	t.Helper()
+	r, err := w.tryStart(t)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// tryStart is start that may fail.
+func (w *world) tryStart(t testing.TB) (*running, error) {
+	t.Helper()
 	cfg := rest.CopyConfig(w.rest)
 	cfg.Wrap(w.traffic.wrap)
 	e := w.h.New(t, Options{
-		Agent: w.agent, Namespace: w.agentNS, Scope: w.scope, Namespaces: w.allowed, REST: cfg, Reporter: w.rec,
+		Agent: w.agent, Namespace: w.agentNS, Scope: w.scope, Namespaces: w.allowed, Owner: w.owner, REST: cfg, Reporter: w.rec,
 	})
 	held, err := e.Recover(t.Context())
 	if err != nil {
-		t.Fatalf("recovering: %v", err)
+		return nil, fmt.Errorf("recovering: %w", err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
@@ -79,7 +91,7 @@ func (w *world) start(t testing.TB) *running {
 		}
 	}}
 	t.Cleanup(r.stop)
-	return r
+	return r, nil
 }
 
 // desired is the state of the world's target at a generation. $NS in the text is its namespace.

@@ -1,0 +1,52 @@
+package builtin
+
+import (
+	"cmp"
+	"fmt"
+
+	"github.com/kedge-dev/kedge/agent/internal/inventory"
+	"github.com/kedge-dev/kedge/internal/fleet"
+)
+
+// inhabited returns why a Namespace must not be deleted for target me, or "": some target desires an object in
+// it, which would be deleted along with it. Of anything else it is "".
+func (e *Engine) inhabited(ref fleet.ObjectRef, me fleet.TargetID) string {
+	if ref.Group != "" || ref.Kind != "Namespace" {
+		return ""
+	}
+	key, by, deployment := e.claims.within(ref.Name, me)
+	switch by {
+	case "":
+		return ""
+	case me:
+		return fmt.Sprintf("this deployment still desires %s in it", nameOf(key))
+	}
+	return fmt.Sprintf("deployment %s (target %s) desires %s in it", cmp.Or(deployment, "unknown"), by, nameOf(key))
+}
+
+func nameOf(key inventory.Key) string {
+	return fleet.ObjectRef{Group: key.Group, Kind: key.Kind, Namespace: key.Namespace, Name: key.Name}.String()
+}
+
+// within returns an object that a target desires in a namespace, with the target and the name of its
+// deployment; of targets other than me first. The target is "" when there is none.
+func (c *claims) within(namespace string, me fleet.TargetID) (key inventory.Key, by fleet.TargetID, deployment string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for id, keys := range c.byDesc {
+		if by != "" && id == me {
+			continue
+		}
+		for _, k := range keys {
+			if k.Namespace == namespace && (by == "" || by == me || k.Compare(key) < 0) {
+				key, by = k, id
+			}
+		}
+	}
+	for name, id := range c.live {
+		if id == by {
+			deployment = name
+		}
+	}
+	return key, by, deployment
+}

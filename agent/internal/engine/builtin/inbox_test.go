@@ -1,0 +1,89 @@
+package builtin
+
+import (
+	"context"
+	"log/slog"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/rest"
+
+	"github.com/kedge-dev/kedge/agent/internal/inventory"
+	"github.com/kedge-dev/kedge/internal/fleet"
+)
+
+func TestHowTheWatchWorksHidesNothingThatItHasSeen(t *testing.T) {
+	t.Parallel()
+	key := inventory.Key{Kind: "ConfigMap", Namespace: "app", Name: "a"}
+	live, gone := &unstructured.Unstructured{}, &unstructured.Unstructured{}
+	cases := []struct {
+		reason string
+		seen   []observation
+		want   observation
+	}{
+		{"it goes blind after a change", []observation{{live: live}, {blind: true, dark: "long"}}, observation{live: live, blind: true, dark: "long"}},
+		{"it works again after a deletion", []observation{{deleted: gone}, {sighted: true}}, observation{deleted: gone, sighted: true}},
+		{"it works again after a list", []observation{{missing: "7"}, {blind: true}, {sighted: true}}, observation{missing: "7", sighted: true}},
+		{"it sees something new", []observation{{live: live}, {blind: true}, {deleted: gone}}, observation{deleted: gone}},
+		{"it only goes blind", []observation{{sighted: true}, {blind: true}}, observation{blind: true}},
+	}
+	for _, c := range cases {
+		one := newTarget(&Engine{log: slog.New(slog.DiscardHandler)}, "tgt-a", fleet.Version{})
+		for _, seen := range c.seen {
+			one.observe(key, seen)
+		}
+		if got := one.inbox.seen[key]; got != c.want {
+			t.Errorf("%s: %+v is left, want %+v", c.reason, got, c.want)
+		}
+	}
+}
+
+func TestBlindnessThatComesWithADeletionIsTakenInWithIt(t *testing.T) {
+	t.Parallel()
+	e, err := New(Config{Namespace: "home", REST: &rest.Config{Host: "http://127.0.0.1:1"}, Reporter: make(told), AgentID: "agt-a", Scope: fleet.ScopeCluster})
+	if err != nil {
+		t.Fatal(err)
+	}
+	one := newTarget(e, "tgt-a", fleet.Version{})
+	desired := wanting(t, "tgt-a", "{apiVersion: v1, kind: ConfigMap, metadata: {name: a}}")
+	desired.State.Version = fleet.Version{Epoch: 1, Generation: 1}
+	one.accept(desired)
+	one.begin(t.Context(), one.takeIn())
+	o := one.order[0]
+	o.phase, o.applied = phaseInPlace, o.hash
+	one.observe(o.key, observation{deleted: &unstructured.Unstructured{}})
+	one.observe(o.key, observation{blind: true})
+	one.takeIn()
+	if o.phase != phaseApply || !o.blind {
+		t.Errorf("phase is %d, blind %v, want the object applied again although its watch has failed since", o.phase, o.blind)
+	}
+	// What was seen while a request was under way says nothing of the watch now.
+	o.phase = phaseApplying
+	one.observe(o.key, observation{deleted: &unstructured.Unstructured{}})
+	one.takeIn()
+	one.observe(o.key, observation{blind: true})
+	one.takeIn()
+	o.phase = phaseInPlace
+	one.seeLater(o)
+	if o.phase != phaseApply || !o.blind {
+		t.Errorf("phase is %d, blind %v, want both what was seen and that the watch has failed since", o.phase, o.blind)
+	}
+}
+
+func TestTargetThatDoesNothingAnyMoreWaitsForNoKind(t *testing.T) {
+	t.Parallel()
+	for reason, end := range map[string]func(one *target){
+		"superseded": func(one *target) { one.heir = "tgt-heir" },
+		"ousted":     func(one *target) { one.ousted = true },
+	} {
+		_, cancel := context.WithCancel(t.Context())
+		e := &Engine{log: slog.New(slog.DiscardHandler), crds: &definitions{waiting: map[kindWaiter]bool{}, stop: cancel}}
+		one := newTarget(e, "tgt-a", fleet.Version{})
+		e.crds.waiting[one] = true
+		end(one)
+		one.advance()
+		if len(e.crds.waiting) != 0 || e.crds.stop != nil {
+			t.Errorf("a target that is %s still has definitions watched", reason)
+		}
+	}
+}

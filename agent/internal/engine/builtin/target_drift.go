@@ -1,0 +1,153 @@
+package builtin
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"reflect"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/kedge-dev/kedge/internal/fleet"
+	"github.com/kedge-dev/kedge/internal/manifest"
+)
+
+// Where drift is not corrected, what deviates is left as it is until a new version of the target
+// begins: then it is applied, whatever was changed. To say which fields deviate, the API server is
+// asked what an apply would change (a dry run), once for each change.
+
+// configure takes over what policy and manifest say of an object's fields and of drift.
+func (t *target) configure(o *object, m manifest.Object) {
+	mode, err := m.Drift()
+	if err != nil {
+		t.invalid = cmp.Or(t.invalid, fmt.Sprintf("%s: %v", o.ref, err))
+	}
+	o.drift = cmp.Or(mode, t.desired.State.Policy.Drift).OrDefault()
+	rules := rulesFor(t.desired.State.Policy.Ignore, o.ref)
+	if !reflect.DeepEqual(rules, o.rules) {
+		// What is remembered of its fields was remembered by other rules.
+		o.rules, o.deviates = rules, o.deviates || o.phase == phaseInPlace
+	}
+}
+
+// renewed reports whether the version is not the one that was worked on before, or before a restart.
+func (t *target) renewed() bool { return t.book.Version() != t.desired.State.Version }
+
+// outgrown reports whether an object was left as it is and is to be put right now.
+func (t *target) outgrown(o *object) bool { return o.deviates && t.renewed() }
+
+// leaves reports whether an object that is not as it was applied is left so.
+func (t *target) leaves(o *object) bool {
+	return t.rehearses() || o.drift != fleet.DriftCorrect && !o.renewed
+}
+
+// leaveAlone leaves an object that deviates as it is, and finds out how it does if that is to be said.
+func (t *target) leaveAlone(o *object, live *unstructured.Unstructured) {
+	switch {
+	case o.drift == fleet.DriftIgnore && !t.rehearses():
+		o.phase, o.attempted, o.deviates = phaseInPlace, true, true
+	case o.phase == phaseInPlace && o.sighting == o.sight(live):
+		// Compared already: something else of it has changed.
+	default:
+		o.phase = phaseCompare
+	}
+}
+
+// sight is a hash over those fields of a live object that were applied, whoever has them now.
+func (o *object) sight(live *unstructured.Unstructured) string {
+	fields, err := parseFields(o.fields)
+	if err != nil {
+		return ""
+	}
+	left, _ := fields.without(live.Object, o.rules.strip(live.Object))
+	return string(live.GetUID()) + "/" + left.projection(live.Object)
+}
+
+// startCompares asks what applies would change.
+func (t *target) startCompares() {
+	for _, o := range t.order {
+		if t.inflight >= parallelism {
+			return
+		}
+		if o.phase != phaseCompare {
+			continue
+		}
+		job := t.job(o)
+		job.dryRun, job.known = true, false
+		// What was ours is drift, not a conflict.
+		job.force = job.force || o.applied == o.hash && !t.rehearses()
+		o.phase = phaseComparing
+		t.start(func(ctx context.Context) func() {
+			out, err := t.cluster.apply(ctx, job)
+			return func() { t.compared(o, out, err) }
+		})
+	}
+}
+
+// compared takes in what an apply would change.
+func (t *target) compared(o *object, out result, err error) {
+	o.phase = phaseCompare
+	var refused *refusal
+	switch {
+	case t.ctx.Err() != nil:
+		// Replaced by something newer, which looks at it anew.
+	case t.rehearses():
+		t.rehearsed(o, out, err)
+	case errors.As(err, &refused):
+		t.failed(o, err)
+	case err != nil && out.before == nil && !apierrors.IsNotFound(err):
+		t.failed(o, err) // it could not even be read
+	default:
+		t.reportDrift(o, out, err)
+	}
+	t.seeLater(o)
+}
+
+// reportDrift says how an object deviates, once for each change.
+func (t *target) reportDrift(o *object, out result, err error) {
+	o.phase, o.attempted, o.failure, o.known = phaseInPlace, true, "", false
+	before := out.before
+	if before == nil {
+		o.health, o.note = fleet.HealthNotFound, "was deleted"
+		t.tellDrift(o, "deleted", "was deleted")
+		return
+	}
+	o.look(before)
+	if err != nil {
+		// What would change is not known, as with a webhook that takes no dry run; that it was is.
+		t.tellDrift(o, o.sight(before), changedBy("was changed", culprit(before, nil)))
+		return
+	}
+	o.fields = rawOurFields(out.live)
+	ours, _ := ourFields(out.live).without(out.live.Object, o.rules.strip(out.live.Object))
+	paths := ours.differing(before.Object, out.live.Object, 5)
+	if len(paths) == 0 {
+		// Somebody has put it right, or only owns what it was given before.
+		t.confirm(o, before)
+		o.sighting = o.sight(before)
+		return
+	}
+	t.tellDrift(o, o.sight(before), changedBy("changed in the cluster: "+strings.Join(paths, ", "), culprit(before, paths)))
+}
+
+func (t *target) tellDrift(o *object, sighting, message string) {
+	news := !o.deviates || o.sighting != sighting
+	o.deviates, o.sighting = true, sighting
+	if o.drift == fleet.DriftIgnore {
+		return
+	}
+	o.reported = message
+	if news {
+		t.event(fleet.EventWarning, "Drifted", o, message)
+	}
+}
+
+func changedBy(message, who string) string {
+	if who == "" {
+		return message
+	}
+	return fmt.Sprintf("%s; by %q", message, who)
+}

@@ -1,0 +1,104 @@
+package builtin
+
+import (
+	"cmp"
+	"fmt"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/kedge-dev/kedge/agent/internal/inventory"
+	"github.com/kedge-dev/kedge/internal/fleet"
+	"github.com/kedge-dev/kedge/internal/manifest"
+)
+
+// rehearses reports whether the target is only to say what would change. Deleting or detaching a
+// deployment is carried out all the same: there is no later version that could do it.
+func (t *target) rehearses() bool {
+	return t.desired.State.Policy.DryRun && t.desired.Objects != nil
+}
+
+// rehearse has the API server say of every object what an apply would change, without waiting for
+// steps or waves. Nothing is written, neither objects nor the inventory. What is known to be in place
+// is not asked about; a watch that sees it change has it compared again.
+func (t *target) rehearse() {
+	t.wakeFailed(t.now)
+	t.resolve()
+	s := t.survey()
+	t.engine.crds.want(t, s.unknown)
+	for _, o := range t.order {
+		if o.manifest != nil && o.resolved && (o.phase == phaseApply || o.phase == phaseVerify) {
+			o.phase = phaseCompare
+		}
+	}
+	t.startCompares()
+	if s.unattempted == 0 && s.waiting == 0 {
+		t.rehearsePrune(s)
+	}
+}
+
+// rehearsed takes in what an apply would make of an object.
+func (t *target) rehearsed(o *object, out result, err error) {
+	if err != nil && !t.comes(o, err) {
+		t.failed(o, err)
+		return
+	}
+	o.phase, o.attempted, o.failure, o.backoff = phaseCompared, true, "", backoff{}
+	o.sighting, o.preview = "", ""
+	if out.before == nil {
+		o.health, o.note = fleet.HealthNotFound, ""
+		o.preview = "would be created"
+		return
+	}
+	o.look(out.before)
+	o.sighting = sightOf(out.before)
+	switch {
+	case out.replaced != "":
+		o.preview = "would be deleted and created anew: " + out.replaced + " cannot be changed"
+	case out.live != nil:
+		if changes := diff(out.before, out.live); len(changes) > 0 {
+			o.preview = "would be changed: " + strings.Join(changes, ", ")
+		}
+	}
+}
+
+// comes reports whether an object cannot be tried only because its Namespace comes with the bundle.
+func (t *target) comes(o *object, err error) bool {
+	host := t.objects[inventory.Key{Kind: "Namespace", Name: o.ref.Namespace}]
+	return apierrors.IsNotFound(err) && host != nil && host.manifest != nil
+}
+
+// sightOf is a hash over what authors write of an object.
+func sightOf(live *unstructured.Unstructured) string {
+	return manifest.Object{Content: content(live)}.Hash()
+}
+
+// compareAgain has an object compared anew when it has changed since.
+func (t *target) compareAgain(o *object, live *unstructured.Unstructured) {
+	if o.sighting != sightOf(live) {
+		o.phase = phaseCompare
+	}
+}
+
+// rehearsePrune says what would become of objects that are not desired any more.
+func (t *target) rehearsePrune(s survey) {
+	gone, plan := t.plan(s)
+	for _, o := range t.order {
+		if o.manifest == nil && !o.mayGo() {
+			o.phase, o.preview, o.held = phaseHeld, "", "it must not be touched, or another deployment takes it over"
+		}
+	}
+	for _, o := range gone {
+		o.phase, o.preview = phaseHeld, ""
+		o.held = cmp.Or(plan.Decide(o.ref, o.unconfirmed).Reason, t.engine.inhabited(o.ref, t.id))
+		if o.held == "" {
+			o.preview = "would be deleted"
+		}
+	}
+}
+
+// rehearsal sums up what would change.
+func (t *target) rehearsal(n tally) string {
+	return fmt.Sprintf("dry run: %d of %d objects would change; %s", n.changed, len(t.order), n.change)
+}

@@ -1,0 +1,72 @@
+package builtin
+
+import (
+	"time"
+
+	"github.com/kedge-dev/kedge/internal/manifest"
+)
+
+// bounds is why an object that is to go must not be touched, and why it must not be deleted, each "" when it
+// may. They hold for one version of the target, and one edition of the settings of the engine.
+type bounds struct {
+	known           bool
+	edition         int
+	refusal, beyond string
+}
+
+// bound finds out the bounds of an object, unless they are known. They are asked for anew just before
+// anything is done about it.
+func (t *target) bound(o *object, edition int) {
+	if o.bounds.known && o.bounds.edition == edition {
+		return
+	}
+	o.bounds = bounds{known: true, edition: edition, refusal: t.refusal(o.ref), beyond: t.beyond(o.ref)}
+}
+
+// mayGo reports whether the plan decides on an object that is no longer desired. It does not on what the agent
+// must not touch, on what is beyond the grant, on what its annotation keeps (a change of that is seen by the
+// watch), and on what is handed over to another target: no deletion, whatever the number.
+func (o *object) mayGo() bool {
+	return o.bounds.refusal == "" && o.bounds.beyond == "" && !o.keep && o.taker == ""
+}
+
+// decided reports whether what becomes of an object that is no longer desired does not depend on how many
+// others there are: it is on its way out, or is only deleted when it is confirmed by name.
+func (o *object) decided() bool {
+	return o.phase == phaseTerminating || o.unconfirmed || o.keep || manifest.IsProtected(o.ref)
+}
+
+// rebased counts what is in place, as the measure of the next change. While anything of this one is
+// undecided, its own measure stays: what a change adds must not make what it removes look small,
+// neither after a restart nor when a newer version arrives in the middle.
+func (t *target) rebased() int {
+	n := 0
+	for _, o := range t.order {
+		if o.manifest == nil && !o.decided() {
+			return t.base
+		}
+		if o.listed && o.uid != "" {
+			n++
+		}
+	}
+	return n
+}
+
+// uids is what the desired objects of a target are called in the cluster, as of one round.
+type uids struct {
+	at  time.Time
+	set map[string]bool
+}
+
+// desiredUIDs returns the UIDs of what is desired. The map does not change any more.
+func (t *target) desiredUIDs() map[string]bool {
+	if t.uids.set == nil || !t.uids.at.Equal(t.now) {
+		t.uids = uids{t.now, map[string]bool{}}
+		for _, o := range t.order {
+			if o.manifest != nil && o.uid != "" {
+				t.uids.set[o.uid] = true
+			}
+		}
+	}
+	return t.uids.set
+}

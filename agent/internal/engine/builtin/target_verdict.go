@@ -1,0 +1,170 @@
+package builtin
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/kedge-dev/kedge/internal/fleet"
+)
+
+// tally counts objects by what is said of them, and keeps what is said of the first of each.
+type tally struct {
+	failed, syncing, changed int
+	failure, change          string
+}
+
+func count(objects []fleet.ObjectStatus) tally {
+	var n tally
+	for _, o := range objects {
+		said := o.ObjectRef.String() + ": " + o.Message
+		switch o.Sync {
+		case fleet.SyncFailed:
+			n.failed++
+			n.failure = cmp.Or(n.failure, said)
+		case fleet.SyncSyncing:
+			n.syncing++
+		case fleet.SyncOutOfSync:
+			n.changed++
+			n.change = cmp.Or(n.change, said)
+		}
+	}
+	return n
+}
+
+// verdict sums up the objects.
+func (t *target) verdict(objects []fleet.ObjectStatus) (fleet.SyncState, string) {
+	n := count(objects)
+	switch {
+	case t.heir != "":
+		// The server has one target of a deployment on an agent. If it has this one, it has gone back.
+		return fleet.SyncRewound, fmt.Sprintf("target %s of the same deployment came after this one and has taken over here", t.heir)
+	case t.ousted:
+		return fleet.SyncFailed, "another replica of this agent has taken over and works on a newer version"
+	case t.invalid != "":
+		return fleet.SyncFailed, t.invalid
+	case t.gone:
+		return t.epitaph()
+	case t.saving.failure != "":
+		return fleet.SyncFailed, t.saving.failure
+	case t.desired.State.Detached:
+		return t.leaving(n.failed, n.failure)
+	case n.syncing > 0 && !t.settled():
+		return t.underWay(n)
+	}
+	kept := t.kept()
+	switch tomb := t.desired.State.Tombstone; {
+	case n.failed > 0:
+		return fleet.SyncFailed, joinNonEmpty("; ", n.failure+others(n.failed), kept)
+	case tomb && len(t.book.Damaged()) > 0:
+		return fleet.SyncFailed, joinNonEmpty("; ", "the inventory cannot be read: ConfigMap "+t.book.Damaged()[0], kept)
+	case tomb && t.refuses():
+		return fleet.SyncFailed, kept
+	case tomb, n.syncing > 0:
+		return fleet.SyncSyncing, joinNonEmpty("; ", t.waitingFor(), kept)
+	case n.changed > 0 && t.rehearses():
+		return fleet.SyncOutOfSync, joinNonEmpty("; ", t.rehearsal(n), kept)
+	case n.changed > 0:
+		return fleet.SyncOutOfSync, joinNonEmpty("; ", n.change+others(n.changed), kept)
+	}
+	return fleet.SyncSynced, joinNonEmpty("; ", t.late(), t.darkness(), kept)
+}
+
+// epitaph says how a target has ended.
+func (t *target) epitaph() (fleet.SyncState, string) {
+	switch detached := t.desired.State.Detached; {
+	case detached && t.lost:
+		return fleet.SyncDetached, "no inventory was found here: nothing was to be let go of"
+	case detached:
+		return fleet.SyncDetached, ""
+	case t.lost:
+		return fleet.SyncDeleted, noInventory
+	case len(t.released) > 0:
+		return fleet.SyncDeleted, "kept, and not managed any more: " + strings.Join(t.released, ", ")
+	}
+	return fleet.SyncDeleted, ""
+}
+
+// underWay sums up a target that has not tried every object yet. One whose failure keeps others back
+// has failed, whatever is still to be tried after it.
+func (t *target) underWay(n tally) (fleet.SyncState, string) {
+	state := fleet.SyncSyncing
+	if n.failed > 0 && t.survey().stuck() {
+		state = fleet.SyncFailed
+	}
+	failure := n.failure
+	if failure != "" {
+		failure += others(n.failed)
+	}
+	return state, joinNonEmpty("; ", failure, t.late(), t.waitNote())
+}
+
+// darkness says how many objects nothing is known of at present, and why.
+func (t *target) darkness() string {
+	count, why := 0, ""
+	for _, o := range t.order {
+		if o.darkness() != "" && o.manifest != nil {
+			count++
+			why = cmp.Or(why, o.darkness())
+		}
+	}
+	if count == 0 {
+		return ""
+	}
+	return fmt.Sprintf("the state of %d of %d objects is not known: %s", count, len(t.order), why)
+}
+
+// refuses reports whether something is to go that this agent must not touch.
+func (t *target) refuses() bool {
+	return slices.ContainsFunc(t.order, func(o *object) bool { return o.refused })
+}
+
+// settled reports whether every desired object was tried for this version.
+func (t *target) settled() bool { return t.survey().unattempted == 0 }
+
+func others(failed int) string {
+	if failed == 1 {
+		return ""
+	}
+	return fmt.Sprintf(" (and %d others)", failed-1)
+}
+
+// kept names what is no longer desired and is kept.
+func (t *target) kept() string {
+	const limit = 5
+	var names, reasons []string
+	count := 0
+	for _, o := range t.order {
+		if o.manifest != nil || o.held == "" {
+			continue
+		}
+		if count++; count <= limit {
+			names = append(names, o.ref.String())
+			if !slices.Contains(reasons, o.held) {
+				reasons = append(reasons, o.held)
+			}
+		}
+	}
+	if count == 0 {
+		return ""
+	}
+	if count > limit {
+		names = append(names, fmt.Sprintf("and %d more", count-limit))
+	}
+	return fmt.Sprintf("kept: %s (%s)", strings.Join(names, ", "), strings.Join(reasons, "; "))
+}
+
+// waitingFor names an object whose deletion takes its time.
+func (t *target) waitingFor() string {
+	for _, o := range t.order {
+		if o.phase == phaseTerminating {
+			return fmt.Sprintf("%s %s", o.ref, o.note)
+		}
+	}
+	return ""
+}
+
+func joinNonEmpty(separator string, parts ...string) string {
+	return strings.Join(slices.DeleteFunc(parts, func(s string) bool { return s == "" }), separator)
+}

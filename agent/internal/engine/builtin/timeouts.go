@@ -1,0 +1,46 @@
+package builtin
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/kedge-dev/kedge/internal/fleet"
+)
+
+// overdue says of an object's status what takes longer than the deployment allows. That is said and
+// nothing else: what gets there later is taken for what it is.
+func (t *target) overdue(o *object, status fleet.ObjectStatus) fleet.ObjectStatus {
+	at := t.deadline(o)
+	switch {
+	case at.IsZero() || t.now.Before(at):
+	case o.phase == phaseTerminating:
+		status.Sync = fleet.SyncFailed
+		status.Message = fmt.Sprintf("its deletion takes longer than %v: %s", t.desired.State.Policy.PruneTimeout, o.note)
+	default:
+		status.Health = fleet.HealthFailed
+		status.Message = joinNonEmpty(": ", fmt.Sprintf("is not ready after %v", t.desired.State.Policy.ReadyTimeout), o.note)
+	}
+	return status
+}
+
+// deadline is when an object will be overdue; zero when it never is.
+func (t *target) deadline(o *object) time.Time {
+	policy := t.desired.State.Policy
+	switch {
+	case policy.PruneTimeout > 0 && o.phase == phaseTerminating:
+		return o.dying.Add(policy.PruneTimeout)
+	case policy.ReadyTimeout > 0 && o.manifest != nil && o.phase == phaseInPlace && !o.unready.IsZero():
+		return o.unready.Add(policy.ReadyTimeout)
+	}
+	return time.Time{}
+}
+
+// late names an object that takes longer to be ready than the deployment allows, or is "".
+func (t *target) late() string {
+	for _, o := range t.order {
+		if at := t.deadline(o); o.manifest != nil && !at.IsZero() && !t.now.Before(at) {
+			return o.ref.String() + " " + t.overdue(o, fleet.ObjectStatus{}).Message
+		}
+	}
+	return ""
+}

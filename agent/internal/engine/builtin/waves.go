@@ -1,0 +1,93 @@
+package builtin
+
+import (
+	"fmt"
+
+	"github.com/kedge-dev/kedge/internal/fleet"
+	"github.com/kedge-dev/kedge/internal/manifest"
+)
+
+// A bundle may ask for an order of its own: waves, and objects that depend on others. Then an object is
+// held back until all that comes before it is ready, which its watch says: nothing is asked and no
+// timer runs. Only what is not applied yet is held back, so that drift of what is in place is healed
+// meanwhile, and a newer version begins at once. Within a wave kinds are applied in their own order,
+// and nothing waits for readiness unless it says so.
+
+// arrange brings desired objects into the order that their manifests ask for. A server refuses what
+// cannot be kept when it renders; one that did not must not get half of it applied.
+func (t *target) arrange(desired []*object, manifests []manifest.Object) {
+	order, err := manifest.Arrange(manifests, t.desired.State.Namespace)
+	if err != nil {
+		t.invalid = err.Error()
+		return
+	}
+	for i, o := range desired {
+		o.place, o.needs = order.Places[i], o.needs[:0]
+		for _, on := range order.Needs[i] {
+			o.needs = append(o.needs, desired[on])
+		}
+	}
+}
+
+// ready reports whether what comes after an object may begin.
+func (o *object) ready() bool {
+	return (o.phase == phaseInPlace || o.reviewing) && o.attempted && o.failure == "" && o.health == fleet.HealthCurrent
+}
+
+// raiseBarrier finds the first object that is not ready: no later wave begins before it is.
+func (t *target) raiseBarrier() {
+	t.barrier = nil
+	for _, o := range t.order {
+		if o.manifest != nil && !o.ready() {
+			t.barrier = o
+			return
+		}
+	}
+}
+
+// waitsFor returns what has to be ready before an object is applied for the first time in this
+// version; nil when nothing has.
+func (t *target) waitsFor(o *object) *object {
+	if o.manifest == nil || o.attempted || o.healing || o.phase != phaseApply && o.phase != phaseResolve || t.rehearses() {
+		return nil
+	}
+	if t.barrier != nil && o.place.Wave > t.barrier.place.Wave {
+		return t.barrier
+	}
+	for _, on := range o.needs {
+		if !on.ready() {
+			return on
+		}
+	}
+	return nil
+}
+
+// waitNote says what is waited for, and by how many; "" when nothing is.
+func (t *target) waitNote() string {
+	count := 0
+	var on *object
+	for _, o := range t.order {
+		if first := t.waitsFor(o); first != nil {
+			count++
+			if on == nil {
+				on = first
+			}
+		}
+	}
+	if on == nil {
+		return ""
+	}
+	who := "1 object waits"
+	if count > 1 {
+		who = fmt.Sprintf("%d objects wait", count)
+	}
+	return joinNonEmpty(": ", fmt.Sprintf("%s for %s to be ready", who, on.ref), on.unreadyNote())
+}
+
+// unreadyNote says why an object is not ready, as far as that is known.
+func (o *object) unreadyNote() string {
+	if o.failure != "" {
+		return o.failure
+	}
+	return o.note
+}

@@ -1,0 +1,165 @@
+package enginetest
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/kedge-dev/kedge/agent/internal/engine"
+	"github.com/kedge-dev/kedge/internal/fleet"
+)
+
+var bulkCases = []testCase{
+	{"applies many new objects without reading each of them", bulkCheap},
+	{"takes over none of many new objects that somebody else has put there", bulkForeign},
+	{"takes over none of many new objects that somebody else puts there meanwhile", bulkForeignMeanwhile},
+	{"gives back what it has added to an object that somebody else puts there meanwhile", bulkForeignOther},
+	{"looks at many new objects when their wave begins, not before", bulkInLaterWave},
+	{"carries hundreds of deployments", bulkTargets},
+	{"carries a deployment of many hundreds of objects", bulkObjects},
+}
+
+func bulkCheap(t *testing.T, w *world) {
+	e := w.start(t)
+	w.sync(t, e, 1, many(60))
+	_, requests := w.traffic.since(0, w.agentNS)
+	count := map[string]int{}
+	for _, r := range requests {
+		count[r.method]++
+	}
+	if count[http.MethodPatch] != 60 || count[http.MethodGet] > 10 {
+		t.Errorf("%v requests for 60 new objects, want 60 writes and few reads", count)
+	}
+}
+
+// foreign puts an object there that is nobody's of ours.
+func (w *world) foreign(t *testing.T, name, key string) {
+	t.Helper()
+	o := &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "v1", "kind": "ConfigMap", "metadata": map[string]any{"name": name}, "data": map[string]any{key: "foreign"},
+	}}
+	_, err := w.client.Resource(configMaps).Namespace(w.ns).Create(t.Context(), o, metav1.CreateOptions{FieldManager: "somebody"})
+	if err != nil {
+		t.Error(err)
+	}
+}
+
+// covers: A7
+func bulkForeign(t *testing.T, w *world) {
+	w.foreign(t, "m7", "key")
+	e := w.start(t)
+	w.policy.Force = true // is for fields of what is ours, not for objects that are not
+	e.Set(w.desired(t, 1, many(40)))
+	s := w.rec.status(t, w.target, 1, fleet.SyncFailed)
+	w.untouched(t, "m7", object(t, s, "ConfigMap m7"))
+}
+
+// covers: A7
+func bulkForeignMeanwhile(t *testing.T, w *world) {
+	e := w.start(t)
+	w.policy.Force = true
+	var made atomic.Bool
+	w.traffic.interfere(func(_ int, r *http.Request) error {
+		if r.Method == http.MethodPatch && strings.HasSuffix(r.URL.Path, "/m9") && !made.Swap(true) {
+			w.foreign(t, "m9", "key") // after the list, and just before it is applied
+		}
+		return nil
+	}, nil)
+	e.Set(w.desired(t, 1, many(40)))
+	s := w.rec.status(t, w.target, 1, fleet.SyncFailed)
+	w.untouched(t, "m9", object(t, s, "ConfigMap m9"))
+}
+
+func (w *world) untouched(t *testing.T, name string, o fleet.ObjectStatus) {
+	t.Helper()
+	live := w.get(t, name)
+	if value(live, "key") != "foreign" || len(live.GetLabels()) != 0 || !strings.Contains(o.Message, "adopt") {
+		t.Errorf("%s is %v and says %q, want it left alone and why", name, live.Object, o.Message)
+	}
+	for i := range 40 {
+		if other := fmt.Sprintf("m%d", i); other != name && value(w.get(t, other), "key") != "1" {
+			t.Errorf("%s is not as desired", other)
+		}
+	}
+}
+
+// covers: A7
+func bulkForeignOther(t *testing.T, w *world) {
+	e := w.start(t)
+	var made atomic.Bool
+	w.traffic.interfere(func(_ int, r *http.Request) error {
+		if r.Method == http.MethodPatch && strings.HasSuffix(r.URL.Path, "/m9") && !made.Swap(true) {
+			w.foreign(t, "m9", "other") // no field of it is one of ours, so that nothing conflicts
+		}
+		return nil
+	}, nil)
+	e.Set(w.desired(t, 1, many(40)))
+	s := w.rec.status(t, w.target, 1, fleet.SyncFailed)
+	live := w.get(t, "m9")
+	if o := object(t, s, "ConfigMap m9"); value(live, "other") != "foreign" || value(live, "key") != "" || len(live.GetLabels()) != 0 || !strings.Contains(o.Message, "adopt") {
+		t.Errorf("m9 is %v and says %q, want it as it was and why", live.Object, o.Message)
+	}
+	e.Set(w.tombstone(2))
+	w.rec.status(t, w.target, 2, fleet.SyncDeleted)
+	if !w.exists(t, "m9") {
+		t.Error("what is somebody else's was deleted")
+	}
+}
+
+// covers: A7
+func bulkInLaterWave(t *testing.T, w *world) {
+	e := w.start(t)
+	gate := "---\napiVersion: apps/v1\nkind: Deployment\nmetadata: {name: gate, annotations: {kedge.dev/wave: \"-1\"}}\n" +
+		"spec: {selector: {matchLabels: {app: gate}}, template: {metadata: {labels: {app: gate}}, spec: {nodeSelector: {$NS: open}, containers: [{name: c, image: x}]}}}\n"
+	e.Set(w.desired(t, 1, gate+many(40)))
+	w.rec.statusWith(t, w.target, func(s engine.Status) string {
+		if s.Observed.Generation != 1 || !strings.Contains(s.Observed.Message, "gate") {
+			return "want it to wait for the gate"
+		}
+		return ""
+	})
+	w.foreign(t, "m3", "other")
+	w.h.Cluster.Kubectl(t, "label", "nodes", "--all", w.ns+"=open")
+	s := w.rec.status(t, w.target, 1, fleet.SyncFailed)
+	live := w.get(t, "m3")
+	if o := object(t, s, "ConfigMap m3"); len(live.GetLabels()) != 0 || value(live, "key") != "" || !strings.Contains(o.Message, "adopt") {
+		t.Errorf("m3 is %v and says %q, want it left alone", live.Object, o.Message)
+	}
+}
+
+// covers: A15 (the thousand are measured: see docs/benchmarks.md)
+func bulkTargets(t *testing.T, w *world) {
+	const n = 300
+	e := w.start(t)
+	targets := make([]fleet.TargetID, n)
+	e.Pending(n)
+	for i := range targets {
+		targets[i] = fleet.NewTargetID()
+		d := w.other(t, targets[i], 1, configMap(fmt.Sprintf("t%d", i), "1"))
+		d.Deployment = fmt.Sprintf("app-%d", i)
+		e.Set(d)
+	}
+	e.Pending(0)
+	for _, target := range targets {
+		w.rec.status(t, target, 1, fleet.SyncSynced)
+	}
+}
+
+// covers: A15 (the ten thousand are measured: see docs/benchmarks.md)
+func bulkObjects(t *testing.T, w *world) {
+	const n = 600
+	e := w.start(t)
+	if s := w.sync(t, e, 1, many(n)); len(s.Objects) != n {
+		t.Errorf("%d objects are listed, want %d", len(s.Objects), n)
+	}
+	mark := w.traffic.mark()
+	w.sync(t, e, 2, strings.Replace(many(n), `name: m500}`+"\n"+`data: {key: "1"}`, `name: m500}`+"\n"+`data: {key: "2"}`, 1))
+	if _, others := w.traffic.since(mark, w.agentNS); len(others) != 1 {
+		t.Errorf("one change took %v, want one write", others)
+	}
+}

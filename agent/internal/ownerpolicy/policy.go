@@ -1,0 +1,145 @@
+package ownerpolicy
+
+import (
+	"fmt"
+	"path"
+	"slices"
+
+	"sigs.k8s.io/yaml"
+
+	"github.com/kedge-dev/kedge/internal/fleet"
+)
+
+// maxBytes bounds the file.
+const maxBytes = 128 << 10
+
+// Policy is what the owner of a cluster allows. The zero value allows everything but the kinds that
+// are excluded anyway.
+type Policy struct {
+	Namespaces      Patterns        `json:"namespaces"`
+	ClusterScoped   *bool           `json:"clusterScoped"`
+	Kinds           Kinds           `json:"kinds"`
+	ServiceAccounts ServiceAccounts `json:"serviceAccounts"`
+	Deletions       *bool           `json:"deletions"`
+}
+
+// Patterns are names in which * stands for anything.
+type Patterns struct {
+	Allow []string `json:"allow"`
+	Deny  []string `json:"deny"`
+}
+
+// Kinds are patterns as in fleet.Limits.
+type Kinds struct {
+	Include []string `json:"include"`
+	Exclude []string `json:"exclude"`
+}
+
+// ServiceAccounts says whom a deployment may be applied as: patterns of "namespace/name".
+type ServiceAccounts struct {
+	Require bool     `json:"require"`
+	Allow   []string `json:"allow"`
+}
+
+// builtinExclusions are kinds that clusters make by themselves: to manage them fights the cluster.
+var builtinExclusions = fleet.Limits{Kinds: []string{
+	"*.events.k8s.io", "*.metrics.k8s.io", "Endpoints", "EndpointSlice.discovery.k8s.io", "Event", "Lease.coordination.k8s.io", "Node",
+}}
+
+// Parse reads a policy. What is not understood is refused: a mistyped word must not allow more than
+// its writer meant.
+func Parse(text []byte) (Policy, error) {
+	var p Policy
+	if len(text) > maxBytes {
+		return Policy{}, fmt.Errorf("%d bytes are more than %d", len(text), maxBytes)
+	}
+	if err := yaml.UnmarshalStrict(text, &p); err != nil {
+		return Policy{}, err
+	}
+	for field, patterns := range map[string][]string{
+		"namespaces.allow": p.Namespaces.Allow, "namespaces.deny": p.Namespaces.Deny, "serviceAccounts.allow": p.ServiceAccounts.Allow,
+	} {
+		for _, pattern := range patterns {
+			if _, err := path.Match(pattern, ""); err != nil || pattern == "" {
+				return Policy{}, fmt.Errorf("%s: %q is not a pattern", field, pattern)
+			}
+		}
+	}
+	for field, kinds := range map[string][]string{"kinds.include": p.Kinds.Include, "kinds.exclude": p.Kinds.Exclude} {
+		if err := (fleet.Limits{Kinds: kinds}).Check(field); err != nil {
+			return Policy{}, err
+		}
+	}
+	return p, nil
+}
+
+// Refusal returns why an object must not be touched, or "". The namespace of ref is where the object
+// is; namespaced says whether its kind has namespaces.
+func (p Policy) Refusal(ref fleet.ObjectRef, namespaced bool) string {
+	switch {
+	case !p.allowsKind(ref):
+		return "the owner of this cluster does not allow kind " + kindOf(ref) + " here"
+	case !namespaced && p.ClusterScoped != nil && !*p.ClusterScoped:
+		return "is cluster-scoped, which the owner of this cluster does not allow"
+	case namespaced && !p.allowsNamespace(ref.Namespace), !namespaced && kindOf(ref) == "Namespace" && !p.allowsNamespace(ref.Name):
+		return "the owner of this cluster does not allow namespace " + namespaceOf(ref) + " to be managed"
+	}
+	return ""
+}
+
+func (p Policy) allowsKind(ref fleet.ObjectRef) bool {
+	if names(p.Kinds.Include, ref) {
+		return true
+	}
+	return !names(builtinExclusions.Kinds, ref) && !names(p.Kinds.Exclude, ref)
+}
+
+// names reports whether one of the patterns speaks of the kind of ref. No pattern is none, not all.
+func names(kinds []string, ref fleet.ObjectRef) bool {
+	return len(kinds) > 0 && fleet.Limits{Kinds: kinds}.Allows(ref, true)
+}
+
+func (p Policy) allowsNamespace(name string) bool {
+	return (len(p.Namespaces.Allow) == 0 || matches(p.Namespaces.Allow, name)) && !matches(p.Namespaces.Deny, name)
+}
+
+// RefuseAs returns why a deployment may not be applied as a ServiceAccount, or "". An empty name is the
+// agent itself.
+func (p Policy) RefuseAs(account string) string {
+	switch {
+	case account == "" && p.ServiceAccounts.Require:
+		return "the owner of this cluster requires deployments to name the ServiceAccount that they are applied as (policy.serviceAccount)"
+	case account != "" && len(p.ServiceAccounts.Allow) > 0 && !matches(p.ServiceAccounts.Allow, account):
+		return "the owner of this cluster does not allow deployments to be applied as ServiceAccount " + account
+	}
+	return ""
+}
+
+// RefuseDeletion returns why nothing may be deleted, or "".
+func (p Policy) RefuseDeletion() string {
+	if p.Deletions != nil && !*p.Deletions {
+		return "the owner of this cluster does not allow anything to be deleted"
+	}
+	return ""
+}
+
+func matches(patterns []string, name string) bool {
+	return slices.ContainsFunc(patterns, func(pattern string) bool {
+		ok, err := path.Match(pattern, name)
+		return err == nil && ok
+	})
+}
+
+func kindOf(ref fleet.ObjectRef) string {
+	if ref.Group == "" {
+		return ref.Kind
+	}
+	return ref.Kind + "." + ref.Group
+}
+
+func namespaceOf(ref fleet.ObjectRef) string {
+	if ref.Namespace == "" {
+		return ref.Name
+	}
+	return ref.Namespace
+}

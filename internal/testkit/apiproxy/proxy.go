@@ -1,0 +1,191 @@
+// Package apiproxy stands between a client and a real API server and makes the network or the server
+// misbehave: errors, slowness, answers that break off, answers that get lost after the request was
+// carried out, watches that expire. Tests only.
+package apiproxy
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"sync"
+	"testing"
+	"time"
+
+	"k8s.io/client-go/rest"
+)
+
+// Fault is how one request goes wrong. The zero value lets it through.
+type Fault struct {
+	// Status answers with this code, and Body, instead of asking the API server.
+	Status int
+	Body   string
+	Header map[string]string
+	// Delay passes before anything else.
+	Delay time.Duration
+	// Cut ends the connection after this many bytes of the answer's body; 0 means never.
+	Cut int64
+	// Lose carries the request out and then ends the connection instead of answering.
+	Lose bool
+	// Refuse ends the connection at once.
+	Refuse bool
+}
+
+// Proxy passes requests on, as the identity of the configuration that it was made with.
+type Proxy struct {
+	url string
+
+	mu     sync.Mutex
+	choose func(*http.Request) *Fault
+	seen   int // faults that were done
+	live   map[context.Context]context.CancelFunc
+}
+
+// New starts a proxy before the API server of cfg. It ends with the test.
+func New(tb testing.TB, cfg *rest.Config) *Proxy {
+	tb.Helper()
+	target, err := url.Parse(cfg.Host)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	transport, err := rest.TransportFor(cfg)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	p := &Proxy{live: map[context.Context]context.CancelFunc{}}
+	forward := &httputil.ReverseProxy{
+		Rewrite:       func(r *httputil.ProxyRequest) { r.SetURL(target) },
+		Transport:     transport,
+		FlushInterval: -1, // events of a watch are passed on as they come
+		ModifyResponse: func(r *http.Response) error {
+			switch f := faultOf(r.Request.Context()); {
+			case f.Lose:
+				_ = r.Body.Close()
+				return fmt.Errorf("the answer is lost")
+			case f.Cut > 0:
+				r.Body = &cut{ReadCloser: r.Body, left: f.Cut}
+			}
+			return nil
+		},
+		ErrorHandler: func(http.ResponseWriter, *http.Request, error) { panic(http.ErrAbortHandler) },
+	}
+	server := httptest.NewUnstartedServer(p.handler(forward))
+	server.Config.ErrorLog = nil
+	server.Start()
+	p.url = server.URL
+	tb.Cleanup(func() {
+		server.CloseClientConnections()
+		server.Close()
+	})
+	return p
+}
+
+// Config is how to reach the API server through the proxy.
+func (p *Proxy) Config() *rest.Config { return &rest.Config{Host: p.url} }
+
+// Do has choose say how each request goes wrong from now on; a nil function, or a nil fault, lets requests
+// through. It must not block.
+func (p *Proxy) Do(choose func(*http.Request) *Fault) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.choose, p.seen = choose, 0
+}
+
+// Done is how many requests have gone wrong since the last Do.
+func (p *Proxy) Done() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.seen
+}
+
+// Sever ends everything that is under way, watches too.
+func (p *Proxy) Sever() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, cancel := range p.live {
+		cancel()
+	}
+}
+
+type faultKey struct{}
+
+func faultOf(ctx context.Context) Fault {
+	f, _ := ctx.Value(faultKey{}).(Fault)
+	return f
+}
+
+func (p *Proxy) handler(forward http.Handler) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		ctx, cancel := context.WithCancel(r.Context())
+		f := p.begin(ctx, cancel, r)
+		defer p.end(ctx, cancel)
+		if f.Delay > 0 {
+			select {
+			case <-ctx.Done():
+			case <-time.After(f.Delay):
+			}
+		}
+		switch {
+		case f.Refuse:
+			panic(http.ErrAbortHandler)
+		case f.Status != 0:
+			answer(w, f)
+			return
+		}
+		forward.ServeHTTP(w, r.WithContext(context.WithValue(ctx, faultKey{}, f)))
+	}
+}
+
+func (p *Proxy) begin(ctx context.Context, cancel context.CancelFunc, r *http.Request) (f Fault) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.live[ctx] = cancel
+	if p.choose == nil {
+		return Fault{}
+	}
+	if chosen := p.choose(r); chosen != nil {
+		p.seen++
+		return *chosen
+	}
+	return Fault{}
+}
+
+func (p *Proxy) end(ctx context.Context, cancel context.CancelFunc) {
+	cancel()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.live, ctx)
+}
+
+func answer(w http.ResponseWriter, f Fault) {
+	w.Header().Set("Content-Type", "application/json")
+	for name, value := range f.Header {
+		w.Header().Set(name, value)
+	}
+	w.WriteHeader(f.Status)
+	_, _ = io.WriteString(w, f.Body)
+}
+
+// cut is a body that breaks off.
+type cut struct {
+	io.ReadCloser
+	left int64
+}
+
+func (c *cut) Read(b []byte) (int, error) {
+	if c.left <= 0 {
+		return 0, net.ErrClosed
+	}
+	n, err := c.ReadCloser.Read(b[:min(int64(len(b)), c.left)])
+	c.left -= int64(n)
+	return n, err
+}
+
+// Status is the body of an error as an API server writes it.
+func Status(code int, reason, message string) string {
+	return fmt.Sprintf(`{"kind":"Status","apiVersion":"v1","status":"Failure","message":%q,"reason":%q,"code":%d}`, message, reason, code)
+}
