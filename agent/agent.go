@@ -10,11 +10,13 @@ import (
 	"net/http"
 	"net/url"
 	"os"
+	"path/filepath"
 
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/kedge-dev/kedge/agent/internal/link"
+	"github.com/kedge-dev/kedge/agent/internal/pantry"
 	"github.com/kedge-dev/kedge/internal/obs"
 	"github.com/kedge-dev/kedge/internal/stage"
 	"github.com/kedge-dev/kedge/internal/version"
@@ -42,10 +44,19 @@ type Config struct {
 	Namespace string
 	// Replica tells replicas of one agent apart.
 	Replica string
+	// OfflineBudget is how many bytes are kept in the cluster for when the server is away, at most
+	// MaxOfflineBudget; 0 means none.
+	OfflineBudget int
+	// PolicyFile says what the owner of the cluster forbids, whatever the server says. It is watched; one
+	// that does not exist when the agent starts forbids nothing, and "" means that there is none.
+	PolicyFile string
 	// Proxy chooses an HTTP proxy, as http.ProxyFromEnvironment does; nil means none.
 	Proxy func(*http.Request) (*url.URL, error)
 	Log   *slog.Logger
 }
+
+// MaxOfflineBudget bounds Config.OfflineBudget.
+const MaxOfflineBudget = pantry.MaxBudget
 
 // Run connects a cluster to a server until ctx ends.
 func Run(ctx context.Context, cfg Config) error {
@@ -63,21 +74,26 @@ func Run(ctx context.Context, cfg Config) error {
 		return err
 	}
 	limitMemory(cfg.Log, cgroupLimit)
-	host, home := newEngineHost(cfg, cluster), newHome(cfg, cluster)
+	home := newHome(cfg, cluster)
 	tokens, err := newTokens(cfg, cluster)
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrConfig, err)
 	}
-	client, err := link.New(link.Config{
+	rules, err := loadRules(cfg)
+	if err != nil {
+		return fmt.Errorf("%w: %w", ErrConfig, err)
+	}
+	self, err := newReplica(cfg, cluster, home, rules, link.Config{
 		Address: cfg.ServerAddress, Tokens: tokens, CAFile: cfg.CAFile, Proxy: cfg.Proxy,
-		Hello: newIntroduction(cfg, cluster).hello, Attach: host.attach, Detach: host.detach, Log: cfg.Log, Metrics: metrics,
+		Hello: newIntroduction(cfg, cluster).hello, Log: cfg.Log, Metrics: metrics,
 	})
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrConfig, err)
 	}
-	home.Reporter = client
-	host.reporter = home
-	ready := func(ctx context.Context) error { return home.ready(ctx, client.Ready) }
+	if err := self.register(registry); err != nil {
+		return err
+	}
+	ready := func(ctx context.Context) error { return home.ready(ctx, self.ready) }
 	health, err := net.Listen("tcp", cfg.Listen)
 	if err != nil {
 		return fmt.Errorf("listening for health checks: %w", err)
@@ -86,8 +102,8 @@ func Run(ctx context.Context, cfg Config) error {
 	return stage.Run(ctx,
 		stage.Stage{Name: "health", Run: func(ctx context.Context) error { return obs.Serve(ctx, health, obs.Handler(registry, ready)) }},
 		stage.Stage{Name: "home", Run: home.run},
-		stage.Stage{Name: "engine", Run: host.run},
-		stage.Stage{Name: "link", Run: client.Run},
+		stage.Stage{Name: "policy", Run: rules.run},
+		stage.Stage{Name: "replica", Run: self.run},
 	)
 }
 
@@ -101,15 +117,30 @@ func (c Config) check() error {
 		return errors.New("no namespace for the inventory: give --namespace")
 	case c.Replica == "":
 		return errors.New("no name for this replica: give --replica")
+	case c.OfflineBudget < 0 || c.OfflineBudget > MaxOfflineBudget:
+		return fmt.Errorf("--offline-budget has to be between 0 and %d MiB", MaxOfflineBudget>>20)
 	case c.Log == nil:
 		return errors.New("no logger")
 	}
-	for _, named := range []struct{ flag, file string }{{"--token-file", c.TokenFile}, {"--ca-cert-file", c.CAFile}} {
+	if err := link.CheckAddress(c.ServerAddress); err != nil {
+		return err
+	}
+	return c.checkFiles()
+}
+
+func (c Config) checkFiles() error {
+	policyFolder := ""
+	if c.PolicyFile != "" {
+		policyFolder = filepath.Dir(c.PolicyFile) // the file itself may come later
+	}
+	for _, named := range []struct{ what, file string }{
+		{"the file of --token-file", c.TokenFile}, {"the file of --ca-cert-file", c.CAFile}, {"the folder of --policy-file", policyFolder},
+	} {
 		if named.file == "" {
 			continue
 		}
 		if _, err := os.Stat(named.file); err != nil {
-			return fmt.Errorf("looking for the file of %s: %w", named.flag, err)
+			return fmt.Errorf("looking for %s: %w", named.what, err)
 		}
 	}
 	return nil

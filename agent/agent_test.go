@@ -34,6 +34,13 @@ func kubeconfig(t *testing.T) string {
 	answer("/api/v1/namespaces/kedge-agent", `{"apiVersion":"meta.k8s.io/v1","kind":"PartialObjectMetadata","metadata":{"name":"kedge-agent"}}`)
 	answer("/version", `{"gitVersion": "v1.36.3"}`)
 	answer("/api/v1/namespaces/kube-system", `{"apiVersion":"meta.k8s.io/v1","kind":"PartialObjectMetadata","metadata":{"name":"kube-system","uid":"the-uid"}}`)
+	answer("/apis/coordination.k8s.io/v1/namespaces/kedge-agent/leases", `{"apiVersion":"coordination.k8s.io/v1","kind":"LeaseList","metadata":{"resourceVersion":"1"},"items":[]}`)
+	for _, method := range []string{"POST /apis/coordination.k8s.io/v1/namespaces/kedge-agent/leases", "PUT /apis/coordination.k8s.io/v1/namespaces/kedge-agent/leases/kedge-agent"} {
+		mux.HandleFunc(method, func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Content-Type", "application/json")
+			_, _ = io.Copy(w, r.Body)
+		})
+	}
 	answer("/api/v1/namespaces/kedge-agent/configmaps", `{"apiVersion":"v1","kind":"ConfigMapList","metadata":{"resourceVersion":"1"},"items":[]}`)
 	srv := httptest.NewServer(mux)
 	t.Cleanup(srv.Close)
@@ -85,6 +92,7 @@ func TestRunConnectsWithAddressTokenAndCA(t *testing.T) {
 	}
 	await(ctx, t, "http://"+health+"/readyz", http.StatusOK, "ok")
 	await(ctx, t, "http://"+health+"/metrics", http.StatusOK, "kedge_agent_connected 1")
+	await(ctx, t, "http://"+health+"/metrics", http.StatusOK, "kedge_agent_leads 1")
 	cancel()
 	if err := <-done; err != nil {
 		t.Errorf("Run() = %v after an orderly stop, want nil", err)
@@ -183,6 +191,8 @@ func TestWrongSetupIsToldApart(t *testing.T) {
 		{"no token file", func(c *agent.Config) { c.TokenFile = "" }, "--token-file"},
 		{"token file gone", func(c *agent.Config) { c.TokenFile += "x" }, "the file of --token-file"},
 		{"CA file gone", func(c *agent.Config) { c.CAFile = "/nonexistent" }, "the file of --ca-cert-file"},
+		{"policy that is none", func(c *agent.Config) { c.PolicyFile = write(t, "policy.yaml", "deletion: false") }, "the policy of the cluster's owner"},
+		{"policy in a folder that is gone", func(c *agent.Config) { c.PolicyFile = "/nonexistent/policy.yaml" }, "the folder of --policy-file"},
 		{"kubeconfig gone", func(c *agent.Config) { c.Kubeconfig = "/nonexistent" }, "no such file"},
 	}
 	for _, tt := range tests {

@@ -4,6 +4,19 @@
 // An agent needs an address, a token file and, for a private CA, its certificate; everything else
 // comes from the server when it connects. It never listens for anything but health and metrics.
 //
+// # Replicas
+//
+// Several replicas share one identity. One leads, by a Lease in the agent's namespace: it alone has
+// an engine and speaks for the agent. The others are connected so that they are known, and wait. When
+// leadership changes everything that belongs to it is made anew, from what is in the cluster.
+//
+// # Without a server
+//
+// What the server last said, and the states of targets with their bundles, are kept in Secrets of the
+// agent's namespace. A leader starts its engine from them before it connects: drift is healed while
+// no server is there. Nothing is deleted then. When the server is back it is told what is at hand, and
+// sends what differs. An agent that the server had refused before a restart waits to be let in.
+//
 // # The token
 //
 // The server may give the agent a new token while it is connected. The agent keeps it in the Secret
@@ -18,8 +31,8 @@
 //
 // The health endpoint comes first, so that an agent that cannot connect can say so; then the look
 // for the namespace of the inventory, which an agent outside of its cluster may lack; then the
-// engine, which is made when the server has said whose agent this is; then the link. They stop in
-// reverse.
+// replica, which leads or follows. Leading has stages of its own: the pantry, the engine, the link.
+// They stop in reverse, but for the engine, which ends at once when leadership is lost.
 //
 // # Exit codes
 //

@@ -2,7 +2,6 @@ package agent
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"sync"
 
@@ -11,41 +10,50 @@ import (
 	"github.com/kedge-dev/kedge/agent/internal/engine"
 	"github.com/kedge-dev/kedge/agent/internal/engine/builtin"
 	"github.com/kedge-dev/kedge/agent/internal/link"
+	"github.com/kedge-dev/kedge/agent/internal/pantry"
 	"github.com/kedge-dev/kedge/internal/fleet"
 	"github.com/kedge-dev/kedge/internal/obs"
 	"github.com/kedge-dev/kedge/internal/wire"
 )
 
-// engineHost makes and runs the engine of whichever agent the server says this is.
+// engineHost makes and runs the engine of whichever agent the server says this is, or said before it
+// went away.
 type engineHost struct {
 	cfg      Config
 	cluster  *rest.Config
+	rules    *rules
 	reporter engine.Reporter
-	started  chan struct{} // closed when engines may run
+	pantry   *pantry.Pantry
 	failed   chan error
+	life     context.Context // engines live as long as this replica leads, not as a connection
 
 	mu      sync.Mutex
-	ctx     context.Context // engines live as long as the stage, not as a connection
+	kept    map[fleet.TargetID]engine.Desired // found in the pantry, and not used yet
+	keptOf  fleet.AgentID                     // whose that is
 	current *runningEngine
 }
 
 type runningEngine struct {
 	*builtin.Engine
-	agent fleet.AgentID
-	stop  context.CancelFunc
-	done  chan struct{}
+	pantry *pantry.Pantry
+	agent  fleet.AgentID
+	stop   context.CancelFunc
+	done   chan struct{}
 }
 
-func newEngineHost(cfg Config, cluster *rest.Config) *engineHost {
-	return &engineHost{cfg: cfg, cluster: cluster, started: make(chan struct{}), failed: make(chan error, 1)}
+// Set implements link.Engine. What is to be deleted or let go of is forgotten first: a restart in
+// the middle of it, without a server, must not bring it back.
+func (r *runningEngine) Set(d engine.Desired) {
+	if d.Objects == nil {
+		r.pantry.Forget(d.Target, func() { r.Engine.Set(d) })
+		return
+	}
+	r.pantry.Offer(d)
+	r.Engine.Set(d)
 }
 
 // run lets engines run until ctx ends or one of them fails.
 func (h *engineHost) run(ctx context.Context) error {
-	h.mu.Lock()
-	h.ctx = ctx
-	h.mu.Unlock()
-	close(h.started)
 	var err error
 	select {
 	case <-ctx.Done():
@@ -59,22 +67,18 @@ func (h *engineHost) run(ctx context.Context) error {
 
 // attach implements link.Config.Attach.
 func (h *engineHost) attach(ctx context.Context, w wire.Welcome) (link.Engine, []engine.Held, error) {
-	select {
-	case <-h.started:
-	case <-ctx.Done():
-		return nil, nil, ctx.Err()
-	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.ctx.Err() != nil {
-		return nil, nil, errors.New("the agent is stopping")
+	if h.life.Err() != nil {
+		return nil, nil, fmt.Errorf("starting an engine: %w", context.Cause(h.life))
 	}
 	if h.current != nil && h.current.agent == w.AgentID {
 		h.current.Configure(w.AgentID, w.Scope, w.Namespaces)
 		return h.current, nil, nil
 	}
 	h.stopLocked()
-	return h.startLocked(ctx, w)
+	held, err := h.startLocked(ctx, w)
+	return h.current, held, err
 }
 
 // detach implements link.Config.Detach.
@@ -84,29 +88,55 @@ func (h *engineHost) detach() {
 	h.stopLocked()
 }
 
-func (h *engineHost) startLocked(ctx context.Context, w wire.Welcome) (link.Engine, []engine.Held, error) {
+// startLocked makes an engine that goes on with what it finds in the cluster. It prunes nothing
+// before the server has said what else there is.
+func (h *engineHost) startLocked(ctx context.Context, w wire.Welcome) ([]engine.Held, error) {
 	made, err := builtin.New(builtin.Config{
 		Namespace: h.cfg.Namespace, REST: h.cluster, Reporter: h.reporter,
 		Log:     h.cfg.Log.With(obs.KeyTenant, w.Tenant, obs.KeyAgent, w.AgentName, obs.KeyReplica, h.cfg.Replica),
 		AgentID: w.AgentID, Scope: w.Scope, Namespaces: w.Namespaces,
 	})
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
+	h.rules.govern(made)
 	held, err := made.Recover(ctx)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	made.Pending(1) // the server has said nothing yet of what else there is
-	own, stop := context.WithCancel(h.ctx)
-	h.current = &runningEngine{Engine: made, agent: w.AgentID, stop: stop, done: make(chan struct{})}
+	made.Pending(1)
+	h.serveKept(made, w.AgentID, held)
+	own, stop := context.WithCancel(h.life)
+	h.current = &runningEngine{Engine: made, pantry: h.pantry, agent: w.AgentID, stop: stop, done: make(chan struct{})}
 	go func(done chan struct{}) {
 		defer close(done)
 		if err := made.Run(own); err != nil && own.Err() == nil {
 			h.failed <- fmt.Errorf("running the engine: %w", err)
 		}
 	}(h.current.done)
-	return h.current, held, nil
+	return held, nil
+}
+
+// serveKept gives an engine what was kept of those targets that its inventory lists. One that has no
+// inventory was deleted or let go of, and stays so. What was kept for another agent is for its server to
+// say again: that agent may have been refused, or be of somebody else.
+func (h *engineHost) serveKept(to engine.Engine, agent fleet.AgentID, held []engine.Held) {
+	if h.keptOf != agent {
+		h.kept = nil
+	}
+	for i := range held {
+		d, ok := h.kept[held[i].Target]
+		switch {
+		case !ok:
+		case d.State.Compare(held[i].Version) < 0:
+			h.cfg.Log.Warn("what was kept of a target is older than what was applied last: it is left as it is until the server sends it again",
+				obs.KeyTarget, string(d.Target), obs.KeyDeployment, d.Deployment, obs.KeyGeneration, held[i].Generation)
+		default:
+			to.Set(d)
+			held[i].Version, held[i].Digest, held[i].AtHand = d.State.Version, d.State.Digest, true
+		}
+	}
+	h.kept = nil // an engine holds them, or nobody needs them
 }
 
 func (h *engineHost) stopLocked() {

@@ -2,6 +2,7 @@ package agentsim
 
 import (
 	"cmp"
+	"crypto/rand"
 	"maps"
 	"slices"
 	"sync"
@@ -18,6 +19,8 @@ type Cluster struct {
 	// observe is told of everything that an agent does here, in order, under the lock. It must not
 	// block nor call back.
 	observe func(Event)
+	// uid is what agents in it say of where they are.
+	uid string
 
 	mu      sync.Mutex
 	objects map[objectKey]Object
@@ -65,6 +68,7 @@ type book struct {
 	digest  string
 	entries map[objectKey]fleet.ObjectRef
 	kept    map[objectKey]fleet.Version // for which version EventKept was told
+	waiting map[objectKey]bool          // among too many to be deleted at once, and not confirmed since
 }
 
 // objectKey is what an object is; the version of its group is no part of that.
@@ -77,7 +81,7 @@ func NewCluster(observe func(Event)) *Cluster {
 	if observe == nil {
 		observe = func(Event) {}
 	}
-	return &Cluster{observe: observe, objects: map[objectKey]Object{}, books: map[fleet.TargetID]*book{}}
+	return &Cluster{observe: observe, uid: rand.Text(), objects: map[objectKey]Object{}, books: map[fleet.TargetID]*book{}}
 }
 
 // Objects returns what there is, in the order of namespaces and names.
@@ -115,10 +119,40 @@ func (c *Cluster) held() []engine.Held {
 func (c *Cluster) bookLocked(id fleet.TargetID) *book {
 	b := c.books[id]
 	if b == nil {
-		b = &book{entries: map[objectKey]fleet.ObjectRef{}, kept: map[objectKey]fleet.Version{}}
+		b = &book{entries: map[objectKey]fleet.ObjectRef{}, kept: map[objectKey]fleet.Version{}, waiting: map[objectKey]bool{}}
 		c.books[id] = b
 	}
 	return b
+}
+
+// over reports whether more has left the bundle than may be deleted unasked.
+func (b *book) over(d fleet.Desired, wanted map[objectKey]bool) bool {
+	gone := 0
+	for key := range b.entries {
+		if !wanted[key] {
+			gone++
+		}
+	}
+	return !d.Consent && d.Policy.PruneLimit.Exceeded(gone, len(b.entries))
+}
+
+// unconfirmed reports whether an object that has left the bundle waits for somebody to confirm that it may
+// be deleted. What was among too many once waits until then, whatever leaves later.
+func (b *book) unconfirmed(d fleet.Desired, key objectKey, over bool) bool {
+	ref := b.entries[key]
+	if slices.Contains(d.Confirmed, ref.String()) {
+		return false
+	}
+	if over {
+		b.waiting[key] = true
+	}
+	return b.waiting[key] || manifest.IsProtected(ref)
+}
+
+func (b *book) forget(key objectKey) {
+	delete(b.entries, key)
+	delete(b.kept, key)
+	delete(b.waiting, key)
 }
 
 func sortedKeys[V any](m map[objectKey]V) []objectKey {

@@ -15,7 +15,8 @@ import (
 // hand is the engine of one agent process on a Cluster. It keeps the contract of package engine as the
 // builtin engine does, but at once and without ever failing to reach the cluster: what it has not been
 // told since the process began it does not touch, what has left a bundle it prunes unless the policy,
-// HoldPrune or a pending target says otherwise, and what moves between targets is handed over.
+// HoldPrune, the prune limit or a pending target says otherwise, and what moves between targets is handed
+// over. Of a deployment it works on the target that came last. Dry runs, drift and timeouts are beyond it.
 //
 // Everything below is guarded by the cluster's lock.
 type hand struct {
@@ -24,13 +25,16 @@ type hand struct {
 	report  func(engine.Status)
 	desired map[fleet.TargetID]engine.Desired
 	said    map[fleet.TargetID]engine.Status
+	// strayed holds the targets in whose place another one of their deployment has come, and how far
+	// they are.
+	strayed map[fleet.TargetID]fleet.Version
 	pending bool
 }
 
 func newHand(c *Cluster, replica string, report func(engine.Status)) *hand {
 	return &hand{
 		cluster: c, replica: replica, report: report, desired: map[fleet.TargetID]engine.Desired{},
-		said: map[fleet.TargetID]engine.Status{},
+		said: map[fleet.TargetID]engine.Status{}, strayed: map[fleet.TargetID]fleet.Version{},
 	}
 }
 
@@ -49,9 +53,34 @@ func (h *hand) Set(d engine.Desired) {
 	if was, ok := h.desired[d.Target]; ok && was.State.Version == d.State.Version && was.State.Digest == d.State.Digest {
 		return
 	}
+	if last, strayed := h.strayed[d.Target]; strayed && d.State.Compare(last) <= 0 {
+		return // it has been told that this is over
+	}
+	h.supersede(d)
 	h.desired[d.Target] = d
 	h.tell(EventTaken, d, Object{})
 	h.work()
+}
+
+// supersede ends the work on another target of the same deployment: a server has one of it here, so that
+// one is no more, unless something newer of it comes.
+func (h *hand) supersede(d engine.Desired) {
+	delete(h.strayed, d.Target)
+	if d.Objects == nil {
+		return
+	}
+	for id, other := range h.desired {
+		if id == d.Target || other.Objects == nil || other.Tenant != d.Tenant || other.Deployment != d.Deployment {
+			continue
+		}
+		h.strayed[id] = other.State.Version
+		h.say(engine.Status{Target: id, Observed: fleet.Observed{
+			Version: other.State.Version, Digest: h.cluster.bookLocked(id).digest, Sync: fleet.SyncRewound, Health: fleet.HealthUnknown,
+			Message: fmt.Sprintf("target %s of the same deployment has come in its place", d.Target),
+		}})
+		delete(h.desired, id)
+		delete(h.said, id)
+	}
 }
 
 // Pending implements link.Engine.
@@ -169,6 +198,7 @@ func (h *hand) apply(d engine.Desired, s *engine.Status) {
 		} else {
 			b.entries[key] = ref
 			delete(b.kept, key)
+			delete(b.waiting, key)
 			h.cluster.objects[key] = Object{
 				ObjectRef: ref, Target: d.Target, Deployment: d.Tenant + "/" + d.Deployment, Content: m.Content,
 			}
@@ -199,22 +229,26 @@ func (h *hand) prune(d engine.Desired, b *book, wanted map[objectKey]bool, faile
 	case !d.State.Policy.Prune:
 		why = "pruning is off for this deployment"
 	}
+	over := b.over(d.State, wanted)
 	for _, key := range sortedKeys(b.entries) {
 		if wanted[key] {
 			continue
 		}
-		if why == "" && h.remove(d, key) {
-			delete(b.entries, key)
-			delete(b.kept, key)
+		unconfirmed := why == "" && !h.pending && b.unconfirmed(d.State, key, over)
+		if why == "" && !unconfirmed && h.remove(d, key) {
+			b.forget(key)
 			continue
 		}
 		left := fleet.ObjectStatus{ObjectRef: b.entries[key], Sync: fleet.SyncSynced, Health: fleet.HealthCurrent}
-		if why == "" {
+		switch {
+		case unconfirmed:
+			left.Sync, left.Message = fleet.SyncHeld, "is not in the bundle any more; kept until its deletion is confirmed"
+		case why == "":
 			left.Sync, left.Message = fleet.SyncSyncing, "is not in the bundle any more; kept for now"
 			if s.Observed.Sync == fleet.SyncSynced {
 				s.Observed.Sync = fleet.SyncSyncing
 			}
-		} else {
+		default:
 			left.Message = "is not in the bundle any more; kept: " + why
 		}
 		s.Objects = append(s.Objects, left)
@@ -233,8 +267,12 @@ func (h *hand) refusal(d engine.Desired, key objectKey) string {
 	case !ok || o.Target == d.Target:
 		return ""
 	case o.Target != "":
-		if holder, told := h.desired[o.Target]; told && !wants(holder, key) {
+		holder, told := h.desired[o.Target]
+		if told && !wants(holder, key) {
 			return "" // given up there
+		}
+		if !told && o.Deployment == deployment && h.cluster.books[o.Target] != nil {
+			return "" // left by a target of this deployment that nobody speaks of
 		}
 		return fmt.Sprintf("belongs to another deployment (%s, target %s)", o.Deployment, o.Target)
 	case o.Deployment == deployment || d.State.Policy.Adopt:

@@ -2,6 +2,7 @@ package agentsim
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -38,7 +39,7 @@ func (r *rig) restart() {
 
 func wanting(t *testing.T, target string, generation int64, objects string, with ...func(*fleet.Desired)) engine.Desired {
 	t.Helper()
-	d := engine.Desired{Target: fleet.TargetID(target), Tenant: "alpha", Deployment: "web"}
+	d := engine.Desired{Target: fleet.TargetID(target), Tenant: "alpha", Deployment: strings.TrimRight(target, "0123456789")}
 	d.State = fleet.Desired{Version: fleet.Version{Generation: generation}, Namespace: "ns", Policy: fleet.Policy{Prune: true}}
 	for _, w := range with {
 		w(&d.State)
@@ -77,19 +78,32 @@ func (r *rig) names() string {
 func tombstone(d *fleet.Desired) { d.Tombstone = true }
 func detached(d *fleet.Desired)  { d.Detached = true }
 func held(d *fleet.Desired)      { d.HoldPrune = true }
+func limited(d *fleet.Desired)   { d.Policy.PruneLimit = fleet.PruneLimit{Objects: 1, Percent: 1} }
+func consented(d *fleet.Desired) { d.Consent = true }
+func confirmed(d *fleet.Desired) { d.Confirmed = []string{"ConfigMap ns/x"} }
 func unpruned(d *fleet.Desired)  { d.Policy.Prune = false }
 func adopting(d *fleet.Desired)  { d.Policy.Adopt = true }
 
-func TestHandKeepsTheContractOfEngines(t *testing.T) {
-	t.Parallel()
-	restart, pending, settled := engine.Desired{Target: "restart"}, engine.Desired{Target: "pending"}, engine.Desired{Target: "settled"}
-	tests := []struct {
-		name, reason string
-		told         []engine.Desired
-		objects      string // with a "?" behind those that are nobody's
-		events       []string
-		sync         fleet.SyncState // of target a
-	}{
+// handStory is what a hand is told, and what has become of the cluster then.
+type handStory struct {
+	name, reason string
+	told         []engine.Desired
+	objects      string // with a "?" behind those that are nobody's
+	events       []string
+	sync         fleet.SyncState // of target a
+}
+
+// What happens beside being told of a desired state.
+var (
+	restart = engine.Desired{Target: "restart"}
+	pending = engine.Desired{Target: "pending"}
+	settled = engine.Desired{Target: "settled"}
+)
+
+// storiesOfPruning are about what leaves a bundle.
+func storiesOfPruning(t *testing.T) []handStory {
+	t.Helper()
+	return []handStory{
 		{
 			name: "prunes", reason: "what has left a whole bundle goes",
 			told:    []engine.Desired{wanting(t, "a", 1, "x y"), wanting(t, "a", 2, "y z")},
@@ -135,6 +149,13 @@ func TestHandKeepsTheContractOfEngines(t *testing.T) {
 			told:    []engine.Desired{wanting(t, "a", 1, "x"), restart, wanting(t, "b", 1, "y")},
 			objects: "x y", sync: fleet.SyncSynced,
 		},
+	}
+}
+
+// storiesOfTargets are about targets that go, come back, or have to do with each other.
+func storiesOfTargets(t *testing.T) []handStory {
+	t.Helper()
+	return []handStory{
 		{
 			name: "tombstone", reason: "a tombstone takes everything of its target",
 			told:    []engine.Desired{wanting(t, "a", 1, "x"), wanting(t, "b", 1, "y"), wanting(t, "a", 2, "", tombstone)},
@@ -160,6 +181,36 @@ func TestHandKeepsTheContractOfEngines(t *testing.T) {
 			objects: "x", events: []string{"deleted y"}, sync: fleet.SyncDeleted,
 		},
 		{
+			name: "too many", reason: "more than the limit are kept until they are confirmed",
+			told:    []engine.Desired{wanting(t, "a", 1, "x y z"), wanting(t, "a", 2, "z", limited)},
+			objects: "x y z", sync: fleet.SyncSynced,
+		},
+		{
+			name: "few", reason: "as many as the limit are deleted",
+			told:    []engine.Desired{wanting(t, "a", 1, "x y z"), wanting(t, "a", 2, "y z", limited)},
+			objects: "y z", events: []string{"deleted x"}, sync: fleet.SyncSynced,
+		},
+		{
+			name: "consent", reason: "what an edit brings is not limited",
+			told:    []engine.Desired{wanting(t, "a", 1, "x y z"), wanting(t, "a", 2, "z", limited, consented)},
+			objects: "z", events: []string{"deleted x", "deleted y"}, sync: fleet.SyncSynced,
+		},
+		{
+			name: "confirmed", reason: "what is confirmed goes; the rest stays, though it is few now, and though an edit comes",
+			told: []engine.Desired{
+				wanting(t, "a", 1, "x y z"), wanting(t, "a", 2, "z", limited), wanting(t, "a", 3, "z", limited, confirmed),
+				{Target: "restart"}, wanting(t, "a", 4, "z", limited, consented),
+			},
+			objects: "y z", events: []string{"deleted x"}, sync: fleet.SyncSynced,
+		},
+		{
+			name: "wanted again", reason: "what comes back into the bundle waits for nobody when it leaves alone",
+			told: []engine.Desired{
+				wanting(t, "a", 1, "x y z"), wanting(t, "a", 2, "z", limited), wanting(t, "a", 3, "x y z", limited), wanting(t, "a", 4, "y z", limited),
+			},
+			objects: "y z", events: []string{"deleted x"}, sync: fleet.SyncSynced,
+		},
+		{
 			name: "refuses", reason: "what belongs to another deployment is not taken",
 			told:    []engine.Desired{wanting(t, "b", 1, "x"), wanting(t, "a", 1, "x y")},
 			objects: "x y", sync: fleet.SyncFailed,
@@ -175,12 +226,41 @@ func TestHandKeepsTheContractOfEngines(t *testing.T) {
 			objects: "x? y", events: []string{"let go x", "let go y"}, sync: fleet.SyncSynced,
 		},
 		{
+			name: "left by another target", reason: "what a target of the same deployment has left that nobody speaks of is taken over",
+			told:    []engine.Desired{wanting(t, "a1", 1, "x y"), {Target: "restart"}, wanting(t, "a", 1, "x")},
+			objects: "x y", sync: fleet.SyncSynced,
+		},
+		{
+			name: "left by another deployment", reason: "nobody has spoken of it yet, and it is not of this deployment",
+			told:    []engine.Desired{wanting(t, "b", 1, "x"), {Target: "restart"}, wanting(t, "a", 1, "x")},
+			objects: "x", sync: fleet.SyncFailed,
+		},
+		{
+			name: "supersedes", reason: "of a deployment the target that came last is worked on, and deletes nothing of the other",
+			told:    []engine.Desired{wanting(t, "a1", 1, "x y"), wanting(t, "a", 1, "x"), wanting(t, "a1", 1, "x y")},
+			objects: "x y", sync: fleet.SyncSynced,
+		},
+		{
+			name: "superseded", reason: "the one before says so",
+			told:    []engine.Desired{wanting(t, "a", 1, "x y"), wanting(t, "a1", 1, "x")},
+			objects: "x y", sync: fleet.SyncRewound,
+		},
+		{
+			name: "wanted after all", reason: "a server that still wants it sends something newer",
+			told:    []engine.Desired{wanting(t, "a", 1, "x y"), wanting(t, "a1", 1, "x"), wanting(t, "a", 2, "x y")},
+			objects: "x y", sync: fleet.SyncSynced,
+		},
+		{
 			name: "comes back", reason: "after a restored backup a target that is gone may be desired again, with an old version",
 			told:    []engine.Desired{wanting(t, "a", 1, "x"), wanting(t, "a", 2, "", tombstone), wanting(t, "a", 1, "x", adopting)},
 			objects: "x", events: []string{"deleted x"}, sync: fleet.SyncSynced,
 		},
 	}
-	for _, tt := range tests {
+}
+
+func TestHandKeepsTheContractOfEngines(t *testing.T) {
+	t.Parallel()
+	for _, tt := range slices.Concat(storiesOfPruning(t), storiesOfTargets(t)) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			r := newRig()

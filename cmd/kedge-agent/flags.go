@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/pflag"
 	"golang.org/x/net/http/httpproxy"
+	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/klog/v2"
 
 	"github.com/kedge-dev/kedge/agent"
@@ -35,7 +36,7 @@ const serviceAccountNamespace = "/var/run/secrets/kubernetes.io/serviceaccount/n
 
 func parseFlags(args []string, stdout, stderr io.Writer) (agent.Config, error) {
 	var cfg agent.Config
-	var logFormat string
+	var logFormat, budget string
 	var showVersion bool
 	f := pflag.NewFlagSet("kedge-agent", pflag.ContinueOnError)
 	f.SetOutput(stdout)
@@ -46,8 +47,10 @@ func parseFlags(args []string, stdout, stderr io.Writer) (agent.Config, error) {
 	f.StringVar(&cfg.CAFile, "ca-cert-file", "", "certificate of the server's CA (default: the system's authorities)")
 	f.StringVar(&cfg.Kubeconfig, "kubeconfig", "", "how to reach the cluster from outside of it")
 	f.StringVar(&cfg.Listen, "listen", "127.0.0.1:0", "address for health checks and metrics")
-	f.StringVar(&cfg.Namespace, "namespace", defaultNamespace(), "namespace that the agent lives in and keeps its inventory in")
+	f.StringVar(&cfg.Namespace, "namespace", defaultNamespace(), "namespace that the agent lives in and keeps its inventory in; no other agent may have it")
 	f.StringVar(&cfg.Replica, "replica", defaultReplica(), "name that tells replicas of one agent apart")
+	f.StringVar(&budget, "offline-budget", "28Mi", "how much may be kept in Secrets of --namespace for going on without the server; 0 keeps nothing")
+	f.StringVar(&cfg.PolicyFile, "policy-file", "", "what the owner of the cluster forbids this agent, whatever the server says; watched; a file that does not exist at the start forbids nothing (see docs/applying.md)")
 	f.StringVar(&logFormat, "log-format", obs.FormatJSON, "json or text")
 	f.BoolVar(&showVersion, "version", false, "print the version and exit")
 	if err := f.Parse(args); err != nil {
@@ -60,6 +63,11 @@ func parseFlags(args []string, stdout, stderr io.Writer) (agent.Config, error) {
 	if f.NArg() > 0 {
 		return cfg, fmt.Errorf("unexpected argument %q: kedge-agent takes flags only, see --help", f.Arg(0))
 	}
+	kept, err := resource.ParseQuantity(budget)
+	if err != nil {
+		return cfg, fmt.Errorf("--offline-budget %q is not a size such as 16Mi: %w", budget, err)
+	}
+	cfg.OfflineBudget = int(kept.Value())
 	cfg.Proxy = proxyFromEnvironment()
 	log, err := obs.NewLogger(stderr, logFormat)
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 	"github.com/kedge-dev/kedge/internal/testkit"
 )
 
-// covers: C4 (a real API server takes the manifest; what the agent may do; uninstalling leaves
+// covers: A18, C4 (a real API server takes the manifest; what the agent may do; uninstalling leaves
 // application objects alone), C6 (two agents in one cluster)
 func TestInstallationOnARealCluster(t *testing.T) {
 	t.Parallel()
@@ -43,16 +43,33 @@ func TestInstallationOnARealCluster(t *testing.T) {
 		{narrow, "create", "namespaces", "", "no"},
 		{narrow, "list", "configmaps", "", "no"},
 		{narrow, "create", "configmaps", narrow, "yes"},
-		{narrow, "update", "leases.coordination.k8s.io", narrow, "yes"},
+		{narrow, "update", "leases.coordination.k8s.io/kedge-agent", narrow, "yes"},
+		{narrow, "watch", "leases.coordination.k8s.io/kedge-agent", narrow, "yes"},
+		{narrow, "create", "leases.coordination.k8s.io", narrow, "yes"},
+		{narrow, "update", "leases.coordination.k8s.io/another", narrow, "no"},
+		{narrow, "delete", "leases.coordination.k8s.io/kedge-agent", narrow, "no"},
 		{narrow, "patch", "deployments.apps", narrow, "no"},
 		{narrow, "patch", "roles.rbac.authorization.k8s.io", narrow, "no"},
 		{narrow, "get", "secrets", narrow, "no"},
 		{narrow, "get", "secrets/kedge-agent-token", narrow, "yes"},
 		{narrow, "patch", "secrets/kedge-agent-token", narrow, "yes"},
 		{narrow, "delete", "secrets/kedge-agent-token", narrow, "no"},
+		{narrow, "list", "secrets", narrow, "no"},
+		{narrow, "create", "secrets", narrow, "yes"},
+		{narrow, "get", "secrets/kedge-offline-0", narrow, "yes"},
+		{narrow, "patch", "secrets/kedge-offline-31", narrow, "yes"},
+		{narrow, "get", "secrets/kedge-offline-32", narrow, "no"},
 		{narrow, "get", "secrets/kedge-agent-ca", narrow, "no"},
 		{narrow, "patch", "secrets/kedge-agent-ca", narrow, "no"},
+		// Deployments are applied as ServiceAccounts of the namespaces that the agent works in, and of no others.
+		{narrow, "impersonate", "serviceaccounts/deployer", "dude", "yes"},
+		{narrow, "impersonate", "serviceaccounts/deployer", "naww", "no"},
+		{narrow, "impersonate", "serviceaccounts/kedge-agent", narrow, "no"},
+		{narrow, "impersonate", "users", "", "no"},
+		{wide, "impersonate", "serviceaccounts/deployer", "naww", "yes"},
 		{wide, "patch", "secrets/kedge-agent-token", wide, "yes"},
+		{wide, "get", "secrets/kedge-offline-0", wide, "yes"},
+		{wide, "update", "leases.coordination.k8s.io/kedge-agent", wide, "yes"},
 	}
 	for _, c := range cases {
 		args := []string{"auth", "can-i", c.verb, c.what, "--as=system:serviceaccount:" + c.agent + ":kedge-agent"}

@@ -1,26 +1,34 @@
 package install
 
 import (
+	"cmp"
+
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"github.com/kedge-dev/kedge/internal/premises"
 )
 
 const healthPort = 8080
 
 func (o Options) deployment() *appsv1.Deployment {
-	selector := map[string]string{"app.kubernetes.io/name": agentName, LabelInstall: o.Agent.Name}
-	replicas := int32(1)
+	replicas := int32(cmp.Or(o.Replicas, 1))
+	one, none := intstr.FromInt32(1), intstr.FromInt32(0)
 	return &appsv1.Deployment{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "apps/v1", Kind: "Deployment"},
 		ObjectMeta: o.meta(o.AgentNamespace, agentName),
 		Spec: appsv1.DeploymentSpec{
 			Replicas: &replicas,
-			// One agent at a time: an upgrade must not have two versions apply side by side.
-			Strategy: appsv1.DeploymentStrategy{Type: appsv1.RecreateDeploymentStrategyType},
-			Selector: &metav1.LabelSelector{MatchLabels: selector},
+			// The new pod waits until the old one gives up the Lease: two versions never apply side by side,
+			// and there is no moment without an agent.
+			Strategy: appsv1.DeploymentStrategy{
+				Type:          appsv1.RollingUpdateDeploymentStrategyType,
+				RollingUpdate: &appsv1.RollingUpdateDeployment{MaxSurge: &one, MaxUnavailable: &none},
+			},
+			Selector: &metav1.LabelSelector{MatchLabels: o.selector()},
 			Template: corev1.PodTemplateSpec{
 				ObjectMeta: metav1.ObjectMeta{Labels: o.labels()},
 				Spec:       o.podSpec(),
@@ -32,7 +40,8 @@ func (o Options) deployment() *appsv1.Deployment {
 func (o Options) podSpec() corev1.PodSpec {
 	yes := true
 	return corev1.PodSpec{
-		ServiceAccountName: agentName,
+		ServiceAccountName:        agentName,
+		TopologySpreadConstraints: o.spread(),
 		// No user or group is named, so that clusters which assign them (OpenShift) accept the pod;
 		// the image runs as a numeric user that is not root.
 		SecurityContext: &corev1.PodSecurityContext{
@@ -42,6 +51,21 @@ func (o Options) podSpec() corev1.PodSpec {
 		Containers: []corev1.Container{o.container()},
 		Volumes:    o.volumes(),
 	}
+}
+
+// spread keeps replicas on different nodes, where there are several.
+func (o Options) spread() []corev1.TopologySpreadConstraint {
+	if o.Replicas < 2 {
+		return nil
+	}
+	return []corev1.TopologySpreadConstraint{{
+		MaxSkew: 1, TopologyKey: corev1.LabelHostname, WhenUnsatisfiable: corev1.ScheduleAnyway,
+		LabelSelector: &metav1.LabelSelector{MatchLabels: o.selector()},
+	}}
+}
+
+func (o Options) selector() map[string]string {
+	return map[string]string{"app.kubernetes.io/name": agentName, LabelInstall: o.Agent.Name}
 }
 
 func (o Options) container() corev1.Container {
@@ -76,7 +100,7 @@ func (o Options) args() []string {
 	if len(o.CAPEM) > 0 {
 		args = append(args, "--ca-cert-file="+caDir+"/"+caKey)
 	}
-	return append(args, "--listen=:8080")
+	return append(args, "--policy-file="+policyDir+"/"+premises.PolicyKey, "--listen=:8080")
 }
 
 func (o Options) mounts() []corev1.VolumeMount {
@@ -84,7 +108,7 @@ func (o Options) mounts() []corev1.VolumeMount {
 	if len(o.CAPEM) > 0 {
 		mounts = append(mounts, corev1.VolumeMount{Name: "ca", MountPath: caDir, ReadOnly: true})
 	}
-	return mounts
+	return append(mounts, corev1.VolumeMount{Name: "policy", MountPath: policyDir, ReadOnly: true})
 }
 
 func (o Options) volumes() []corev1.Volume {
@@ -92,7 +116,16 @@ func (o Options) volumes() []corev1.Volume {
 	if len(o.CAPEM) > 0 {
 		volumes = append(volumes, secretVolume("ca", caSecret))
 	}
-	return volumes
+	return append(volumes, policyVolume())
+}
+
+// policyVolume is what the owner of the cluster forbids the agent. It is not part of the installation,
+// so that neither an upgrade nor the server that makes the manifest can change it.
+func policyVolume() corev1.Volume {
+	yes := true
+	return corev1.Volume{Name: "policy", VolumeSource: corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{
+		LocalObjectReference: corev1.LocalObjectReference{Name: premises.Policy}, Optional: &yes,
+	}}}
 }
 
 func secretVolume(name, secret string) corev1.Volume {

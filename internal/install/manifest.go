@@ -29,7 +29,9 @@ const (
 	caKey         = "ca.crt"
 	tokenDir      = "/var/run/secrets/kedge/token"
 	caDir         = "/var/run/secrets/kedge/ca"
+	policyDir     = "/etc/kedge/policy"
 	maxNameLength = 63
+	maxReplicas   = 9
 )
 
 // Options says what to install.
@@ -46,6 +48,8 @@ type Options struct {
 	Image string
 	// AgentNamespace is where the agent lives; default Namespace(TenantName, Agent.Name).
 	AgentNamespace string
+	// Replicas is how many pods there are; one of them leads. 1 when zero.
+	Replicas int
 	// WithSecret includes the token. Without it the manifest serves to upgrade and to uninstall.
 	WithSecret bool
 }
@@ -99,6 +103,9 @@ func (o Options) check() error {
 	}
 	if err := CheckImage(o.Image); err != nil {
 		return err
+	}
+	if o.Replicas < 0 || o.Replicas > maxReplicas {
+		return fleet.Invalid("replicas", "must be between 1 and %d: one replica does the work, the others wait to take over", maxReplicas)
 	}
 	if o.WithSecret && o.Token == "" {
 		return fmt.Errorf("making the manifest of agent %q: no token given", o.Agent.Name)

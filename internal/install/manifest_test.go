@@ -13,6 +13,7 @@ import (
 
 	"github.com/kedge-dev/kedge/internal/fleet"
 	"github.com/kedge-dev/kedge/internal/install"
+	"github.com/kedge-dev/kedge/internal/premises"
 	"github.com/kedge-dev/kedge/internal/testkit"
 )
 
@@ -47,6 +48,7 @@ func TestManifestIsAsRecorded(t *testing.T) {
 		"cluster":           nil,
 		"namespaced":        namespaced,
 		"without-secret":    func(o *install.Options) { o.WithSecret, o.Token = false, "" },
+		"replicas":          func(o *install.Options) { o.Replicas = 2 },
 		"plaintext-ignores": func(o *install.Options) { o.ServerAddress = "ws://127.0.0.1:8080" },
 	}
 	for name, change := range cases {
@@ -110,10 +112,16 @@ func TestLimitedAgentGetsNoClusterRole(t *testing.T) {
 		for _, r := range rules {
 			resources, _, _ := unstructured.NestedStringSlice(r.(map[string]any), "resources")
 			names, _, _ := unstructured.NestedStringSlice(r.(map[string]any), "resourceNames")
+			verbs, _, _ := unstructured.NestedStringSlice(r.(map[string]any), "verbs")
 			for _, resource := range resources {
-				ownToken := resource == "secrets" && slices.Equal(names, []string{"kedge-agent-token"})
-				if resource != "configmaps" && resource != "leases" && !ownToken {
-					t.Errorf("the agent may change %s %v in its own namespace", resource, names)
+				ownSecrets := resource == "secrets" && (slices.Equal(names, []string{"kedge-agent-token"}) || slices.Equal(names, premises.SlotNames()))
+				ownLease := resource == "leases" && slices.Equal(names, []string{"kedge-agent"})
+				blind := slices.Equal(verbs, []string{"create"}) // which no name can limit
+				if resource != "configmaps" && !ownLease && !ownSecrets && !blind {
+					t.Errorf("the agent may %v %s %v in its own namespace", verbs, resource, names)
+				}
+				if slices.Contains(verbs, "delete") && resource != "configmaps" || slices.Contains(verbs, "list") && resource == "secrets" {
+					t.Errorf("the agent may %v %s %v, which it does not need", verbs, resource, names)
 				}
 			}
 		}
@@ -167,6 +175,8 @@ func TestManifestRefusesMistakes(t *testing.T) {
 		{"a token in the address would be logged", "serverAddress", func(o *install.Options) { o.ServerAddress = "wss://u:p@host" }},
 		{"no image", "image", func(o *install.Options) { o.Image = "" }},
 		{"two words", "image", func(o *install.Options) { o.Image = "a b" }},
+		{"a crowd", "replicas", func(o *install.Options) { o.Replicas = 10 }},
+		{"less than none", "replicas", func(o *install.Options) { o.Replicas = -1 }},
 		{"the agent would manage itself", "namespaces", func(o *install.Options) {
 			namespaced(o)
 			o.Agent.Namespaces = append(o.Agent.Namespaces, "kedge-agent-prod")

@@ -7,6 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/kedge-dev/kedge/internal/fleet"
+	"github.com/kedge-dev/kedge/internal/premises"
 )
 
 func (o Options) labels() map[string]string {
@@ -111,13 +112,22 @@ func everything() []rbacv1.PolicyRule {
 	return []rbacv1.PolicyRule{{APIGroups: []string{"*"}, Resources: []string{"*"}, Verbs: []string{"*"}}}
 }
 
-// ownRules let a namespaced agent keep its inventory and a token that was rotated, and elect a leader,
-// in its own namespace, and nothing else: neither its Deployment nor its RBAC nor any other Secret.
+// ownRules let a namespaced agent keep its inventory, what it needs without its server and a token that
+// was rotated, and elect a leader, in its own namespace, and nothing else: neither its Deployment nor
+// its RBAC nor any other Secret or Lease. What is created cannot be limited by name, so that it may
+// create Secrets and Leases of other names; it may not read or change them.
 func ownRules() []rbacv1.PolicyRule {
 	verbs := []string{"get", "list", "watch", "create", "update", "patch", "delete"}
+	rule := func(group, resource string, names, verbs []string) rbacv1.PolicyRule {
+		return rbacv1.PolicyRule{APIGroups: []string{group}, Resources: []string{resource}, ResourceNames: names, Verbs: verbs}
+	}
+	const coordination = "coordination.k8s.io"
 	return []rbacv1.PolicyRule{
-		{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: verbs},
-		{APIGroups: []string{"coordination.k8s.io"}, Resources: []string{"leases"}, Verbs: verbs},
-		{APIGroups: []string{""}, Resources: []string{"secrets"}, ResourceNames: []string{tokenSecret}, Verbs: []string{"get", "update", "patch"}},
+		rule("", "configmaps", nil, verbs),
+		rule(coordination, "leases", []string{premises.Lease}, []string{"get", "list", "watch", "update"}),
+		rule(coordination, "leases", nil, []string{"create"}),
+		rule("", "secrets", []string{tokenSecret}, []string{"get", "update", "patch"}),
+		rule("", "secrets", premises.SlotNames(), []string{"get", "patch"}),
+		rule("", "secrets", nil, []string{"create"}),
 	}
 }

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"slices"
 	"strings"
 )
@@ -31,6 +30,7 @@ type Pod struct {
 	Env   []string
 	token string // file of the ServiceAccount's token
 	name  string // of the ServiceAccount
+	spec  podSpec
 }
 
 // The parts of a Deployment that are needed here.
@@ -75,7 +75,8 @@ type volume struct {
 		SecretName string `json:"secretName"`
 	} `json:"secret"`
 	ConfigMap *struct {
-		Name string `json:"name"`
+		Name     string `json:"name"`
+		Optional bool   `json:"optional"`
 	} `json:"configMap"`
 }
 
@@ -90,7 +91,7 @@ func Load(ctx context.Context, cfg Config) (*Pod, error) {
 	if len(spec.Containers) != 1 {
 		return nil, fmt.Errorf("deployment %s/%s has %d containers, not one", cfg.Namespace, cfg.Deployment, len(spec.Containers))
 	}
-	p.name = spec.ServiceAccountName
+	p.name, p.spec = spec.ServiceAccountName, spec
 	c := spec.Containers[0]
 	folders, err := p.mountAll(ctx, c.VolumeMounts, spec.Volumes)
 	if err != nil {
@@ -153,64 +154,16 @@ func within(path, folder string) bool {
 	return path == folder || strings.HasPrefix(path, strings.TrimSuffix(folder, "/")+"/")
 }
 
-func (p *Pod) mountAll(ctx context.Context, mounts []mount, volumes []volume) (map[string]string, error) {
-	folders := map[string]string{}
-	for _, m := range mounts {
-		i := slices.IndexFunc(volumes, func(v volume) bool { return v.Name == m.Name })
-		if i < 0 {
-			return nil, fmt.Errorf("volume %q is mounted and not declared", m.Name)
-		}
-		folder := filepath.Join(p.cfg.Dir, "mounts", m.Name)
-		if err := p.fill(ctx, folder, volumes[i]); err != nil {
-			return nil, fmt.Errorf("mounting volume %q: %w", m.Name, err)
-		}
-		folders[m.MountPath] = folder
-	}
-	return folders, nil
-}
-
-// fill writes the files of a Secret or ConfigMap volume.
-func (p *Pod) fill(ctx context.Context, folder string, v volume) error {
-	if err := os.MkdirAll(folder, 0o700); err != nil {
-		return err
-	}
-	switch {
-	case v.Secret != nil:
-		var content struct {
-			Data map[string][]byte `json:"data"`
-		}
-		if err := p.get(ctx, &content, "secret", v.Secret.SecretName); err != nil {
-			return err
-		}
-		return writeFiles(folder, content.Data)
-	case v.ConfigMap != nil:
-		var content struct {
-			Data map[string]string `json:"data"`
-		}
-		if err := p.get(ctx, &content, "configmap", v.ConfigMap.Name); err != nil {
-			return err
-		}
-		files := map[string][]byte{}
-		for name, text := range content.Data {
-			files[name] = []byte(text)
-		}
-		return writeFiles(folder, files)
-	}
-	return nil // emptyDir and the like
-}
-
-func writeFiles(folder string, files map[string][]byte) error {
-	var errs []error
-	for name, content := range files {
-		errs = append(errs, os.WriteFile(filepath.Join(folder, name), content, 0o600))
-	}
-	return errors.Join(errs...)
-}
+// errNotFound says that the cluster holds no such object.
+var errNotFound = errors.New("it does not exist")
 
 func (p *Pod) get(ctx context.Context, out any, kind, name string) error {
-	raw, err := p.kubectl(ctx, "get", kind, name, "-o", "json")
+	raw, err := p.kubectl(ctx, "get", kind, name, "-o", "json", "--ignore-not-found")
+	if err == nil && len(raw) == 0 {
+		err = errNotFound
+	}
 	if err != nil {
-		return err
+		return fmt.Errorf("reading %s %s/%s: %w", kind, p.cfg.Namespace, name, err)
 	}
 	if err := json.Unmarshal(raw, out); err != nil {
 		return fmt.Errorf("decoding %s %s/%s: %w", kind, p.cfg.Namespace, name, err)

@@ -19,6 +19,12 @@ type address struct {
 	path   string // for ws and wss
 }
 
+// CheckAddress says what is wrong with an address of a server.
+func CheckAddress(raw string) error {
+	_, err := parseAddress(raw)
+	return err
+}
+
 func parseAddress(raw string) (address, error) {
 	if !strings.Contains(raw, "://") { // most likely host:port, which is no URL
 		return address{}, fmt.Errorf("--server-address %q has to begin with grpc://, grpcs://, ws:// or wss://", withoutUser(raw))

@@ -12,6 +12,9 @@ import (
 	"sync"
 	"time"
 
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
 	"github.com/kedge-dev/kedge/agent/internal/engine"
 	"github.com/kedge-dev/kedge/internal/fleet"
 	"github.com/kedge-dev/kedge/internal/manifest"
@@ -45,6 +48,14 @@ type Config struct {
 	// something else than before; it may return the same engine then. ctx ends with the
 	// connection, the engine must not.
 	Attach func(ctx context.Context, w wire.Welcome) (Engine, []engine.Held, error)
+	// Standby makes this the connection of a replica that another one leads: it is known to the server
+	// and told nothing. Attach and Refused are not called then.
+	Standby bool
+	// Welcomed is told what the server says of the agent, for every connection; nil means nobody is.
+	Welcomed func(w wire.Welcome)
+	// Refused is told when the server has refused whatever token there is; nil means nobody is. Welcomed
+	// takes it back.
+	Refused func()
 	// Detach ends the engine that Attach made, before another agent's is made; nil means that there
 	// is nothing to end.
 	Detach func()
@@ -73,12 +84,14 @@ type Client struct {
 	engine    Engine
 	welcome   wire.Welcome // that engine was made for
 	held      map[fleet.TargetID]wire.Held
+	bare      map[fleet.TargetID]bool         // held, as far as an inventory tells, and the engine was not told what to do
 	wanted    map[fleet.TargetID]wire.Desired // waits for its bundle
 	rejected  map[fleet.TargetID]string       // digest that was told to be out of reach
 	partial   map[string][]byte               // bundles that were fetched in part, by digest
 	complete  bool                            // the server has sent all that differed at the last Welcome
 	pending   int                             // that the engine was told; -1 when it was told nothing
 	connected bool
+	refusals  int // of tokens, since the last Welcome
 	problem   *Problem
 }
 
@@ -90,7 +103,7 @@ func New(cfg Config) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	if cfg.Tokens == nil || cfg.Hello == nil || cfg.Attach == nil || cfg.Log == nil || cfg.Metrics == nil {
+	if cfg.Tokens == nil || cfg.Hello == nil || cfg.Attach == nil && !cfg.Standby || cfg.Log == nil || cfg.Metrics == nil {
 		return nil, errors.New("a link needs tokens, an introduction, an engine, a logger and metrics")
 	}
 	if cfg.Unpack == nil {
@@ -101,7 +114,7 @@ func New(cfg Config) (*Client, error) {
 	return &Client{
 		cfg: cfg, addr: addr, log: cfg.Log.With(obs.KeyComponent, "link", obs.KeyAddress, addr.String()),
 		statuses: newStatuses(), wake: make(chan struct{}, 1), wallet: wallet{kept: cfg.Tokens},
-		held: map[fleet.TargetID]wire.Held{}, wanted: map[fleet.TargetID]wire.Desired{}, partial: map[string][]byte{},
+		held: map[fleet.TargetID]wire.Held{}, bare: map[fleet.TargetID]bool{}, wanted: map[fleet.TargetID]wire.Desired{}, partial: map[string][]byte{},
 		rejected: map[fleet.TargetID]string{}, pending: -1, patience: welcomeTimeout,
 	}, nil
 }
@@ -155,6 +168,10 @@ func (c *Client) Run(ctx context.Context) error {
 	return nil
 }
 
+// refusedAfter is how many refusals in a row count: one is what a rotation that was undone looks like,
+// and then another token is tried.
+const refusedAfter = 2
+
 // lost records and tells why there is no connection now.
 func (c *Client) lost(err error, delay time.Duration) {
 	var bye *goodbye
@@ -165,7 +182,14 @@ func (c *Client) lost(err error, delay time.Duration) {
 	problem := classify(err, c.cfg, c.addr)
 	c.mu.Lock()
 	c.problem = problem
+	if status.Code(err) == codes.Unauthenticated {
+		c.refusals++
+	}
+	refused := c.refusals == refusedAfter
 	c.mu.Unlock()
+	if refused && c.cfg.Refused != nil && !c.cfg.Standby {
+		c.cfg.Refused()
+	}
 	c.cfg.Metrics.problems.WithLabelValues(string(problem.Kind)).Inc()
 	c.log.Warn("no connection to the server", "kind", string(problem.Kind), obs.Err(problem), "retryIn", readable(delay))
 }
@@ -178,7 +202,7 @@ func (c *Client) setConnected(connected bool) {
 	}
 	c.connected = connected
 	if connected {
-		c.problem = nil
+		c.problem, c.refusals = nil, 0
 		c.cfg.Metrics.connected.Inc()
 	} else {
 		c.cfg.Metrics.connected.Dec()
@@ -197,11 +221,35 @@ func (c *Client) detachOther(id fleet.AgentID) {
 	}
 	c.engine, c.pending = nil, -1
 	clear(c.held)
+	clear(c.bare)
 	clear(c.wanted)
 	clear(c.rejected)
 	clear(c.partial)
 	c.statuses.reset()
 	c.events.reset()
+}
+
+// Resume says that the engine of the agent that w names runs already, and what it holds. It is called
+// before Run, or not at all; what the server says of the agent is compared to it.
+func (c *Client) Resume(w wire.Welcome, running Engine, found []engine.Held) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.engine, c.welcome = running, w
+	c.holdLocked(found)
+}
+
+// holdLocked takes what an engine found in the cluster. An inventory remembers what was applied, not
+// the objects: unless those were found too they have to be sent again, and the version tells the
+// server whether it is ahead.
+func (c *Client) holdLocked(found []engine.Held) {
+	for _, h := range found {
+		held := wire.Held{Target: h.Target, Version: h.Version}
+		if h.AtHand {
+			held.Digest = h.Digest
+		}
+		c.held[h.Target] = held
+		c.bare[h.Target] = !h.AtHand
+	}
 }
 
 // attach makes the engine if there is none for that welcome. It reports whether the engine found
@@ -226,20 +274,38 @@ func (c *Client) attach(ctx context.Context, w wire.Welcome) (recovered bool, er
 	}
 	c.pending = -1
 	clear(c.held)
+	clear(c.bare)
 	clear(c.wanted)
 	clear(c.rejected)
-	for _, h := range found {
-		// An inventory remembers what was applied, not the objects: they have to be sent again, and
-		// the version tells the server whether it is ahead.
-		c.held[h.Target] = wire.Held{Target: h.Target, Version: h.Version}
-	}
+	c.holdLocked(found)
 	return len(found) > 0, nil
+}
+
+// attached reports whether there is an engine: before, what is held is not known.
+func (c *Client) attached() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.engine != nil
 }
 
 func (c *Client) heldNow() []wire.Held {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return slices.Collect(maps.Values(c.held))
+}
+
+// stateHash is the hash over all that is held; empty while anything was found that the engine was not told
+// what to do with. A tombstone or a detachment that was begun before a restart is held as the server has
+// it, with no bundle, and still has to be sent again.
+func (c *Client) stateHash(held []wire.Held) []byte {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, bare := range c.bare {
+		if bare {
+			return nil
+		}
+	}
+	return wire.StateHash(held)
 }
 
 // readable is a duration for a log line: JSON would have nanoseconds.

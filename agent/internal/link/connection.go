@@ -12,6 +12,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/metadata"
 
+	"github.com/kedge-dev/kedge/internal/fleet"
 	"github.com/kedge-dev/kedge/internal/obs"
 	"github.com/kedge-dev/kedge/internal/wire"
 	"github.com/kedge-dev/kedge/internal/wire/agentv1"
@@ -116,7 +117,17 @@ func (d *dialer) explain(ctx context.Context, err error) error {
 
 // serve runs the writer beside the reader and ends both.
 func (n *connection) serve(ctx context.Context, hello wire.Hello) error {
-	hello.StateHash, hello.StatusHash, hello.Clock = wire.StateHash(n.heldNow()), n.statuses.hash(), time.Now()
+	hello.Clock, hello.Standby = time.Now(), n.cfg.Standby
+	if !n.cfg.Standby {
+		held := n.heldNow()
+		hello.StateHash, hello.StatusHash = n.stateHash(held), n.statuses.hash()
+		if n.attached() && len(held) <= wire.HeldInHello {
+			hello.Held = make(map[fleet.TargetID]wire.Held, len(held))
+			for _, h := range held {
+				hello.Held[h.Target] = h
+			}
+		}
+	}
 	if err := n.send("hello", &agentv1.ConnectRequest{Frame: &agentv1.ConnectRequest_Hello{Hello: hello.Proto()}}); err != nil {
 		return n.reason(err)
 	}
@@ -171,8 +182,18 @@ func (n *connection) takeWelcome(ctx context.Context, m *agentv1.Welcome) error 
 		return err
 	}
 	n.log = n.log.With(obs.KeyTenant, w.Tenant, obs.KeyAgent, w.AgentName)
-	n.log.Info("connected", obs.KeySession, string(w.Session), "serverVersion", w.ServerVersion)
-	n.detachOther(w.AgentID)
+	n.log.Info("connected", obs.KeySession, string(w.Session), "serverVersion", w.ServerVersion, "standby", n.cfg.Standby)
+	if !n.cfg.Standby {
+		n.detachOther(w.AgentID)
+	}
+	if n.cfg.Welcomed != nil {
+		n.cfg.Welcomed(w)
+	}
+	if n.cfg.Standby {
+		n.lease <- w.Lease
+		n.arrived()
+		return nil
+	}
 	// The writer begins with heartbeats: starting an engine may take longer than the lease.
 	n.statuses.begin(w.SendStatuses)
 	n.lease <- w.Lease
@@ -187,14 +208,23 @@ func (n *connection) takeWelcome(ctx context.Context, m *agentv1.Welcome) error 
 		n.sendHeld <- struct{}{}
 		signal(n.wake)
 	}
+	n.arrived()
+	return nil
+}
+
+// arrived notes that the server has let the agent in.
+func (n *connection) arrived() {
 	n.welcomed = true
 	n.setConnected(true)
 	n.cfg.Metrics.connects.Inc()
-	return nil
 }
 
 func (n *connection) take(ctx context.Context, frame *agentv1.ConnectResponse) error {
 	count := n.cfg.Metrics.frames
+	if _, bye := frame.GetFrame().(*agentv1.ConnectResponse_Goodbye); n.cfg.Standby && !bye {
+		count.WithLabelValues("in", "unknown").Inc() // of a server that does not know what a standby is
+		return nil
+	}
 	switch f := frame.GetFrame().(type) {
 	case *agentv1.ConnectResponse_Desired:
 		count.WithLabelValues("in", "desired").Inc()
@@ -202,6 +232,7 @@ func (n *connection) take(ctx context.Context, frame *agentv1.ConnectResponse) e
 	case *agentv1.ConnectResponse_StatusStored:
 		count.WithLabelValues("in", "status_stored").Inc()
 		n.forget(n.statuses.confirm(f.StatusStored.GetCount()))
+		signal(n.wake) // what did not fit into the window does now
 	case *agentv1.ConnectResponse_SnapshotComplete:
 		count.WithLabelValues("in", "snapshot_complete").Inc()
 		n.endSnapshot()

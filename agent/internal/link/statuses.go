@@ -1,7 +1,6 @@
 package link
 
 import (
-	"slices"
 	"sync"
 
 	"github.com/kedge-dev/kedge/agent/internal/engine"
@@ -20,9 +19,10 @@ type statuses struct {
 	mu      sync.Mutex
 	targets map[fleet.TargetID]*targetStatus
 	dirty   map[fleet.TargetID]struct{}
-	// frames counts the Status frames of this connection; flight are those not yet confirmed.
-	frames int64
-	flight []inFlight
+	// frames counts the Status frames of this connection, and confirmed those of them that the
+	// server has written; flight is what the others tell.
+	frames, confirmed int64
+	flight            []inFlight
 }
 
 type targetStatus struct {
@@ -31,7 +31,6 @@ type targetStatus struct {
 	hasTold   bool
 	failure   string // why the target does not get what it wants; "" when nothing is in its way
 	revision  int64  // grows with every put
-	flying    int64  // newest revision that was sent
 	stored    int64  // newest revision that the server has confirmed
 	confirmed wire.Confirmed
 	// sent is what the server has of the objects from this connection; valid while isSent is set.
@@ -126,7 +125,7 @@ func (s *statuses) reset() {
 	defer s.mu.Unlock()
 	clear(s.targets)
 	clear(s.dirty)
-	s.frames, s.flight = 0, nil
+	s.frames, s.confirmed, s.flight = 0, 0, nil
 }
 
 // hash is over what a server has confirmed.
@@ -147,7 +146,7 @@ func (s *statuses) hash() []byte {
 func (s *statuses) begin(everything bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.frames, s.flight = 0, nil
+	s.frames, s.confirmed, s.flight = 0, 0, nil
 	for id, t := range s.targets {
 		t.sent, t.isSent = nil, false
 		if everything {
@@ -159,10 +158,13 @@ func (s *statuses) begin(everything bool) {
 	}
 }
 
-// next returns the frames of one dirty target, none when there is none.
+// next returns the frames of one dirty target, none when there is none or the server has not kept up.
 func (s *statuses) next() []wire.Status {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.frames-s.confirmed >= wire.StatusWindow {
+		return nil
+	}
 	for id := range s.dirty {
 		delete(s.dirty, id)
 		t := s.targets[id]
@@ -172,23 +174,9 @@ func (s *statuses) next() []wire.Status {
 		s.flight = append(s.flight, inFlight{
 			frame: s.frames, target: id, revision: t.revision, status: wire.ConfirmedOf(id, t.newest.Observed),
 		})
-		t.flying = t.revision
-		s.compactLocked()
 		return frames
 	}
 	return nil
-}
-
-// compactLocked keeps one entry per target when there are far more: a server that is slow to
-// confirm must not cost memory by how much it is told.
-func (s *statuses) compactLocked() {
-	if len(s.flight) <= 2*len(s.targets)+16 {
-		return
-	}
-	s.flight = slices.DeleteFunc(s.flight, func(f inFlight) bool {
-		t := s.targets[f.target]
-		return t == nil || f.revision < t.flying
-	})
 }
 
 // confirm takes the server's word that the first count frames of this connection are written. It
@@ -196,6 +184,7 @@ func (s *statuses) compactLocked() {
 func (s *statuses) confirm(count int64) (done []inFlight) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.confirmed = max(s.confirmed, count)
 	for len(s.flight) > 0 && s.flight[0].frame <= count {
 		f := s.flight[0]
 		s.flight = s.flight[1:]

@@ -80,22 +80,28 @@ func TestConfirmationCountsOnlyWhatItCovers(t *testing.T) {
 	}
 }
 
-// A server that confirms nothing must not cost memory by how often a target changes.
-func TestFlightIsBoundedByTargets(t *testing.T) {
+// A server that is slow to confirm is told the newest when it has caught up, and nothing in between.
+func TestWhatDoesNotFitIntoTheWindowIsReplacedByTheNewest(t *testing.T) {
 	t.Parallel()
 	s := newStatuses()
 	s.begin(false)
+	sent := 0
 	for range 10_000 {
 		s.put(statusOf(fleet.SyncSynced))
-		s.next()
+		sent += len(s.next())
 	}
-	if len(s.flight) > 20 {
-		t.Errorf("%d entries in flight for one target", len(s.flight))
+	if sent != wire.StatusWindow || len(s.flight) != wire.StatusWindow {
+		t.Errorf("%d frames were sent and %d are in flight, want %d", sent, len(s.flight), wire.StatusWindow)
 	}
-	s.confirm(10_000)
+	s.put(statusOf(fleet.SyncFailed))
+	s.confirm(1)
+	if next := s.next(); len(next) != 1 || next[0].Observed.Sync != fleet.SyncFailed {
+		t.Errorf("after a confirmation %+v is sent, want the newest", next)
+	}
+	s.confirm(wire.StatusWindow + 1)
 	s.begin(false)
 	if again := s.next(); again != nil {
-		t.Errorf("after a confirmation %+v, want nothing", again)
+		t.Errorf("after all was confirmed %+v is sent, want nothing", again)
 	}
 }
 

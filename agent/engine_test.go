@@ -1,0 +1,75 @@
+package agent
+
+import (
+	"context"
+	"log/slog"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/kedge-dev/kedge/agent/internal/engine"
+	"github.com/kedge-dev/kedge/internal/fleet"
+)
+
+// noted is an engine that takes note of what it is given.
+type noted struct{ sets []string }
+
+func (n *noted) Recover(context.Context) ([]engine.Held, error) { return nil, nil }
+func (n *noted) Run(context.Context) error                      { return nil }
+func (n *noted) Set(d engine.Desired)                           { n.sets = append(n.sets, string(d.Target)) }
+func (n *noted) Pending(int)                                    {}
+
+func state(target string, generation int64, digest string) engine.Desired {
+	return engine.Desired{Target: fleet.TargetID(target), State: fleet.Desired{Version: fleet.Version{Epoch: 1, Generation: generation}, Digest: digest}}
+}
+
+// covers: D4
+func TestOnlyWhatTheInventoryListsIsTakenUpAgain(t *testing.T) {
+	t.Parallel()
+	kept := map[fleet.TargetID]engine.Desired{}
+	for _, d := range []engine.Desired{state("same", 2, "a"), state("older", 2, "b"), state("newer", 3, "c"), state("deleted", 2, "d")} {
+		kept[d.Target] = d
+	}
+	held := func(target string, generation int64) engine.Held {
+		return engine.Held{Target: fleet.TargetID(target), Version: fleet.Version{Epoch: 1, Generation: generation}, Digest: "applied"}
+	}
+	var log strings.Builder
+	h := &engineHost{cfg: Config{Log: slog.New(slog.NewTextHandler(&log, nil))}, kept: kept, keptOf: "agt-a"}
+	to, found := &noted{}, []engine.Held{held("same", 2), held("older", 3), held("newer", 2), held("unknown", 1)}
+	h.serveKept(to, "agt-a", found)
+	slices.Sort(to.sets)
+	if !slices.Equal(to.sets, []string{"newer", "same"}) {
+		t.Errorf("the engine was given %q: one that was deleted must not come back, and nothing may go back", to.sets)
+	}
+	for _, f := range found {
+		if f.AtHand != (f.Target == "same" || f.Target == "newer") {
+			t.Errorf("%s is at hand: %v", f.Target, f.AtHand)
+		}
+		if f.Target == "newer" && (f.Generation != 3 || f.Digest != "c") {
+			t.Errorf("newer is held as %+v", f)
+		}
+	}
+	if !strings.Contains(log.String(), "older") {
+		t.Errorf("the log does not name what is left as it is:\n%s", log.String())
+	}
+}
+
+func TestWhatWasKeptForAnotherAgentIsNotTakenUp(t *testing.T) {
+	t.Parallel()
+	of := func(agent fleet.AgentID) []string {
+		d := state("same", 2, "a")
+		h := &engineHost{cfg: Config{Log: slog.New(slog.DiscardHandler)}, kept: map[fleet.TargetID]engine.Desired{d.Target: d}, keptOf: "agt-a"}
+		to, found := &noted{}, []engine.Held{{Target: d.Target, Version: d.State.Version, Digest: "applied"}}
+		h.serveKept(to, agent, found)
+		if found[0].AtHand != (len(to.sets) > 0) || h.kept != nil {
+			t.Errorf("as %s: it is at hand %v, and %d are left for later", agent, found[0].AtHand, len(h.kept))
+		}
+		return to.sets
+	}
+	if got := of("agt-a"); !slices.Equal(got, []string{"same"}) {
+		t.Errorf("the agent itself was given %q, want what was kept for it", got)
+	}
+	if got := of("agt-b"); len(got) != 0 {
+		t.Errorf("another agent was given %q, want nothing until its server says so", got)
+	}
+}

@@ -1,0 +1,175 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/rest"
+
+	"github.com/kedge-dev/kedge/agent/internal/engine"
+	"github.com/kedge-dev/kedge/agent/internal/lease"
+	"github.com/kedge-dev/kedge/agent/internal/link"
+	"github.com/kedge-dev/kedge/agent/internal/pantry"
+	"github.com/kedge-dev/kedge/internal/fleet"
+	"github.com/kedge-dev/kedge/internal/obs"
+	"github.com/kedge-dev/kedge/internal/premises"
+	"github.com/kedge-dev/kedge/internal/stage"
+	"github.com/kedge-dev/kedge/internal/wire"
+)
+
+// replica is one process of an agent. While it leads it has an engine and is connected as the agent;
+// otherwise it is connected so that it is known, and waits.
+type replica struct {
+	cfg     Config
+	fenced  *rest.Config // of what changes the cluster: nothing passes unless this replica leads
+	secrets dynamic.ResourceInterface
+	elector *lease.Elector
+	home    *home
+	rules   *rules
+	link    link.Config // what leading and following have in common
+
+	begun time.Time
+
+	mu     sync.Mutex
+	client *link.Client
+}
+
+func newReplica(cfg Config, cluster *rest.Config, home *home, rules *rules, common link.Config) (*replica, error) {
+	cluster = rest.CopyConfig(cluster)
+	cluster.QPS = -1 // a limit by rate would delay a renewal behind what is read at the start
+	client, err := dynamic.NewForConfig(cluster)
+	if err != nil {
+		return nil, fmt.Errorf("preparing the connection to the cluster: %w", err)
+	}
+	elector, err := lease.New(lease.Config{
+		Leases: client.Resource(schema.GroupVersionResource{Group: "coordination.k8s.io", Version: "v1", Resource: "leases"}).Namespace(cfg.Namespace),
+		Name:   premises.Lease, Replica: cfg.Replica, Log: cfg.Log.With(obs.KeyComponent, "lease"),
+	})
+	if err != nil {
+		return nil, err
+	}
+	fenced := rest.CopyConfig(cluster)
+	fenced.Wrap(elector.Fence().Wrap)
+	keeper, err := dynamic.NewForConfig(fenced)
+	if err != nil {
+		return nil, fmt.Errorf("preparing the connection to the cluster: %w", err)
+	}
+	return &replica{
+		cfg: cfg, begun: time.Now(), fenced: fenced, elector: elector, home: home, rules: rules, link: common,
+		secrets: keeper.Resource(schema.GroupVersionResource{Version: "v1", Resource: "secrets"}).Namespace(cfg.Namespace),
+	}, nil
+}
+
+// register adds what can be measured of a replica.
+func (r *replica) register(to prometheus.Registerer) error {
+	return to.Register(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "kedge_agent_leads", Help: "1 while this replica leads, 0 while another one does or nobody can tell.",
+	}, func() float64 {
+		if r.elector.Leads() {
+			return 1
+		}
+		return 0
+	}))
+}
+
+// run leads or follows until ctx ends.
+func (r *replica) run(ctx context.Context) error { return r.elector.Run(ctx, r.lead, r.follow) }
+
+// ready returns what is in the way of this replica, nil when nothing is.
+func (r *replica) ready(ctx context.Context) error {
+	r.mu.Lock()
+	client := r.client
+	r.mu.Unlock()
+	if client == nil {
+		return errors.Join(r.elector.Problem(), errors.New("it is not known yet which replica leads"))
+	}
+	return errors.Join(r.elector.Problem(), client.Ready(ctx))
+}
+
+func (r *replica) connect(cfg link.Config) (*link.Client, error) {
+	client, err := link.New(cfg)
+	if err != nil {
+		return nil, err
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.client = client
+	return client, nil
+}
+
+// identify lets the replicas in this namespace know whether they are of one agent.
+func (r *replica) identify(w wire.Welcome) {
+	r.elector.Identify(fmt.Sprintf("%s/%s (%s)", w.Tenant, w.AgentName, w.AgentID))
+}
+
+// undecided is how long a replica that has just started says nothing of itself: within it the only one
+// leads, and connects once, as the leader.
+const undecided = 1500 * time.Millisecond
+
+// follow is connected as one that waits.
+func (r *replica) follow(ctx context.Context) error {
+	select {
+	case <-ctx.Done():
+		return nil
+	case <-time.After(time.Until(r.begun.Add(undecided))):
+	}
+	cfg := r.link
+	cfg.Standby, cfg.Welcomed = true, r.identify
+	client, err := r.connect(cfg)
+	if err != nil {
+		return err
+	}
+	return client.Run(ctx)
+}
+
+// lead runs the engine and is connected as the agent. Whatever changes the cluster ends with ctx, at
+// once: when leadership is lost there is no time for good order.
+func (r *replica) lead(ctx context.Context) error {
+	var client *link.Client
+	store, err := pantry.New(pantry.Config{
+		Secrets: r.secrets, Budget: r.cfg.OfflineBudget, Log: r.cfg.Log.With(obs.KeyComponent, "pantry"),
+		Left: func(d engine.Desired, why string) {
+			client.Event(d.Target, fleet.Event{At: time.Now(), Type: fleet.EventWarning, Reason: "NotKeptOffline", Deployment: d.Deployment, Message: why})
+		},
+	})
+	if err != nil {
+		return err
+	}
+	host := &engineHost{cfg: r.cfg, cluster: r.fenced, rules: r.rules, pantry: store, failed: make(chan error, 1), life: ctx}
+	cfg := r.link
+	cfg.Attach, cfg.Detach = host.attach, host.detach
+	cfg.Refused = host.refused
+	cfg.Welcomed = func(w wire.Welcome) {
+		r.identify(w)
+		host.welcomed(w)
+	}
+	if client, err = r.connect(cfg); err != nil {
+		return err
+	}
+	r.home.Reporter = client
+	host.reporter = &keeper{Reporter: r.home, pantry: store}
+	host.resume(ctx, client)
+	return stage.Run(ctx,
+		stage.Stage{Name: "pantry", Run: store.Run},
+		stage.Stage{Name: "engine", Run: host.run},
+		stage.Stage{Name: "link", Run: client.Run},
+	)
+}
+
+// keeper lets the pantry know of what the engine has worked through.
+type keeper struct {
+	engine.Reporter
+	pantry *pantry.Pantry
+}
+
+// Status implements engine.Reporter.
+func (k *keeper) Status(s engine.Status) {
+	k.pantry.Status(s)
+	k.Reporter.Status(s)
+}
