@@ -2,8 +2,11 @@ package cli
 
 import (
 	"fmt"
+	"net/http"
 
 	"github.com/spf13/cobra"
+
+	"github.com/kedge-dev/kedge/cli/internal/client"
 )
 
 func (a *app) agentCommand() *cobra.Command {
@@ -13,7 +16,7 @@ func (a *app) agentCommand() *cobra.Command {
 }
 
 func (a *app) agentManifestCommand() *cobra.Command {
-	var image, address string
+	var options client.ManifestOptions
 	cmd := &cobra.Command{
 		Use:   "manifest NAME",
 		Short: "Print the manifest of an agent without its token, to upgrade or to uninstall it",
@@ -26,7 +29,7 @@ func (a *app) agentManifestCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			text, err := c.Manifest(cmd.Context(), args[0], image, address)
+			text, err := c.Manifest(cmd.Context(), args[0], options)
 			if err != nil {
 				return err
 			}
@@ -34,8 +37,9 @@ func (a *app) agentManifestCommand() *cobra.Command {
 			return err
 		},
 	}
-	cmd.Flags().StringVar(&image, "image", "", "image of the agent (default: the server's)")
-	cmd.Flags().StringVar(&address, "server-address", "", "how the agent reaches the server (default: the server's)")
+	cmd.Flags().StringVar(&options.Image, "image", "", "image of the agent (default: the server's)")
+	cmd.Flags().StringVar(&options.ServerAddress, "server-address", "", "how the agent reaches the server (default: the server's)")
+	cmd.Flags().IntVar(&options.Replicas, "replicas", 0, "how many pods, as it was enrolled with (default 1)")
 	return cmd
 }
 
@@ -51,7 +55,7 @@ func (a *app) agentDeleteCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if err := c.DeleteAgent(cmd.Context(), args[0]); err != nil {
+			if err := client.Do(cmd.Context(), c, http.MethodDelete, c.In("agents", args[0]), nil); err != nil {
 				return err
 			}
 			fmt.Fprintf(a.Out, "Agent %q is deleted. Everything that it has deployed stays in its cluster.\n", args[0])

@@ -10,6 +10,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -54,7 +55,11 @@ func (s *server) handler() http.Handler {
 	})
 	mux.HandleFunc("GET "+tenant+"agents", func(w http.ResponseWriter, r *http.Request) { writePage(w, r, s.agents) })
 	mux.HandleFunc("GET "+tenant+"deployments", func(w http.ResponseWriter, _ *http.Request) {
-		write(w, 200, apiv1.List[apiv1.Deployment]{Items: s.deployments})
+		list := slices.Clone(s.deployments)
+		for i := range list {
+			list[i].Targets = nil
+		}
+		write(w, 200, apiv1.List[apiv1.Deployment]{Items: list})
 	})
 	mux.HandleFunc("GET "+tenant+"deployments/{name}", func(w http.ResponseWriter, r *http.Request) { s.deployment(w, r.PathValue("name")) })
 	mux.HandleFunc("DELETE "+tenant+"deployments/{name}", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusAccepted) })

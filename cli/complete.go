@@ -51,6 +51,8 @@ func (a *app) complete(root *cobra.Command) {
 			names = completeNames(a, byURL(repositoryResource()))
 		case "token":
 			names = completeNames(a, tokenResource())
+		case "person":
+			names = completeNames(a, personResource())
 		case "tenant":
 			names = completeNames(a, tenantResource())
 		default:

@@ -32,10 +32,24 @@ func target(agent, sync, health string) apiv1.Target {
 }
 
 func deployment(name, sync, health string, targets ...apiv1.Target) apiv1.Deployment {
+	counts := apiv1.TargetCounts{Targets: len(targets), Sync: map[string]int{}, Health: map[string]int{}}
+	for _, t := range targets {
+		counts.Sync[t.Sync]++
+		counts.Health[t.Health]++
+		if t.Sync == "Synced" && t.Health == "Current" {
+			counts.Ready++
+		}
+		if !t.DetachedAt.IsZero() {
+			counts.Detached++
+		}
+		if !t.StaleSince.IsZero() {
+			counts.Stale, counts.StaleSince = counts.Stale+1, t.StaleSince
+		}
+	}
 	return apiv1.Deployment{
 		ID: "dep-" + name, Name: name, Source: apiv1.Source{RepoURL: "https://git.example.com/" + name, Path: "deploy"},
 		Environment: "default", Namespace: name, Policy: apiv1.Policy{Prune: true}, Commit: "c0ffee0123456789", CreatedAt: born,
-		Sync: sync, Health: health, Targets: targets,
+		Sync: sync, Health: health, Counts: counts, Targets: targets,
 	}
 }
 
@@ -54,18 +68,25 @@ func deployments() []apiv1.Deployment {
 		{Group: "apps", Kind: "Deployment", Namespace: "naww", Name: "nginx", Sync: "Failed", Health: "NotFound",
 			Message: `deployments.apps "nginx" is forbidden: cannot create resource "deployments" in the namespace "naww"`},
 	}
+	bad.Objects = append(bad.Objects, apiv1.Object{Kind: "ConfigMap", Namespace: "dude", Name: "old", Sync: "Held", Health: "Current", Message: "12 of 20 objects would be deleted"})
 	failing := deployment("failing", "Failed", "InProgress", bad)
 	failing.Message = "prod: 1 of 2 objects failed"
 	broken := deployment("broken", "Synced", "Current", target("prod", "Synced", "Current"))
 	broken.SourceError, broken.Message = "deploy/a.yaml: line 3 is not YAML", "deploy/a.yaml: line 3 is not YAML"
+	broken.Policy = apiv1.Policy{
+		Prune: true, Force: true, Drift: "report", Ignore: []string{"*:/spec/replicas"}, ServiceAccount: "web/deployer", Propagation: "Background",
+		ReadyTimeout: "5m", PruneLimit: apiv1.PruneLimit{Objects: 3, Percent: 7},
+	}
 	waiting := target("prod", "Pending", "Unknown")
 	waiting.Generation, waiting.ObservedGeneration, waiting.Commit = 0, 0, ""
 	unreadable := deployment("unreadable", "Failed", "Unknown", waiting)
 	unreadable.Commit, unreadable.Message = "", "repository https://git.example.com/unreadable: authentication failed"
+	away := deployment("away", "Synced", "Stale", target("prod", "Synced", "Current"), staleTarget())
+	away.Policy.PruneLimit = apiv1.PruneLimit{Objects: 3, Percent: 7}
 	return []apiv1.Deployment{
 		deployment("web", "Synced", "Current", target("prod", "Synced", "Current")),
 		failing, broken, unreadable,
-		deployment("away", "Synced", "Stale", target("prod", "Synced", "Current"), staleTarget()),
+		away,
 		deployment("nowhere", "Pending", "Unknown"),
 	}
 }

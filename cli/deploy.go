@@ -3,23 +3,26 @@ package cli
 import (
 	"context"
 	"fmt"
+	"net/http"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/kedge-dev/kedge/cli/internal/client"
 	"github.com/kedge-dev/kedge/internal/apiv1"
 )
 
 func (a *app) deployCommand() *cobra.Command {
 	cmd := group("deploy", "Create, change, suspend, read and delete deployments",
 		a.deployCreateCommand(), a.deploySetCommand(), getCommand(a, "get", deploymentResource()), a.deployHistoryCommand(),
-		a.deployReleaseCommand(), a.deployDismissCommand(), a.deployDeleteCommand())
+		a.deployPrunesCommand(), a.deployConfirmPruneCommand(), a.deployReleaseCommand(), a.deployDismissCommand(), a.deployDeleteCommand())
 	cmd.AddCommand(a.suspendVerbs("deployment", deploymentPath)...)
 	return cmd
 }
 
 func (a *app) deployCreateCommand() *cobra.Command {
 	var req apiv1.CreateDeployment
+	var policy policyFlags
 	var noPrune, wait bool
 	w := watchOptions{failAfter: defaultFailAfter}
 	cmd := &cobra.Command{
@@ -28,7 +31,7 @@ func (a *app) deployCreateCommand() *cobra.Command {
 		Example: "kedge deploy create web --repo https://github.com/example/web --path deploy --namespace web --wait",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			req.Name = args[0]
+			req.Name, req.Policy = args[0], policy.newPolicy(cmd.Flags())
 			if noPrune {
 				prune := false
 				req.Policy.Prune = &prune
@@ -44,10 +47,7 @@ func (a *app) deployCreateCommand() *cobra.Command {
 	f.StringVar(&req.Environment, "env", "", "environment to deploy to (default: default)")
 	f.StringVar(&req.Namespace, "namespace", "", "namespace of objects that name none (default: default)")
 	f.BoolVar(&noPrune, "no-prune", false, "keep objects that have left the source")
-	f.BoolVar(&req.Policy.Adopt, "adopt", false, "take over existing objects that nobody owns")
-	f.BoolVar(&req.Policy.AllowEmpty, "allow-empty", false, "accept a source that holds no object")
-	f.BoolVar(&req.Policy.Manual, "manual", false, "wait for kedge sync instead of following the source")
-	f.BoolVar(&req.Policy.PruneOnDetach, "prune-on-detach", false, "delete the objects in clusters that leave the environment")
+	policy.add(f)
 	f.StringToStringVar(&req.Source.Variables, "variables", nil, "replace ${name} in the objects, name=value,…; values may use {agent.name} and {agent.labels.KEY}")
 	f.StringToStringVar(&req.Labels, "labels", nil, "labels of the deployment, key=value,…")
 	f.BoolVar(&wait, "wait", false, "wait until it has arrived in every cluster, as status --watch does")
@@ -61,11 +61,11 @@ func (a *app) createDeployment(ctx context.Context, req apiv1.CreateDeployment, 
 	if err != nil {
 		return err
 	}
-	made, err := c.CreateDeployment(ctx, req)
+	made, err := client.Send[apiv1.Deployment](ctx, c, http.MethodPost, c.In("deployments"), req)
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(a.Out, "Deployment %q is created, with %s.\n", made.Name, count(len(made.Targets), "target"))
+	fmt.Fprintf(a.Out, "Deployment %q is created, with %s.\n", made.Name, count(made.Counts.Targets, "target"))
 	if wait {
 		return a.watchStatus(ctx, c, made.Name, w)
 	}

@@ -17,7 +17,8 @@ func (a *app) deploySetCommand() *cobra.Command {
 	var repo, path, revision, env, namespace string
 	var globs []string
 	var labels, variables map[string]string
-	var prune, adopt, empty, manual, onDetach bool
+	var prune bool
+	var policy policyFlags
 	var cmd *cobra.Command
 	cmd = a.verb("set NAME", "Change a deployment; what is not named stays as it is", 1, func(ctx context.Context, c *client.Client, args []string) error {
 		f := cmd.Flags()
@@ -33,16 +34,17 @@ func (a *app) deploySetCommand() *cobra.Command {
 				*text.into = text.value
 			}
 		}
-		for name, on := range map[string]struct {
-			value *bool
-			into  **bool
-		}{
-			"prune": {&prune, &req.Policy.Prune}, "adopt": {&adopt, &req.Policy.Adopt}, "allow-empty": {&empty, &req.Policy.AllowEmpty},
-			"manual": {&manual, &req.Policy.Manual}, "prune-on-detach": {&onDetach, &req.Policy.PruneOnDetach},
-		} {
-			if f.Changed(name) {
-				*on.into = on.value
+		var limit apiv1.PruneLimit
+		if namesLimit(f) {
+			now, err := c.Deployment(ctx, args[0])
+			if err != nil {
+				return err
 			}
+			limit = now.Policy.PruneLimit
+		}
+		req.Policy = policy.change(f, limit)
+		if f.Changed("prune") {
+			req.Policy.Prune = &prune
 		}
 		if f.Changed("glob") {
 			req.Source.Globs = append([]string{}, globs...)
@@ -65,10 +67,7 @@ func (a *app) deploySetCommand() *cobra.Command {
 	f.StringVar(&env, "env", "", "environment to deploy to; OWNER/NAME for a granted one")
 	f.StringVar(&namespace, "namespace", "", "namespace of objects that name none")
 	f.BoolVar(&prune, "prune", true, "delete objects that have left the source")
-	f.BoolVar(&adopt, "adopt", false, "take over existing objects that nobody owns")
-	f.BoolVar(&empty, "allow-empty", false, "accept a source that holds no object")
-	f.BoolVar(&manual, "manual", false, "wait for kedge sync instead of following the source")
-	f.BoolVar(&onDetach, "prune-on-detach", false, "delete the objects in clusters that leave the environment")
+	policy.add(f)
 	return cmd
 }
 

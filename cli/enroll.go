@@ -38,6 +38,7 @@ func (a *app) agentEnrollCommand() *cobra.Command {
 	f.StringToStringVar(&req.Labels, "labels", nil, "labels that environments select by, key=value,…")
 	f.StringSliceVar(&req.Namespaces, "namespaces", nil, "limit the agent to these namespaces (default: the whole cluster)")
 	f.StringVar(&req.Image, "image", "", "image of the agent (default: the server's)")
+	f.IntVar(&req.Replicas, "replicas", 0, "how many pods; one leads and the others wait to take over (default 1)")
 	f.StringVar(&req.ServerAddress, "server-address", "", "how the agent reaches the server, such as grpcs://host:443 (default: the server's)")
 	f.StringVar(&chosenFile, "chosen-token-file", "", "file with a token of your own choice, as it is in the cluster's Secret; weak ones are refused")
 	f.StringVar(&tokenFile, "agent-token-file", "", "also write the agent's token to this new file, readable for you alone")
@@ -53,7 +54,7 @@ func (a *app) enroll(ctx context.Context, req apiv1.EnrollAgent, tokenFile strin
 	if err != nil {
 		return err
 	}
-	made, err := c.Enroll(ctx, req)
+	made, err := client.Send[apiv1.Enrollment](ctx, c, http.MethodPost, c.In("agents"), req)
 	if err != nil {
 		drop()
 		if client.Status(err) == http.StatusConflict {

@@ -2,9 +2,11 @@ package cli
 
 import (
 	"fmt"
+	"net/http"
 
 	"github.com/spf13/cobra"
 
+	"github.com/kedge-dev/kedge/cli/internal/client"
 	"github.com/kedge-dev/kedge/internal/apiv1"
 )
 
@@ -29,7 +31,7 @@ func (a *app) envCreateCommand() *cobra.Command {
 				return err
 			}
 			req.Name = args[0]
-			made, err := c.CreateEnvironment(cmd.Context(), req)
+			made, err := client.Send[apiv1.Environment](cmd.Context(), c, http.MethodPost, c.In("environments"), req)
 			if err != nil {
 				return err
 			}

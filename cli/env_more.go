@@ -45,9 +45,12 @@ func orNone(names []string) string {
 
 func (a *app) grantCommand() *cobra.Command {
 	var limits apiv1.Limits
+	var account string
 	create := a.verb("create ENVIRONMENT TENANT", "Let another tenant deploy to an environment, within limits", 2,
 		func(ctx context.Context, c *client.Client, args []string) error {
-			v, err := client.Send[apiv1.Grant](ctx, c, http.MethodPost, c.In("grants"), apiv1.CreateGrant{Environment: args[0], Grantee: args[1], Limits: limits})
+			v, err := client.Send[apiv1.Grant](ctx, c, http.MethodPost, c.In("grants"), apiv1.CreateGrant{
+				Environment: args[0], Grantee: args[1], Limits: limits, ServiceAccount: account,
+			})
 			if err != nil {
 				return err
 			}
@@ -56,6 +59,7 @@ func (a *app) grantCommand() *cobra.Command {
 	create.Example = "kedge env grant create eu shop --namespaces shop,shop-staging --kinds Deployment.apps,Service,ConfigMap"
 	create.Flags().StringSliceVar(&limits.Namespaces, "namespaces", nil, "only in these namespaces (default: all)")
 	create.Flags().StringSliceVar(&limits.Kinds, "kinds", nil, "only these kinds, such as ConfigMap, Deployment.apps or *.example.com (default: all)")
+	create.Flags().StringVar(&account, "service-account", "", "NAMESPACE/NAME that everything by the grant is applied as, whatever the deployments say (default: theirs)")
 	remove := a.verb("delete ID", "Take a grant back: nothing more is sent, and nothing is deleted", 1, func(ctx context.Context, c *client.Client, args []string) error {
 		if err := client.Do(ctx, c, http.MethodDelete, c.In("grants", args[0]), nil); err != nil {
 			return err
@@ -73,9 +77,9 @@ func grantResource() resource[apiv1.Grant] {
 		list: func(ctx context.Context, c *client.Client) ([]apiv1.Grant, error) {
 			return client.List[apiv1.Grant](ctx, c, c.In("grants"), nil, 0)
 		},
-		key: id, name: id, header: []string{"ID", "DIRECTION", "ENVIRONMENT", "TENANT", "NAMESPACES", "KINDS"},
+		key: id, name: id, header: []string{"ID", "DIRECTION", "ENVIRONMENT", "TENANT", "NAMESPACES", "KINDS", "SERVICE ACCOUNT"},
 		rows: func(v apiv1.Grant, _ time.Time) [][]string {
-			return [][]string{{v.ID, v.Direction, v.Environment, v.Grantee, cell(orAll(v.Limits.Namespaces)), cell(orAll(v.Limits.Kinds))}}
+			return [][]string{{v.ID, v.Direction, v.Environment, v.Grantee, cell(orAll(v.Limits.Namespaces)), cell(orAll(v.Limits.Kinds)), orDash(v.ServiceAccount)}}
 		},
 	}
 }
@@ -99,7 +103,7 @@ func (a *app) agentLabelCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		v, err := c.Agent(cmd.Context(), args[0])
+		v, err := client.Get[apiv1.Agent](cmd.Context(), c, c.In("agents", args[0]))
 		if err != nil {
 			return err
 		}

@@ -38,7 +38,7 @@ var formats = []string{"table", "json", "yaml", "name"}
 
 func (a *app) getCommand() *cobra.Command {
 	return group("get", "List agents, deployments, environments, events, repositories and the rest",
-		getCommand(a, "", tenantResource()), getCommand(a, "", memberResource()), getCommand(a, "", tokenResource()), getCommand(a, "", grantResource()),
+		getCommand(a, "", tenantResource()), getCommand(a, "", memberResource()), getCommand(a, "", personResource()), getCommand(a, "", tokenResource()), getCommand(a, "", grantResource()),
 		getCommand(a, "", credentialResource()), getCommand(a, "", operationResource()),
 		getCommand(a, "", agentResource()), getCommand(a, "", deploymentResource()), getCommand(a, "", environmentResource()),
 		getCommand(a, "", eventResource()), getCommand(a, "", repositoryResource()))

@@ -13,7 +13,9 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
+	"github.com/kedge-dev/kedge/cli/internal/client"
 	"github.com/kedge-dev/kedge/cli/internal/profile"
+	"github.com/kedge-dev/kedge/internal/apiv1"
 )
 
 // maxToken bounds what is read from standard input.
@@ -52,7 +54,7 @@ func (a *app) runLogin(ctx context.Context, address string, sso bool) error {
 	if err != nil {
 		return failure(err.Error(), "kedge login https://HOST[:PORT]")
 	}
-	who, err := c.Whoami(ctx)
+	who, err := client.Get[apiv1.Whoami](ctx, c, c.Top("whoami"))
 	if err != nil {
 		return err
 	}

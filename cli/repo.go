@@ -18,7 +18,7 @@ func (a *app) repoCommand() *cobra.Command {
 
 // repository finds one by its URL or ID.
 func repository(ctx context.Context, c *client.Client, urlOrID string) (apiv1.Repository, error) {
-	repos, err := c.Repositories(ctx)
+	repos, err := client.List[apiv1.Repository](ctx, c, c.In("repositories"), client.Everything(), 0)
 	if err != nil {
 		return apiv1.Repository{}, err
 	}
@@ -92,7 +92,7 @@ func (a *app) repoDeleteCommand() *cobra.Command {
 func (a *app) repoWebhookCommand() *cobra.Command {
 	cmd := a.onRepository("webhook URL", "Show what a Git host has to be told so that pushes arrive at once",
 		func(ctx context.Context, c *client.Client, r apiv1.Repository) error {
-			hook, err := c.Webhook(ctx, r.ID)
+			hook, err := client.Send[apiv1.Webhook](ctx, c, http.MethodPost, c.In("repositories", r.ID, "webhook"), nil)
 			if err != nil {
 				return err
 			}

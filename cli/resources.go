@@ -17,7 +17,7 @@ import (
 
 func agentResource() resource[apiv1.Agent] {
 	name := func(v apiv1.Agent) string { return v.Name }
-	filter := url.Values{"limit": {"500"}}
+	filter := client.Everything()
 	return resource[apiv1.Agent]{
 		use: "agents", aliases: []string{"agent"}, short: "List agents, one line per replica",
 		kinds: []string{"agent", "connection", "token"},
@@ -30,7 +30,7 @@ func agentResource() resource[apiv1.Agent] {
 			return client.List[apiv1.Agent](ctx, c, c.In("agents"), filter, 0)
 		},
 		get: func(ctx context.Context, c *client.Client, name string) (apiv1.Agent, error) {
-			return c.Agent(ctx, name)
+			return client.Get[apiv1.Agent](ctx, c, c.In("agents", name))
 		},
 		key: name, name: name,
 		header: []string{"NAME", "STATE", "REPLICA", "VERSION", "KUBERNETES", "CLUSTER", "CONNECTED SINCE", "LAST SEEN", "SCOPE", "TARGETS"},
@@ -61,7 +61,7 @@ func agentRows(v apiv1.Agent, now time.Time) [][]string {
 			since, seen = "-", stamp(c.LastSeenAt)
 		}
 		rows = append(rows, []string{
-			v.Name, connectionState(c, now), c.Replica, orDash(c.Version), orDash(c.KubeVersion),
+			v.Name, connectionState(c, v.Connected, now), c.Replica, orDash(c.Version), orDash(c.KubeVersion),
 			orDash(c.ClusterUID[:min(8, len(c.ClusterUID))]), since, seen, cell(scope), targets,
 		})
 	}
@@ -69,7 +69,7 @@ func agentRows(v apiv1.Agent, now time.Time) [][]string {
 }
 
 func deploymentResource() resource[apiv1.Deployment] {
-	filter := url.Values{"limit": {"500"}}
+	filter := client.Everything()
 	return resource[apiv1.Deployment]{
 		use: "deployments", aliases: []string{"deployment", "deploy"}, short: "List deployments and how they are doing",
 		kinds: []string{"deployment", "desired", "status", "connection", "agent", "environment"},
@@ -93,23 +93,19 @@ func deploymentResource() resource[apiv1.Deployment] {
 			return v.Name + strings.Repeat(" (deleting)", btoi(!v.DeletedAt.IsZero()))
 		},
 		name:   func(v apiv1.Deployment) string { return v.Name },
-		header: []string{"NAME", "SYNC", "HEALTH", "READY", "COMMIT", "ENVIRONMENT", "NAMESPACE", "MESSAGE"},
+		header: []string{"NAME", "SYNC", "HEALTH", "READY", "COMMIT", "ENVIRONMENT", "NAMESPACE", "POLICY", "MESSAGE"},
 		rows:   deploymentRows,
 	}
 }
 
 func deploymentRows(v apiv1.Deployment, now time.Time) [][]string {
-	ready, targets := 0, attached(v)
-	for _, t := range targets {
-		ready += btoi(arrived(t))
-	}
 	sync := deploymentSync(v)
 	if !v.DeletedAt.IsZero() {
 		sync = "Deleting"
 	}
 	return [][]string{{
-		v.Name, sync, deploymentHealth(v, now), fmt.Sprintf("%d/%d", ready, len(targets)), shortCommit(v.Commit),
-		v.Environment, v.Namespace, cell(v.Message),
+		v.Name, sync, deploymentHealth(v, now), fmt.Sprintf("%d/%d", v.Counts.Ready, v.Counts.Targets-v.Counts.Detached), shortCommit(v.Commit),
+		v.Environment, v.Namespace, shortened(orDash(policyText(v.Policy)), maxPolicy), cell(v.Message),
 	}}
 }
 
@@ -118,7 +114,9 @@ func environmentResource() resource[apiv1.Environment] {
 	return resource[apiv1.Environment]{
 		use: "environments", aliases: []string{"environment", "env", "envs"}, short: "List environments and what they select",
 		kinds: []string{"environment", "agent", "deployment"},
-		list:  func(ctx context.Context, c *client.Client) ([]apiv1.Environment, error) { return c.Environments(ctx) },
+		list: func(ctx context.Context, c *client.Client) ([]apiv1.Environment, error) {
+			return client.List[apiv1.Environment](ctx, c, c.In("environments"), client.Everything(), 0)
+		},
 		get: func(ctx context.Context, c *client.Client, name string) (apiv1.Environment, error) {
 			return client.Get[apiv1.Environment](ctx, c, c.In("environments", name))
 		},
@@ -149,14 +147,15 @@ func selects(v apiv1.Environment) string {
 }
 
 func eventResource() resource[apiv1.Event] {
-	var filter client.EventFilter
+	filter := url.Values{}
 	return resource[apiv1.Event]{
 		use: "events", aliases: []string{"event"}, short: "List what happened, newest last",
 		kinds: []string{"event"}, bounded: true,
 		flags: func(f *pflag.FlagSet) {
-			f.StringVar(&filter.Deployment, "deployment", "", "only events of this deployment")
-			f.StringVar(&filter.Agent, "agent", "", "only events of this agent")
-			f.IntVar(&filter.Limit, "limit", 100, "at most this many of the newest, up to 500")
+			queryFlag(f, filter, "deployment", "only events of this deployment")
+			queryFlag(f, filter, "agent", "only events of this agent")
+			queryFlag(f, filter, "before", "only events before this one, by its number: see -o name")
+			queryFlag(f, filter, "limit", "at most this many of the newest, up to 500; 100 when absent")
 		},
 		list:   func(ctx context.Context, c *client.Client) ([]apiv1.Event, error) { return c.Events(ctx, filter) },
 		key:    func(v apiv1.Event) string { return strconv.FormatInt(v.Seq, 10) },
@@ -174,8 +173,10 @@ func repositoryResource() resource[apiv1.Repository] {
 		use: "repositories", aliases: []string{"repository", "repos", "repo"},
 		short: "List repositories (kedge repo webhook URL shows how pushes arrive at once)",
 		kinds: []string{"repository"},
-		list:  func(ctx context.Context, c *client.Client) ([]apiv1.Repository, error) { return c.Repositories(ctx) },
-		key:   name, name: name,
+		list: func(ctx context.Context, c *client.Client) ([]apiv1.Repository, error) {
+			return client.List[apiv1.Repository](ctx, c, c.In("repositories"), client.Everything(), 0)
+		},
+		key: name, name: name,
 		header: []string{"ID", "URL", "STATE", "SINCE", "WEBHOOK", "PROBLEM"},
 		rows: func(v apiv1.Repository, _ time.Time) [][]string {
 			return [][]string{{v.ID, v.URL, repositoryState(v), stamp(v.CheckedAt), v.WebhookURL, cell(orDash(v.Error))}}

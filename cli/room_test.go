@@ -21,6 +21,9 @@ func (s *server) room(mux *http.ServeMux) {
 	}})
 	list(top+"tenants/shop", apiv1.Tenant{ID: "ten-2", Name: "shop", Quota: apiv1.Quota{Agents: 3, Targets: 100}, CreatedAt: born})
 	list(tenant+"members", apiv1.List[apiv1.Member]{Items: []apiv1.Member{{Kind: "group", Subject: "web team", Role: "deployer", CreatedAt: born}}})
+	ada := apiv1.Person{Name: "ada@example.com", DisplayName: "Ada Lovelace", Issuer: "https://id.example.com", Subject: "8f3a", Sessions: 2, CreatedAt: born, LoggedInAt: now}
+	list(top+"people", apiv1.List[apiv1.Person]{Items: []apiv1.Person{ada, {Name: "bob@example.com", Issuer: "https://id.example.com", Subject: "77c1", CreatedAt: born, LoggedInAt: born}}})
+	list(top+"people/ada@example.com", ada)
 	tokens := apiv1.List[apiv1.APIToken]{Items: []apiv1.APIToken{
 		{ID: "tok-1", Name: "ci", Role: "deployer", Valid: true, CreatedAt: born, CreatedBy: "ann", ExpiresAt: expiry},
 		{ID: "tok-2", Name: "old", Role: "viewer", CreatedAt: born, RevokedAt: now},
@@ -33,9 +36,14 @@ func (s *server) room(mux *http.ServeMux) {
 		{ID: "tok-4", CreatedAt: born, CreatedBy: "ann", RevokedAt: now}, {ID: "tok-5", Valid: true, CreatedAt: now, CreatedBy: "rotation op-1", LastUsedAt: now},
 	}})
 	list(tenant+"environments/eu", apiv1.Environment{Name: "eu", MatchLabels: map[string]string{"region": "eu"}, Selected: []string{"prod"}, Deployments: 2, Suspension: frozen, CreatedAt: born})
+	list(tenant+"deployments/{name}/held-prunes", apiv1.List[apiv1.HeldPrune]{Items: []apiv1.HeldPrune{
+		{Target: "tgt-1", Agent: "prod", Object: "ConfigMap dude/old", Reason: "12 of 20 objects would be deleted", Commit: "c0ffee0123456789", Current: true},
+		{Target: "tgt-1", Agent: "prod", Object: "Namespace old", Reason: "of a protected kind", Commit: "c0ffee0123456789", Current: true, Confirmed: true},
+		{Target: "tgt-2", Agent: "lost", Object: "ConfigMap dude/old", Commit: "c0ffee0123456789"},
+	}})
 	list(tenant+"grants", apiv1.List[apiv1.Grant]{Items: []apiv1.Grant{
 		{ID: "grt-1", Environment: "eu", Grantee: "shop", Direction: "given", Limits: apiv1.Limits{Namespaces: []string{"shop"}, Kinds: []string{"ConfigMap", "Deployment.apps"}}, CreatedAt: born},
-		{ID: "grt-2", Environment: "ops/edge", Grantee: "default", Direction: "received", CreatedAt: born},
+		{ID: "grt-2", Environment: "ops/edge", Grantee: "default", Direction: "received", ServiceAccount: "edge/guest", CreatedAt: born},
 	}})
 	list(tenant+"credentials", apiv1.List[apiv1.Credential]{Items: []apiv1.Credential{{ID: "crd-1", Name: "git", Kind: "https", Username: "robot", CreatedAt: born, UpdatedAt: now}}})
 	list(tenant+"credentials/git", apiv1.Credential{ID: "crd-1", Name: "git", Kind: "https", Username: "robot", CreatedAt: born, UpdatedAt: now})
@@ -97,6 +105,7 @@ func (s *server) verbs(mux *http.ServeMux, tenant, top string) {
 	}
 	for _, pattern := range []string{
 		"DELETE " + top + "tenants/{name}", "PUT " + tenant + "members/{kind}/{subject}", "DELETE " + tenant + "members/{kind}/{subject}",
+		"DELETE " + top + "people/{name}", "DELETE " + top + "people/{name}/sessions",
 		"DELETE " + tenant + "tokens/{id}", "DELETE " + top + "tokens/{id}", "DELETE " + tenant + "agents/{name}/tokens/{id}",
 		"DELETE " + tenant + "environments/{name}", "DELETE " + tenant + "grants/{id}", "DELETE " + tenant + "credentials/{name}",
 		"DELETE " + tenant + "repositories/{id}", "POST " + tenant + "repositories/{id}/refresh", "POST " + tenant + "deployments/{name}/targets/{id}/dismiss",
@@ -120,6 +129,7 @@ func (s *server) verbs(mux *http.ServeMux, tenant, top string) {
 	answer("POST "+tenant+"agents/prod/rotate-token", apiv1.Operation{ID: "op-2", Action: "agent.rotate-token"})
 	answer("PATCH "+tenant+"environments/{name}", apiv1.Environment{Name: "eu", Agents: []string{"prod"}, Selected: []string{"prod"}})
 	answer("POST "+tenant+"grants", apiv1.Grant{ID: "grt-1"})
+	answer("POST "+tenant+"deployments/{name}/confirm-prune", apiv1.ConfirmedPrune{Objects: []string{"ConfigMap dude/old", "Namespace old"}, Targets: 1})
 	answer("POST "+tenant+"deployments/{name}/rollback", run2())
 	answer("POST "+tenant+"runs/{id}/terminate", apiv1.SyncRun{ID: "run-2", Phase: "Terminated"})
 	answer("POST "+tenant+"repositories/rep-1/webhook", apiv1.Webhook{URL: "https://k/api/v1/hooks/rep-1", Secret: "s3cret"})

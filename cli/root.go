@@ -81,6 +81,7 @@ func build(o Options) (*cobra.Command, *app) {
 		a.operationCommand(),
 		a.tenantCommand(),
 		a.tokenCommand(),
+		a.personCommand(),
 		a.fleetCommand(),
 		a.auditCommand(),
 		a.getCommand(),

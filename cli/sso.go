@@ -33,11 +33,13 @@ func (a *app) ssoToken(ctx context.Context, address string, ca []byte) (string, 
 	}
 	verifier := rand.Text() + rand.Text()
 	sum := sha256.Sum256([]byte(verifier))
+	challenge := base64.RawURLEncoding.EncodeToString(sum[:])
 	login := address + "/api/v1/auth/login?" + url.Values{
 		"cli":       {strconv.Itoa(door.Addr().(*net.TCPAddr).Port)},
-		"challenge": {base64.RawURLEncoding.EncodeToString(sum[:])},
+		"challenge": {challenge},
 	}.Encode()
-	fmt.Fprintf(a.Err, "Open this address in a browser on this machine and log in:\n\n  %s\n\n", login)
+	fmt.Fprintf(a.Err, "Open this address in a browser on this machine and log in:\n\n  %s\n\nConfirm there if the page shows this code: %s\n\n",
+		login, apiv1.LoginCode(challenge))
 	code, err := awaitCode(ctx, door)
 	if err != nil {
 		return "", err
@@ -46,18 +48,23 @@ func (a *app) ssoToken(ctx context.Context, address string, ca []byte) (string, 
 	return session.Token, err
 }
 
-// awaitCode serves one request: the browser's, with the code.
+// awaitCode serves one request: the browser's, with the code, or with the news that the person said no.
 func awaitCode(ctx context.Context, door net.Listener) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, ssoPatience)
 	defer cancel()
 	codes := make(chan string, 1)
 	server := &http.Server{ReadHeaderTimeout: 10 * time.Second, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		code := r.URL.Query().Get("code")
-		if code == "" {
+		code, denied := r.URL.Query().Get("code"), r.URL.Query().Has("error")
+		switch {
+		case denied:
+			code = ""
+			fmt.Fprintln(w, "Nobody was logged in. This page can be closed.")
+		case code == "":
 			http.NotFound(w, r)
 			return
+		default:
+			fmt.Fprintln(w, "You are logged in. This page can be closed.")
 		}
-		fmt.Fprintln(w, "You are logged in. This page can be closed.")
 		select {
 		case codes <- code:
 		default: // the first one counts
@@ -71,6 +78,9 @@ func awaitCode(ctx context.Context, door net.Listener) (string, error) {
 	}()
 	select {
 	case code := <-codes:
+		if code == "" {
+			return "", failure("the login was not confirmed in the browser", "kedge login URL --sso")
+		}
 		return code, nil
 	case <-ctx.Done():
 		if errors.Is(ctx.Err(), context.DeadlineExceeded) {

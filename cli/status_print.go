@@ -2,6 +2,7 @@ package cli
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/kedge-dev/kedge/internal/apiv1"
@@ -42,7 +43,27 @@ func (a *app) printStatus(d apiv1.Deployment) error {
 			return err
 		}
 	}
+	if err := a.printHeld(d); err != nil {
+		return err
+	}
 	return a.printDetached(d)
+}
+
+// printHeld says how to go on when deletions wait to be confirmed.
+func (a *app) printHeld(d apiv1.Deployment) error {
+	n := 0
+	for _, t := range d.Targets {
+		for _, o := range t.Objects {
+			if o.Sync == string(fleet.SyncHeld) {
+				n++
+			}
+		}
+	}
+	if n == 0 {
+		return nil
+	}
+	return a.say("\nHeld is what has left the source and is not deleted before you say so: kedge deploy prunes %s, kedge deploy confirm-prune %s (%s)",
+		d.Name, d.Name, count(n, "object"))
 }
 
 // printDetached says what became of targets that were let go, and how to be rid of their lines.
@@ -92,6 +113,9 @@ func statusFacts(d apiv1.Deployment, now time.Time) [][]string {
 		{"Commit", orDash(d.Commit)},
 		{"Sync", deploymentSync(d)},
 		{"Health", deploymentHealth(d, now)},
+	}
+	if policy := policyText(d.Policy); policy != "" {
+		rows = slices.Insert(rows, 3, []string{"Policy", policy})
 	}
 	if d.SourceError != "" {
 		rows = append(rows, []string{"Problem", d.SourceError})

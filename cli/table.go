@@ -56,7 +56,7 @@ func (t table) paint(c string) string {
 	word, _, _ := strings.Cut(c, " ")
 	code, known := map[string]int{
 		"Synced": 32, "Current": 32, "Connected": 32, "Deleted": 32, "Readable": 32,
-		"Pending": 33, "Syncing": 33, "InProgress": 33, "Terminating": 33, "Stale": 33, "was": 33, "Deleting": 33, "Rewound": 33,
+		"Pending": 33, "Syncing": 33, "InProgress": 33, "Terminating": 33, "Stale": 33, "was": 33, "Deleting": 33, "Rewound": 33, "OutOfSync": 33, "Held": 33, "Confirmed": 33,
 		"Failed": 31, "NotFound": 31, "Warning": 31, "Unreadable": 31, "Never": 33,
 	}[word]
 	if !t.colour || !known {

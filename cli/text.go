@@ -2,7 +2,6 @@ package cli
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -12,6 +11,9 @@ import (
 
 // maxCell bounds free text in a table; the whole of it is in -o yaml and in status.
 const maxCell = 100
+
+// maxPolicy bounds a policy in a listing, where it is beside the point.
+const maxPolicy = 40
 
 func stamp(t time.Time) string {
 	if t.IsZero() {
@@ -49,7 +51,7 @@ func targetSync(t apiv1.Target) string {
 
 // deploymentSync is the same for all targets together: one of them being lost is enough not to know.
 func deploymentSync(d apiv1.Deployment) string {
-	if d.Sync == string(fleet.SyncSynced) && slices.ContainsFunc(d.Targets, func(t apiv1.Target) bool { return !t.StaleSince.IsZero() }) {
+	if d.Sync == string(fleet.SyncSynced) && d.Counts.Stale > 0 {
 		return "was " + d.Sync
 	}
 	return d.Sync
@@ -64,23 +66,20 @@ func targetHealth(t apiv1.Target, now time.Time) string {
 
 // deploymentHealth is the health summed up; Stale names the longest absence.
 func deploymentHealth(d apiv1.Deployment, now time.Time) string {
-	if d.Health != string(fleet.HealthStale) {
+	if d.Health != string(fleet.HealthStale) || d.Counts.StaleSince.IsZero() {
 		return d.Health
 	}
-	var since time.Time
-	for _, t := range d.Targets {
-		if !t.StaleSince.IsZero() && (since.IsZero() || t.StaleSince.Before(since)) {
-			since = t.StaleSince
-		}
-	}
-	if since.IsZero() {
-		return d.Health
-	}
-	return stale(since, now)
+	return stale(d.Counts.StaleSince, now)
 }
 
-func connectionState(c apiv1.Connection, now time.Time) string {
-	if c.Connected {
+// connectionState is how a replica is; led says whether its agent has one that leads.
+func connectionState(c apiv1.Connection, led bool, now time.Time) string {
+	switch {
+	case c.Connected && c.Role == "standby" && !led:
+		return "Standby, no leader"
+	case c.Connected && c.Role == "standby":
+		return "Standby"
+	case c.Connected:
 		return "Connected"
 	}
 	return stale(c.LastSeenAt, now)
@@ -113,10 +112,13 @@ func orDash(s string) string {
 }
 
 // cell makes free text fit into one line of a table.
-func cell(s string) string {
+func cell(s string) string { return shortened(s, maxCell) }
+
+// shortened is one line of at most n characters.
+func shortened(s string, n int) string {
 	s = strings.Join(strings.Fields(s), " ")
-	if runes := []rune(s); len(runes) > maxCell {
-		return string(runes[:maxCell-1]) + "…"
+	if runes := []rune(s); len(runes) > n {
+		return string(runes[:n-1]) + "…"
 	}
 	return s
 }

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
+	"net/url"
 	"slices"
 	"time"
 
@@ -40,7 +42,7 @@ func (a *app) deleteDeployment(ctx context.Context, c *client.Client, name strin
 	if err != nil {
 		return err
 	}
-	if err := c.DeleteDeployment(ctx, name); err != nil {
+	if err := client.Do(ctx, c, http.MethodDelete, c.In("deployments", name), nil); err != nil {
 		return err
 	}
 	fmt.Fprintf(a.Out, "Deployment %q is being deleted; clusters that are away follow when they are back.\n", name)
@@ -67,14 +69,14 @@ func (a *app) awaitGone(ctx context.Context, c *client.Client, id string) error 
 		return change.DeploymentID == id || change.ID == id || change.Kind == "agent"
 	}
 	return a.follow(ctx, c, relevant, func(ctx context.Context) (step, error) {
-		left, err := c.Deployments(ctx)
+		left, err := client.List[apiv1.Deployment](ctx, c, c.In("deployments"), client.Everything(), 0)
 		return step{done: err == nil && !slices.ContainsFunc(left, func(v apiv1.Deployment) bool { return v.ID == id })}, err
 	})
 }
 
 // tellGone says what each agent said when it was done: it names what was kept.
 func (a *app) tellGone(ctx context.Context, c *client.Client, d apiv1.Deployment) error {
-	events, err := c.Events(ctx, client.EventFilter{Deployment: d.Name, Limit: 500})
+	events, err := c.Events(ctx, url.Values{"deployment": {d.Name}, "limit": {"500"}})
 	if err != nil {
 		return err
 	}

@@ -4,6 +4,9 @@ import (
 	"fmt"
 
 	"github.com/spf13/cobra"
+
+	"github.com/kedge-dev/kedge/cli/internal/client"
+	"github.com/kedge-dev/kedge/internal/apiv1"
 )
 
 func (a *app) versionCommand() *cobra.Command {
@@ -17,7 +20,7 @@ func (a *app) versionCommand() *cobra.Command {
 			if notLoggedIn != nil {
 				return nil // there is no server to ask
 			}
-			who, err := c.Whoami(cmd.Context())
+			who, err := client.Get[apiv1.Whoami](cmd.Context(), c, c.Top("whoami"))
 			if err != nil {
 				return err
 			}

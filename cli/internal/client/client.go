@@ -119,15 +119,6 @@ func Status(err error) int {
 	return 0
 }
 
-// inTenant is a path below the tenant.
-func (c *Client) inTenant(parts ...string) string {
-	path := "/api/v1/tenants/" + url.PathEscape(c.cfg.Tenant)
-	for _, p := range parts {
-		path += "/" + url.PathEscape(p)
-	}
-	return path
-}
-
 func (c *Client) request(ctx context.Context, method, path string, query url.Values, body any) (*http.Request, error) {
 	var reader io.Reader
 	if body != nil {

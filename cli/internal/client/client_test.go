@@ -14,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/kedge-dev/kedge/cli/internal/client"
+	"github.com/kedge-dev/kedge/internal/apiv1"
 )
 
 func newClient(t *testing.T, server string, ca []byte) *client.Client {
@@ -111,7 +112,7 @@ func TestErrorsSayWhatIsWrong(t *testing.T) {
 			w.WriteHeader(c.status)
 			fmt.Fprint(w, c.body)
 		}))
-		_, err := newClient(t, srv.URL, nil).Whoami(t.Context())
+		_, err := whoami(t, newClient(t, srv.URL, nil))
 		if client.Status(err) != c.status || err.Error() != c.want {
 			t.Errorf("%s: %v, want %s", c.reason, err, c.want)
 		}
@@ -129,10 +130,10 @@ func TestPrivateCAIsTrustedWhenGiven(t *testing.T) {
 	}))
 	defer srv.Close()
 	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: srv.Certificate().Raw})
-	if who, err := newClient(t, srv.URL, ca).Whoami(t.Context()); err != nil || who.Name != "admin" {
+	if who, err := whoami(t, newClient(t, srv.URL, ca)); err != nil || who.Name != "admin" {
 		t.Errorf("with the CA: %v, %v", who, err)
 	}
-	_, err := newClient(t, srv.URL, nil).Whoami(t.Context())
+	_, err := whoami(t, newClient(t, srv.URL, nil))
 	if !client.UnknownCA(err) || !strings.HasPrefix(err.Error(), "reaching https://127.0.0.1") {
 		t.Errorf("without the CA: %v", err)
 	}
@@ -144,5 +145,36 @@ func TestAddressesThatAreNone(t *testing.T) {
 		if _, err := client.New(client.Config{Server: address}); err == nil {
 			t.Errorf("New(%q) took it", address)
 		}
+	}
+}
+
+func whoami(t *testing.T, c *client.Client) (apiv1.Whoami, error) {
+	t.Helper()
+	return client.Get[apiv1.Whoami](t.Context(), c, c.Top("whoami"))
+}
+
+// A deployment on many agents is read to its last target, page by page.
+func TestDeploymentIsReadWithAllItsTargets(t *testing.T) {
+	t.Parallel()
+	const path = "/api/v1/tenants/a%20b/deployments/web"
+	answers := map[string]string{
+		path:                                    `{"name":"web","counts":{"targets":4},"targets":[{"agent":"a"}],"moreTargets":"a/1"}`,
+		path + "/targets?after=a%2F1&limit=500": `{"items":[{"agent":"b"},{"agent":"c"}],"next":"c/3"}`,
+		path + "/targets?after=c%2F3&limit=500": `{"items":[{"agent":"d"}],"next":""}`,
+	}
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		fmt.Fprint(w, answers[r.URL.RequestURI()])
+	}))
+	defer srv.Close()
+	d, err := newClient(t, srv.URL, nil).Deployment(t.Context(), "web")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, target := range d.Targets {
+		got = append(got, target.Agent)
+	}
+	if diff := cmp.Diff([]string{"a", "b", "c", "d"}, got); diff != "" || d.MoreTargets != "" {
+		t.Errorf("more after %q: %s", d.MoreTargets, diff)
 	}
 }

@@ -98,7 +98,7 @@ func (f *feed) once(ctx context.Context) (opened bool, err error) {
 }
 
 func (f *feed) open(ctx context.Context) (io.ReadCloser, error) {
-	r, err := f.client.request(ctx, http.MethodGet, f.client.inTenant("stream"), nil, nil)
+	r, err := f.client.request(ctx, http.MethodGet, f.client.In("stream"), nil, nil)
 	if err != nil {
 		return nil, &finalError{err}
 	}

@@ -9,7 +9,9 @@ import (
 )
 
 // In is the path of something below the tenant.
-func (c *Client) In(parts ...string) string { return c.inTenant(parts...) }
+func (c *Client) In(parts ...string) string {
+	return c.Top(append([]string{"tenants", c.cfg.Tenant}, parts...)...)
+}
 
 // Top is the path of something that belongs to no tenant.
 func (c *Client) Top(parts ...string) string {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -233,7 +234,7 @@ func (d *demo) makeRepository(ctx context.Context) (err error) {
 
 // deploy declares the application, then makes the repository call the server's webhook.
 func (d *demo) deploy(ctx context.Context) error {
-	_, err := d.client.CreateDeployment(ctx, apiv1.CreateDeployment{
+	_, err := client.Send[apiv1.Deployment](ctx, d.client, http.MethodPost, d.client.In("deployments"), apiv1.CreateDeployment{
 		Name: deployment, Namespace: namespace, Source: apiv1.Source{RepoURL: d.repo.url(), Path: "app"},
 	})
 	if err != nil {
@@ -242,11 +243,11 @@ func (d *demo) deploy(ctx context.Context) error {
 	if d.cfg.Kubeconfig != "" {
 		d.closers = append(d.closers, func() error { return d.removeSample(context.WithoutCancel(ctx)) })
 	}
-	repos, err := d.client.Repositories(ctx)
+	repos, err := client.List[apiv1.Repository](ctx, d.client, d.client.In("repositories"), client.Everything(), 0)
 	if err != nil {
 		return err
 	}
-	hook, err := d.client.Webhook(ctx, repos[0].ID)
+	hook, err := client.Send[apiv1.Webhook](ctx, d.client, http.MethodPost, d.client.In("repositories", repos[0].ID, "webhook"), nil)
 	if err != nil {
 		return err
 	}

@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"net/url"
 	"slices"
 	"time"
 
+	"github.com/kedge-dev/kedge/cli/internal/client"
 	"github.com/kedge-dev/kedge/internal/apiv1"
 	"github.com/kedge-dev/kedge/internal/rig"
 )
@@ -28,13 +30,13 @@ func (d *demo) deleteDeployment(ctx context.Context) error {
 	if err := d.restart(ctx); err != nil {
 		return err
 	}
-	if err := d.client.DeleteDeployment(ctx, deployment); err != nil {
+	if err := client.Do(ctx, d.client, http.MethodDelete, d.client.In("deployments", deployment), nil); err != nil {
 		return err
 	}
 	tick := time.NewTicker(200 * time.Millisecond)
 	defer tick.Stop()
 	for {
-		left, err := d.client.Deployments(ctx)
+		left, err := client.List[apiv1.Deployment](ctx, d.client, d.client.In("deployments"), client.Everything(), 0)
 		if err != nil {
 			return err
 		}

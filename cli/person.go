@@ -1,0 +1,50 @@
+package cli
+
+import (
+	"context"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/kedge-dev/kedge/cli/internal/client"
+	"github.com/kedge-dev/kedge/internal/apiv1"
+)
+
+func (a *app) personCommand() *cobra.Command {
+	logout := a.verb("logout NAME", "End all sessions of a person, at once", 1, func(ctx context.Context, c *client.Client, args []string) error {
+		if err := client.Do(ctx, c, http.MethodDelete, c.Top("people", args[0], "sessions"), nil); err != nil {
+			return err
+		}
+		return a.say("%s is logged out everywhere. Roles stay: take them away with kedge tenant member remove.", args[0])
+	})
+	logout.Long = "Requests with these sessions are refused from now on, and what they follow ends within seconds, on every server. " +
+		"The person can log in again, unless the identity provider says no. Everybody may do this to themselves."
+	forget := a.verb("forget NAME", "Free the name of somebody who is gone", 1, func(ctx context.Context, c *client.Client, args []string) error {
+		if err := client.Do(ctx, c, http.MethodDelete, c.Top("people", args[0]), nil); err != nil {
+			return err
+		}
+		return a.say("The name %s is free; its sessions are ended, and it has no role in any tenant.", args[0])
+	})
+	forget.Long = "A name stands for the person who first logged in by it, and is refused to everybody else. When the identity provider " +
+		"gives it to somebody new, this frees it: all that the name had goes, so that the next one begins with nothing."
+	return group("person", "See who has logged in, and log people out", getCommand(a, "get", personResource()), logout, forget)
+}
+
+func personResource() resource[apiv1.Person] {
+	name := func(v apiv1.Person) string { return v.Name }
+	return resource[apiv1.Person]{
+		use: "people", aliases: []string{"person", "persons"}, short: "List who has logged in", kinds: []string{"token"},
+		list: func(ctx context.Context, c *client.Client) ([]apiv1.Person, error) {
+			return client.List[apiv1.Person](ctx, c, c.Top("people"), nil, 0)
+		},
+		get: func(ctx context.Context, c *client.Client, name string) (apiv1.Person, error) {
+			return client.Get[apiv1.Person](ctx, c, c.Top("people", name))
+		},
+		key: name, name: name, header: []string{"NAME", "CALLED", "SESSIONS", "LAST LOGIN", "SUBJECT", "ISSUER"},
+		rows: func(v apiv1.Person, _ time.Time) [][]string {
+			return [][]string{{v.Name, cell(orDash(v.DisplayName)), strconv.Itoa(v.Sessions), stamp(v.LoggedInAt), cell(v.Subject), v.Issuer}}
+		},
+	}
+}
