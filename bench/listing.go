@@ -96,6 +96,8 @@ func (l *listing) queries() []query {
 		return v
 	}
 	path := listPath(listPaths - 10)
+	// What the deployments of one slot have in common: see fill.
+	six := "environment=" + slotName(3) + "&agent=" + agentName(3) + "&sync=Synced&health=Current&label=team%3Dteam-3"
 	return []query{
 		{name: "plain", values: with("")},
 		{name: "plain_deep", values: with("after=" + deep)},
@@ -114,6 +116,12 @@ func (l *listing) queries() []query {
 		{name: "label", values: with("label=team%3Dteam-3")},
 		{name: "label_deep", values: with("label=team%3Dteam-3&after=" + deep)},
 		{name: "label_and_sync", values: with("label=team%3Dteam-3&sync=Failed"), found: perhaps},
+		{name: "repository", values: with("repository=" + url.QueryEscape(l.url))},
+		{name: "repository_deep", values: with("repository=" + url.QueryEscape(l.url) + "&after=" + deep)},
+		{name: "health_stale", values: with("health=Stale"), found: nothing},
+		{name: "six_at_once", values: with(six + "&q=app")},
+		{name: "six_at_once_deep", values: with(six + "&q=app&after=" + deep)},
+		{name: "six_at_once_none", values: with(six + "&q=nobody-has-this"), found: nothing},
 	}
 }
 
@@ -133,6 +141,9 @@ func (l *listing) measure(ctx context.Context, r *rigging, measured map[string][
 		if empty := size < emptyPage; q.found != perhaps && empty != (q.found == nothing) {
 			return fmt.Errorf("%s: a page of %d bytes, which is not what was to be found", q.name, size)
 		}
+		if size > largestPage {
+			return fmt.Errorf("%s: a page of %d bytes, which is more than %d", q.name, size, largestPage)
+		}
 		label := fmt.Sprintf("B9.%s.%d.%s", l.kind, l.n, q.name)
 		if err := r.reportAll(
 			took.percentile(label+".p50", 50, floor.at(50)), took.percentile(label+".p99", 99, floor.at(50)),
@@ -145,8 +156,12 @@ func (l *listing) measure(ctx context.Context, r *rigging, measured map[string][
 	return nil
 }
 
-// emptyPage is more than a page without anything on it has.
-const emptyPage = 200
+const (
+	// emptyPage is more than a page without anything on it has.
+	emptyPage = 200
+	// largestPage is what a page of a hundred may have at the most.
+	largestPage = 100_000
+)
 
 // ask reads a page many times, and returns the times and its size.
 func (l *listing) ask(ctx context.Context, path string, runs int) (took samples, size int64, err error) {

@@ -29,11 +29,18 @@ var benchmarks = []struct {
 	run  func(context.Context, *rigging) error
 }{
 	{"B1", benchPush},
+	{"B2", benchApps},
+	{"B3", benchBulk},
+	{"B4", benchDrift},
+	{"B5", benchFootprint},
 	{"B6", benchFanOut},
 	{"B7", benchCrash},
 	{"B8", benchStorm},
 	{"B9", benchListing},
 	{"B10", benchPartition},
+	{"B11", benchStuck},
+	{"B12", benchChain},
+	{"B13", benchIdle},
 }
 
 func run() error {

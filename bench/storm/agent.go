@@ -29,6 +29,7 @@ type agent struct {
 	pace        float64 // statuses per second; 0: as many as possible
 	stream      grpc.BidiStreamingClient[agentv1.ConnectRequest, agentv1.ConnectResponse]
 	targets     []wire.Desired
+	confirmed   chan int64 // the newest count that was not looked at
 }
 
 func (a *agent) run(ctx context.Context) error {
@@ -103,20 +104,35 @@ func (a *agent) listen() error {
 		if stored := frame.GetStatusStored(); stored != nil {
 			a.stored.Add(stored.GetCount() - counted)
 			counted = stored.GetCount()
+			select {
+			case <-a.confirmed: // nobody has looked
+			default:
+			}
+			a.confirmed <- counted
 		}
 	}
 }
 
-// send sends statuses until ctx ends: first whole ones, then one object at a time.
+// send sends statuses until ctx ends: first whole ones, then one object at a time. It keeps to the
+// window, as the real link does. One that has to wait for the window is of the time at which it was due:
+// the wait is part of how stale it is when it is seen.
 func (a *agent) send(ctx context.Context) error {
-	began := time.Now()
+	began, confirmed := time.Now(), int64(0)
 	for n := 0; ctx.Err() == nil; n++ {
+		for int64(n)-confirmed >= wire.StatusWindow {
+			select {
+			case confirmed = <-a.confirmed:
+			case <-ctx.Done():
+				return nil
+			}
+		}
+		made := time.Now()
 		if a.pace > 0 {
 			// One that is late sends at once, so that the pace is kept on the whole.
-			pause(ctx, time.Until(began.Add(time.Duration(float64(n)/a.pace*float64(time.Second)))))
+			made = began.Add(time.Duration(float64(n) / a.pace * float64(time.Second)))
+			pause(ctx, time.Until(made))
 		}
 		i := n % len(a.targets)
-		made := time.Now()
 		if a.probed && i == 0 {
 			fmt.Printf("probe %d\n", made.UnixNano())
 		}

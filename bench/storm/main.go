@@ -63,7 +63,8 @@ func run() error {
 			return err
 		}
 		defer func() { _ = cc.Close() }()
-		a := &agent{weather: w, cc: cc, name: file.Name(), token: string(token), probed: i == 0, wants: *targets, pace: *pace}
+		a := &agent{weather: w, cc: cc, name: file.Name(), token: string(token), probed: i == 0, wants: *targets, pace: *pace,
+			confirmed: make(chan int64, 1)}
 		w.waiting.Add(1)
 		g.Go(func() error { return a.run(ctx) })
 	}

@@ -47,6 +47,11 @@ func (p *play) commits(text string) { p.push("alpha", playFolder, folder{objects
 // takes makes the agent take a state.
 func (p *play) takes(text string) {
 	p.t.Helper()
+	p.takesWith(text, fleet.Desired{})
+}
+
+func (p *play) takesWith(text string, state fleet.Desired) {
+	p.t.Helper()
 	var parsed []manifest.Object
 	given := objects(text)
 	for _, name := range slices.Sorted(maps.Keys(given)) {
@@ -62,7 +67,7 @@ func (p *play) takes(text string) {
 	if err != nil {
 		p.t.Fatal(err)
 	}
-	p.observe(agentsim.Event{Kind: agentsim.EventTaken, Target: "tgt", Tenant: "alpha", Deployment: playDeployment, Desired: set})
+	p.observe(agentsim.Event{Kind: agentsim.EventTaken, Target: "tgt", Tenant: "alpha", Deployment: playDeployment, Desired: set, State: state})
 }
 
 func (p *play) does(kind agentsim.EventKind, name string, tombstone bool) {
@@ -78,174 +83,207 @@ func (p *play) asks(kind consentKind)   { p.consent(kind, playDeployment, "") }
 func (p *play) leaves()                 { p.consent(consentDetach, playDeployment, playAgent) }
 func (p *play) switchesPruning(on bool) { p.prunes(playDeployment, on, false) }
 
+// ledgerStory is what happens to one target, and what the ledger has to say of it.
+type ledgerStory struct {
+	name, want string // class, or "" when all is well
+	story      func(p *play)
+}
+
+// storiesOfDeletions are about objects that go.
+var storiesOfDeletions = []ledgerStory{
+	{"a commit gave it up", "", func(p *play) {
+		p.commits("a=1 b=2")
+		p.takes("a=1 b=2")
+		p.commits("a=1")
+		p.prunedAway("b")
+	}},
+	{"nobody gave it up", wrongDeletion, func(p *play) {
+		p.commits("a=1 b=2")
+		p.takes("a=1 b=2")
+		p.prunedAway("b")
+	}},
+	{"only an older commit lacks it", wrongDeletion, func(p *play) {
+		p.commits("a=1")
+		p.commits("a=1 b=2")
+		p.takes("a=1 b=2")
+		p.prunedAway("b")
+	}},
+	{"the commit that gave it up is empty", wrongDeletion, func(p *play) {
+		p.commits("a=1")
+		p.takes("a=1")
+		p.commits("")
+		p.prunedAway("a")
+	}},
+	{"the commit that gave it up is broken", wrongDeletion, func(p *play) {
+		p.commits("a=1 b=2")
+		p.takes("a=1 b=2")
+		p.push("alpha", playFolder, folder{objects: objects("a=1"), broken: true})
+		p.prunedAway("b")
+	}},
+	{"the commit was pushed before the state that it replaces arrived", "", func(p *play) {
+		p.commits("a=1 b=2")
+		p.commits("a=1")
+		p.takes("a=1 b=2")
+		p.prunedAway("b")
+	}},
+	{"pruning is off", wrongDeletion, func(p *play) {
+		p.switchesPruning(false)
+		p.rest()
+		p.commits("a=1 b=2")
+		p.takes("a=1 b=2")
+		p.commits("a=1")
+		p.prunedAway("b")
+	}},
+	{"pruning was off and is on again", "", func(p *play) {
+		p.switchesPruning(false)
+		p.rest()
+		p.commits("a=1 b=2")
+		p.takes("a=1 b=2")
+		p.commits("a=1")
+		p.switchesPruning(true)
+		p.prunedAway("b")
+	}},
+	{"the deployment was deleted", "", func(p *play) {
+		p.commits("a=1")
+		p.takes("a=1")
+		p.asks(consentDelete)
+		p.buried("a")
+	}},
+	{"a tombstone that nobody asked for", wrongDeletion, func(p *play) {
+		p.commits("a=1")
+		p.takes("a=1")
+		p.edit(playDeployment, "alpha-web-2")
+		p.buried("a")
+	}},
+	{"a deletion that was refused", wrongDeletion, func(p *play) {
+		p.commits("a=1")
+		p.takes("a=1")
+		p.withdraw(p.consent(consentDelete, playDeployment, ""))
+		p.buried("a")
+	}},
+	{"a deletion of what was made anew since", wrongDeletion, func(p *play) {
+		p.commits("a=1")
+		p.asks(consentDelete)
+		p.rest()
+		p.takes("a=1")
+		p.buried("a")
+	}},
+	{"the agent left, and the deployment prunes then", "", func(p *play) {
+		p.commits("a=1")
+		p.takes("a=1")
+		p.leaves()
+		p.buried("a")
+	}},
+	{"another source was chosen", "", func(p *play) {
+		p.commits("a=1")
+		p.takes("a=1")
+		p.edit(playDeployment, "alpha-web-2")
+		p.prunedAway("a")
+	}},
+	{"the edit is what brought the object", wrongDeletion, func(p *play) {
+		p.commits("a=1")
+		p.edit(playDeployment, playFolder)
+		p.takes("a=1")
+		p.restore()
+		p.prunedAway("a")
+	}},
+	{"the edit is older than the object", wrongDeletion, func(p *play) {
+		p.edit(playDeployment, "alpha-web-2")
+		p.rest()
+		p.commits("a=1")
+		p.takes("a=1")
+		p.prunedAway("a")
+	}},
+	{"a restored backup prunes what it does not know", wrongDeletion, func(p *play) {
+		p.commits("a=1")
+		p.takes("a=1")
+		p.restore()
+		p.asks(consentTouch)
+		p.prunedAway("a")
+	}},
+	{"after a restore the prune was held, and then somebody went on", "", func(p *play) {
+		p.commits("a=1")
+		p.takes("a=1")
+		p.restore()
+		p.does(agentsim.EventKept, "a", false)
+		p.asks(consentTouch)
+		p.prunedAway("a")
+	}},
+	{"after a restore the prune was held, and nobody went on", wrongDeletion, func(p *play) {
+		p.commits("a=1")
+		p.takes("a=1")
+		p.asks(consentTouch)
+		p.restore()
+		p.does(agentsim.EventKept, "a", false)
+		p.prunedAway("a")
+	}},
+}
+
+// storiesOfStates are about what an agent is sent, and whose it is.
+var storiesOfStates = []ledgerStory{
+	{"a newer commit", "", func(p *play) {
+		p.commits("a=1")
+		p.takes("a=1")
+		p.commits("a=2")
+		p.takes("a=2")
+	}},
+	{"an older commit", olderState, func(p *play) {
+		p.commits("a=1")
+		p.commits("a=2")
+		p.takes("a=2")
+		p.takes("a=1")
+	}},
+	{"a commit that says what an older one did", "", func(p *play) {
+		p.commits("a=1")
+		p.commits("a=1 b=2")
+		p.takes("a=1 b=2")
+		p.commits("a=1")
+		p.takes("a=1")
+	}},
+	{"a rollback", "", func(p *play) {
+		p.commits("a=1")
+		p.commits("a=2")
+		p.takes("a=2")
+		p.asks(consentRollback)
+		p.takes("a=1")
+	}},
+	{"what was confirmed since it left", "", func(p *play) {
+		p.commits("a=1 b=2")
+		p.takes("a=1 b=2")
+		p.commits("a=1")
+		p.consent(consentConfirm, playDeployment, playFolder+"-b")
+		p.takesWith("a=1", fleet.Desired{Confirmed: []string{"ConfigMap default/" + playFolder + "-b"}})
+	}},
+	{"what was confirmed before it came back", wrongDeletion, func(p *play) {
+		p.commits("a=1")
+		p.consent(consentConfirm, playDeployment, playFolder+"-b")
+		p.commits("a=1 b=2")
+		p.takes("a=1 b=2")
+		p.commits("a=1 c=3")
+		p.takesWith("a=1 c=3", fleet.Desired{Confirmed: []string{"ConfigMap default/" + playFolder + "-b"}})
+	}},
+	{"consent without an edit", wrongDeletion, func(p *play) {
+		p.commits("a=1")
+		p.takesWith("a=1", fleet.Desired{Consent: true})
+	}},
+	{"consent with an edit", "", func(p *play) {
+		p.commits("a=1")
+		p.edit(playDeployment, playFolder)
+		p.takesWith("a=1", fleet.Desired{Consent: true})
+	}},
+	{"what no commit says", lostUpdate, func(p *play) {
+		p.commits("a=1")
+		p.commits("b=2")
+		p.takes("a=1 b=2")
+	}},
+	{"what is another tenant's", foreignRow, func(p *play) {
+		p.observe(agentsim.Event{Kind: agentsim.EventDeleted, Object: agentsim.Object{ObjectRef: fleet.ObjectRef{Name: "bravo-web-1-c1"}}})
+	}},
+}
+
 func TestLedgerTellsRightFromWrong(t *testing.T) {
 	t.Parallel()
-	tests := []struct {
-		name, want string // class, or "" when all is well
-		story      func(p *play)
-	}{
-		{"a commit gave it up", "", func(p *play) {
-			p.commits("a=1 b=2")
-			p.takes("a=1 b=2")
-			p.commits("a=1")
-			p.prunedAway("b")
-		}},
-		{"nobody gave it up", wrongDeletion, func(p *play) {
-			p.commits("a=1 b=2")
-			p.takes("a=1 b=2")
-			p.prunedAway("b")
-		}},
-		{"only an older commit lacks it", wrongDeletion, func(p *play) {
-			p.commits("a=1")
-			p.commits("a=1 b=2")
-			p.takes("a=1 b=2")
-			p.prunedAway("b")
-		}},
-		{"the commit that gave it up is empty", wrongDeletion, func(p *play) {
-			p.commits("a=1")
-			p.takes("a=1")
-			p.commits("")
-			p.prunedAway("a")
-		}},
-		{"the commit that gave it up is broken", wrongDeletion, func(p *play) {
-			p.commits("a=1 b=2")
-			p.takes("a=1 b=2")
-			p.push("alpha", playFolder, folder{objects: objects("a=1"), broken: true})
-			p.prunedAway("b")
-		}},
-		{"the commit was pushed before the state that it replaces arrived", "", func(p *play) {
-			p.commits("a=1 b=2")
-			p.commits("a=1")
-			p.takes("a=1 b=2")
-			p.prunedAway("b")
-		}},
-		{"pruning is off", wrongDeletion, func(p *play) {
-			p.switchesPruning(false)
-			p.rest()
-			p.commits("a=1 b=2")
-			p.takes("a=1 b=2")
-			p.commits("a=1")
-			p.prunedAway("b")
-		}},
-		{"pruning was off and is on again", "", func(p *play) {
-			p.switchesPruning(false)
-			p.rest()
-			p.commits("a=1 b=2")
-			p.takes("a=1 b=2")
-			p.commits("a=1")
-			p.switchesPruning(true)
-			p.prunedAway("b")
-		}},
-		{"the deployment was deleted", "", func(p *play) {
-			p.commits("a=1")
-			p.takes("a=1")
-			p.asks(consentDelete)
-			p.buried("a")
-		}},
-		{"a tombstone that nobody asked for", wrongDeletion, func(p *play) {
-			p.commits("a=1")
-			p.takes("a=1")
-			p.edit(playDeployment, "alpha-web-2")
-			p.buried("a")
-		}},
-		{"a deletion that was refused", wrongDeletion, func(p *play) {
-			p.commits("a=1")
-			p.takes("a=1")
-			p.withdraw(p.consent(consentDelete, playDeployment, ""))
-			p.buried("a")
-		}},
-		{"a deletion of what was made anew since", wrongDeletion, func(p *play) {
-			p.commits("a=1")
-			p.asks(consentDelete)
-			p.rest()
-			p.takes("a=1")
-			p.buried("a")
-		}},
-		{"the agent left, and the deployment prunes then", "", func(p *play) {
-			p.commits("a=1")
-			p.takes("a=1")
-			p.leaves()
-			p.buried("a")
-		}},
-		{"another source was chosen", "", func(p *play) {
-			p.commits("a=1")
-			p.takes("a=1")
-			p.edit(playDeployment, "alpha-web-2")
-			p.prunedAway("a")
-		}},
-		{"the edit is what brought the object", wrongDeletion, func(p *play) {
-			p.commits("a=1")
-			p.edit(playDeployment, playFolder)
-			p.takes("a=1")
-			p.restore()
-			p.prunedAway("a")
-		}},
-		{"the edit is older than the object", wrongDeletion, func(p *play) {
-			p.edit(playDeployment, "alpha-web-2")
-			p.rest()
-			p.commits("a=1")
-			p.takes("a=1")
-			p.prunedAway("a")
-		}},
-		{"a restored backup prunes what it does not know", wrongDeletion, func(p *play) {
-			p.commits("a=1")
-			p.takes("a=1")
-			p.restore()
-			p.asks(consentTouch)
-			p.prunedAway("a")
-		}},
-		{"after a restore the prune was held, and then somebody went on", "", func(p *play) {
-			p.commits("a=1")
-			p.takes("a=1")
-			p.restore()
-			p.does(agentsim.EventKept, "a", false)
-			p.asks(consentTouch)
-			p.prunedAway("a")
-		}},
-		{"after a restore the prune was held, and nobody went on", wrongDeletion, func(p *play) {
-			p.commits("a=1")
-			p.takes("a=1")
-			p.asks(consentTouch)
-			p.restore()
-			p.does(agentsim.EventKept, "a", false)
-			p.prunedAway("a")
-		}},
-		{"a newer commit", "", func(p *play) {
-			p.commits("a=1")
-			p.takes("a=1")
-			p.commits("a=2")
-			p.takes("a=2")
-		}},
-		{"an older commit", olderState, func(p *play) {
-			p.commits("a=1")
-			p.commits("a=2")
-			p.takes("a=2")
-			p.takes("a=1")
-		}},
-		{"a commit that says what an older one did", "", func(p *play) {
-			p.commits("a=1")
-			p.commits("a=1 b=2")
-			p.takes("a=1 b=2")
-			p.commits("a=1")
-			p.takes("a=1")
-		}},
-		{"a rollback", "", func(p *play) {
-			p.commits("a=1")
-			p.commits("a=2")
-			p.takes("a=2")
-			p.asks(consentRollback)
-			p.takes("a=1")
-		}},
-		{"what no commit says", lostUpdate, func(p *play) {
-			p.commits("a=1")
-			p.commits("b=2")
-			p.takes("a=1 b=2")
-		}},
-		{"what is another tenant's", foreignRow, func(p *play) {
-			p.observe(agentsim.Event{Kind: agentsim.EventDeleted, Object: agentsim.Object{ObjectRef: fleet.ObjectRef{Name: "bravo-web-1-c1"}}})
-		}},
-	}
-	for _, tt := range tests {
+	for _, tt := range slices.Concat(storiesOfDeletions, storiesOfStates) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			p := newPlay(t)

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 
 	"github.com/kedge-dev/kedge/agent/agentsim"
@@ -16,6 +17,7 @@ const (
 	lostUpdate    = "lost update"
 	olderState    = "older state"
 	foreignRow    = "foreign row"
+	sentInFreeze  = "sent in a freeze"
 	stuck         = "stuck" // the clusters are as they should be, and the server does not say so
 )
 
@@ -33,6 +35,7 @@ const (
 	consentRollback consentKind = "rollback" // or any other step between following the source and staying at a revision
 	consentDetach   consentKind = "detach"   // with pruneOnDetach, on one agent
 	consentTouch    consentKind = "touch"    // anything that makes a new state of the deployment
+	consentConfirm  consentKind = "confirm"  // of one object that has left the source
 )
 
 // consent is one such request. It is noted before it is sent, and stands unless the server refused it.
@@ -40,7 +43,7 @@ type consent struct {
 	at         int
 	kind       consentKind
 	deployment string
-	agent      string // for consentDetach
+	agent      string // for consentDetach; the object for consentConfirm
 	folder     string // for consentEdit: where the deployment goes to
 	void       bool
 }
@@ -187,6 +190,7 @@ func (l *ledger) watch(agent string) func(agentsim.Event) {
 // takenLocked judges a state that an agent was given.
 func (l *ledger) takenLocked(agent string, e agentsim.Event) {
 	s := l.seen[agent]
+	l.unaskedLocked(agent, e)
 	if e.Desired == nil { // a tombstone, or let go: what comes after begins anew
 		delete(s.newest, e.Target)
 		return
@@ -217,6 +221,21 @@ func (l *ledger) takenLocked(agent string, e agentsim.Event) {
 	for object := range given {
 		s.listed[object] = listing{at: l.clock, commit: first}
 		delete(s.kept, object)
+	}
+}
+
+// unaskedLocked judges what a state lets an agent delete beyond the limit: a confirmation has to be of an
+// object as it left the last state that had it, and the consent of an edit has to come of one.
+func (l *ledger) unaskedLocked(agent string, e agentsim.Event) {
+	s := l.seen[agent]
+	for _, name := range e.State.Confirmed {
+		object := name[strings.LastIndex(name, "/")+1:]
+		if !l.askedLocked(consentConfirm, e.Deployment, object, s.listed[object].at) {
+			l.reportLocked(wrongDeletion, "agent %s may delete %s of %s (version %v), and nobody has confirmed that since it left", agent, name, e.Deployment, e.State.Version)
+		}
+	}
+	if e.State.Consent && (e.State.HoldPrune || !l.askedLocked(consentEdit, e.Deployment, "", 0) && len(l.pruning[e.Deployment]) < 2) {
+		l.reportLocked(wrongDeletion, "agent %s may delete what it likes of %s (version %v, hold %t), and nobody has edited that", agent, e.Deployment, e.State.Version, e.State.HoldPrune)
 	}
 }
 

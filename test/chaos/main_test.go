@@ -5,7 +5,8 @@
 //   - wrong deletions: an object went away that no commit, deletion or edit has given up (invariant 4);
 //   - lost updates: after everything has come to rest, a cluster does not hold what was asked for;
 //   - older states: an agent was given what it had already left behind (invariant 3);
-//   - foreign rows: a tenant or an agent was shown something of another tenant (invariant 7).
+//   - foreign rows: a tenant or an agent was shown something of another tenant (invariant 7);
+//   - what was sent in a freeze: a target was given something while its fleet, tenant or environment is held.
 //
 // The agents are the real link over clusters in memory: see package agentsim. Processes cannot be made
 // to repeat themselves exactly, but the steps of a run follow from its seed, which every run prints:

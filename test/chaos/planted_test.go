@@ -46,6 +46,7 @@ var bugs = []planted{
 	},
 	{
 		name: "reordered-commit", class: olderState, seed: 1, steps: 24, limit: patience,
+		script: []string{"create", "create", "create", "rest", "push", "rest", "push", "rest", "push", "rest", "push", "rest"},
 		reason: "the commit before arrives once more, after the newer one, with a higher version",
 		file:   "server/internal/control/evaluate_commit.go",
 		old:    "	for _, o := range changed {\n		w.keepVerdicts(o)\n	}\n",
@@ -68,6 +69,7 @@ var bugs = []planted{
 	},
 	{
 		name: "tombstone-for-detached", class: wrongDeletion, seed: 1, steps: 40, limit: patience,
+		script: []string{"create", "create", "create", "rest", "relabel", "rest", "relabel", "rest", "relabel", "rest", "relabel", "rest", "relabel", "rest"},
 		reason: "an agent that leaves an environment is told to delete instead of to let go",
 		file:   "server/internal/control/expand_seat.go",
 		old:    "	if prune {\n		last.Tombstone",
@@ -82,11 +84,19 @@ var bugs = []planted{
 		new:    "	want.HoldPrune = want.HoldPrune && planted != \"rewind-without-hold\"\n	return want, true\n",
 	},
 	{
+		name: "sent-in-freeze", class: sentInFreeze, seed: 1, steps: 24, limit: patience,
+		script: []string{"create", "create", "create", "rest", "freeze or lift", "push", "push", "push", "rest"},
+		reason: "what is rendered in a freeze is sent",
+		file:   "server/internal/control/desired.go",
+		old:    "	if held == \"\" {\n		if err := st.give(",
+		new:    "	if held == \"\" || planted == \"sent-in-freeze\" {\n		if err := st.give(",
+	},
+	{
 		name: "foreign-row", class: foreignRow, seed: 1, steps: 8, limit: patience,
 		reason: "a query forgets whose rows are asked for",
 		file:   "server/internal/store/sqlstore/events.go",
-		old:    "	where, args := `tenant_id = $1 AND seq > $2`,",
-		new:    "	where, args := map[bool]string{false: `tenant_id = $1 AND seq > $2`, true: `$1 <> '' AND seq > $2`}[planted == \"foreign-row\"],",
+		old:    "	where := `tenant_id = ` + a.add(tenant)\n",
+		new:    "	where := map[bool]string{false: `tenant_id = `, true: `'' <> `}[planted == \"foreign-row\"] + a.add(tenant)\n",
 	},
 }
 

@@ -19,6 +19,7 @@ import (
 func (w *world) rest(rng *rand.Rand, last bool) {
 	w.tb.Helper()
 	w.host.start()
+	w.thaw()
 	w.mend(rng, last)
 	for _, a := range w.agents {
 		if !a.ready() { // without what is left of its backoff
@@ -77,6 +78,7 @@ func (w *world) await() []violation {
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()
 	for {
+		w.confirm()
 		wrong := w.wrong()
 		if len(wrong) == 0 || len(w.ledger.found()) > 0 {
 			return nil
@@ -89,6 +91,40 @@ func (w *world) await() []violation {
 	}
 }
 
+// confirm confirms every deletion that is held.
+func (w *world) confirm() {
+	w.tb.Helper()
+	for _, t := range w.tenants {
+		for name := range t.deployments {
+			w.confirmOf("/tenants/"+t.name+"/deployments/"+name, name)
+		}
+	}
+}
+
+func (w *world) confirmOf(path, name string) {
+	w.tb.Helper()
+	var held apiv1.List[apiv1.HeldPrune]
+	w.host.must(http.MethodGet, path+"/held-prunes?limit=500", nil, &held)
+	var req apiv1.ConfirmPrune
+	for _, h := range held.Items {
+		if h.Current && !h.Confirmed && !slices.Contains(req.Objects, h.Object) {
+			req.Objects = append(req.Objects, h.Object)
+			w.ledger.consent(consentConfirm, name, h.Object[strings.LastIndex(h.Object, "/")+1:])
+		}
+	}
+	if len(req.Objects) == 0 {
+		return
+	}
+	w.ledger.consent(consentTouch, name, "")
+	w.note("confirm %s: %v", name, req.Objects)
+	ctx, cancel := context.WithTimeout(w.tb.Context(), patience)
+	defer cancel()
+	// Refused when an agent has moved on since the listing: then it is asked again.
+	if got, err := w.host.send(ctx, w.host.admin, http.MethodPost, path+"/confirm-prune", req, nil); err != nil || !got.ok() && !got.refused() {
+		w.tb.Fatalf("confirming %v of %s: %v %d %s", req.Objects, name, err, got.code, got.body)
+	}
+}
+
 // wrong is everything that is not as it was asked for.
 func (w *world) wrong() []violation {
 	w.tb.Helper()
@@ -97,13 +133,19 @@ func (w *world) wrong() []violation {
 		targets := map[fleet.TargetID]bool{}
 		var list apiv1.List[apiv1.Deployment]
 		w.host.must(http.MethodGet, "/tenants/"+t.name+"/deployments?limit=100", nil, &list)
+		leaving := false // the targets of those on their way out are in no listing
 		for _, d := range list.Items {
-			for _, target := range d.Targets {
-				targets[fleet.TargetID(target.ID)] = true
+			if d.DeletedAt.IsZero() {
+				var page apiv1.List[apiv1.Target]
+				w.host.must(http.MethodGet, "/tenants/"+t.name+"/deployments/"+d.Name+"/targets?limit=500", nil, &page)
+				for _, target := range page.Items {
+					targets[fleet.TargetID(target.ID)] = true
+				}
 			}
 			switch {
 			case !d.DeletedAt.IsZero():
-				out = append(out, violation{stuck, fmt.Sprintf("deployment %s is still on its way out: %+v", d.Name, d.Targets)})
+				leaving = true
+				out = append(out, violation{stuck, fmt.Sprintf("deployment %s is still on its way out: %+v", d.Name, d.Counts)})
 			case t.deployments[d.Name] == nil:
 				out = append(out, violation{lostUpdate, fmt.Sprintf("deployment %s is there, and was deleted", d.Name)})
 			}
@@ -112,7 +154,7 @@ func (w *world) wrong() []violation {
 			out = append(out, w.wrongWith(t, name)...)
 		}
 		for _, a := range w.agents {
-			if a.tenant == t.name {
+			if a.tenant == t.name && !leaving {
 				out = append(out, w.strays(a, targets)...)
 			}
 		}

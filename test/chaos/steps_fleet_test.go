@@ -152,6 +152,7 @@ func (w *world) newToken(a *agent) {
 func (w *world) stepBackup(*rand.Rand) bool {
 	s := snapshot{
 		file: w.host.backup(), deployments: map[string]map[string]deployment{}, rings: map[string]string{}, tokens: map[string]string{},
+		frozen: maps.Clone(w.frozen),
 	}
 	for _, t := range w.tenants {
 		s.deployments[t.name] = map[string]deployment{}
@@ -188,6 +189,8 @@ func (w *world) stepRestore(rng *rand.Rand) bool {
 		}
 	}
 	w.host.restore(s.file)
+	w.frozen = maps.Clone(s.frozen)
+	clear(w.stood)
 	for _, a := range w.agents {
 		a.ring = s.rings[a.name]
 		if s.tokens[a.name] != a.token {

@@ -28,12 +28,14 @@ var steps = []step{
 	{"edit the source", 8, (*world).stepMove},
 	{"edit the policy", 7, (*world).stepPolicy},
 	{"suspend or resume", 6, (*world).stepSuspend},
+	{"freeze or lift", 6, (*world).stepFreeze},
 	{"relabel", 6, (*world).stepRelabel},
 	{"sync", 4, (*world).stepSync},
 	{"roll back or release", 5, (*world).stepRollback},
 	{"kill the server", 5, (*world).stepKill},
 	{"cut or restart an agent", 13, (*world).stepAgent},
 	{"replace a token", 2, (*world).stepToken},
+	{"enrol an agent anew", 3, (*world).stepReenrol},
 	{"back up", 5, (*world).stepBackup},
 	{"restore", 3, (*world).stepRestore},
 }
@@ -169,7 +171,10 @@ func (w *world) stepCreate(rng *rand.Rand) bool {
 	}
 	w.change(rng, t, name, d, http.MethodPost, "/tenants/"+t.name+"/deployments", apiv1.CreateDeployment{
 		Name: name, Source: apiv1.Source{RepoURL: t.url, Path: d.folder, Revision: "main"}, Environment: d.env,
-		Policy: apiv1.NewPolicy{Prune: &d.prune, Adopt: true, Manual: d.manual, PruneOnDetach: d.pruneLeave},
+		Policy: apiv1.NewPolicy{
+			Prune: &d.prune, Adopt: true, Manual: d.manual, PruneOnDetach: d.pruneLeave,
+			PruneLimit: &apiv1.PruneLimit{Objects: 1, Percent: 10}, // folders are small: two at once are many
+		},
 	})
 	return true
 }

@@ -37,7 +37,9 @@ type world struct {
 	tenants map[string]*tenant
 	agents  map[string]*agent
 	backups []snapshot
-	limit   time.Duration // how long everything may take to come to rest
+	frozen  map[string]bool             // places that are held, or may be: see stepFreeze
+	stood   map[string]map[string]int64 // generations of the targets of such a place, from when it was held
+	limit   time.Duration               // how long everything may take to come to rest
 	began   time.Time
 	log     []string // the steps so far, for whoever has to find out what went wrong
 }
@@ -76,13 +78,15 @@ type snapshot struct {
 	deployments map[string]map[string]deployment // by tenant and name
 	rings       map[string]string                // by agent
 	tokens      map[string]string                // by agent
+	frozen      map[string]bool
 }
 
 func newWorld(tb testing.TB, p plan) *world {
 	tb.Helper()
 	w := &world{
 		tb: tb, host: newHost(tb, p), ledger: newLedger(), limit: p.limit, began: time.Now(),
-		tenants: map[string]*tenant{}, agents: map[string]*agent{},
+		tenants: map[string]*tenant{}, agents: map[string]*agent{}, frozen: map[string]bool{},
+		stood: map[string]map[string]int64{},
 	}
 	var err error
 	if w.git, err = gitserver.Start(filepath.Join(tb.TempDir(), "remote")); err != nil {

@@ -57,7 +57,7 @@ func TestBadCommitsDisturbNothingAndAreSeenWhereUsersLook(t *testing.T) {
 	ns := cluster.Namespace(t)
 	enroll(t, s, cluster, apiv1.EnrollAgent{Name: "bad-commits"})
 	good := repo.push(t, map[string]string{"app/cm.yaml": configMap(ns, "cm-a", "good")})
-	s.deploy(t, apiv1.CreateDeployment{Name: "app", Source: apiv1.Source{RepoURL: repo.url, Path: "app"}})
+	s.deploy(t, apiv1.CreateDeployment{Name: "app", Source: apiv1.Source{RepoURL: repo.url, Path: "app"}, Policy: unlimited()})
 	s.awaitDeployment(t, "app", healthyAt(good, 1))
 	repo.webhooks(t, s)
 	seen := func(t *testing.T, text string) {
@@ -162,7 +162,7 @@ func TestServerKilledInTheMiddleOfASync(t *testing.T) {
 	ns := cluster.Namespace(t)
 	a := enroll(t, s, cluster, apiv1.EnrollAgent{Name: "server-killed"})
 	repo.push(t, map[string]string{"app/cm.yaml": many(ns, 200, "1")})
-	s.deploy(t, apiv1.CreateDeployment{Name: "app", Source: apiv1.Source{RepoURL: repo.url, Path: "app"}})
+	s.deploy(t, apiv1.CreateDeployment{Name: "app", Source: apiv1.Source{RepoURL: repo.url, Path: "app"}, Policy: unlimited()})
 	testkit.Eventually(t, patience, func(context.Context) error {
 		if len(values(t, cluster, ns)) == 0 {
 			return errors.New("not begun")
@@ -186,7 +186,7 @@ func TestAgentKilledInTheMiddleOfAnApply(t *testing.T) {
 	a := enroll(t, s, cluster, apiv1.EnrollAgent{Name: "agent-killed"})
 	cluster.Apply(t, configMap(ns, "mine", "untouched"))
 	repo.push(t, map[string]string{"app/cm.yaml": many(ns, 200, "1")})
-	s.deploy(t, apiv1.CreateDeployment{Name: "app", Source: apiv1.Source{RepoURL: repo.url, Path: "app"}})
+	s.deploy(t, apiv1.CreateDeployment{Name: "app", Source: apiv1.Source{RepoURL: repo.url, Path: "app"}, Policy: unlimited()})
 	testkit.Eventually(t, patience, func(context.Context) error {
 		if len(values(t, cluster, ns)) == 0 {
 			return errors.New("not begun")
@@ -216,7 +216,7 @@ func TestAbsenceCostsOneTransferAndIrrelevantCommitsCostNothing(t *testing.T) {
 	ns := cluster.Namespace(t)
 	a := enroll(t, s, cluster, apiv1.EnrollAgent{Name: "absent"})
 	first := repo.push(t, map[string]string{"app/cm.yaml": configMap(ns, "cm-a", "0")})
-	s.deploy(t, apiv1.CreateDeployment{Name: "app", Source: apiv1.Source{RepoURL: repo.url, Path: "app"}})
+	s.deploy(t, apiv1.CreateDeployment{Name: "app", Source: apiv1.Source{RepoURL: repo.url, Path: "app"}, Policy: unlimited()})
 	s.awaitDeployment(t, "app", healthyAt(first, 1))
 	repo.webhooks(t, s)
 	if err := a.Stop(); err != nil {

@@ -113,6 +113,7 @@ func TestInstallUpgradeUninstallAndInstallAgain(t *testing.T) {
 	own := func() string {
 		return snapshot(t, cluster, "secrets,configmaps", "-n", home, "--field-selector", "metadata.name!=kube-root-ca.crt")
 	}
+	a.awaitKept(t, 1)
 	appsBefore, ownBefore := apps(), own()
 
 	// Upgrade, by one command, while the agent runs.

@@ -152,7 +152,7 @@ func (d desk) await(tb testing.TB, name string, check func(apiv1.Deployment) err
 			return err
 		}
 		if err := check(v); err != nil {
-			return fmt.Errorf("%w; sync %s, health %s, held %q, message %q, targets %+v", err, v.Sync, v.Health, v.Held, v.Message, v.Targets)
+			return fmt.Errorf("%w; sync %s, health %s, held %q, message %q, counts %+v", err, v.Sync, v.Health, v.Held, v.Message, v.Counts)
 		}
 		return nil
 	})

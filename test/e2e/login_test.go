@@ -6,9 +6,11 @@ import (
 	"io"
 	"net/http"
 	"net/http/cookiejar"
+	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -34,14 +36,24 @@ func TestPersonLogsInByAnIdentityProvider(t *testing.T) {
 		"--oidc-client-secret-file", secret, "--oidc-scopes", "openid,profile,email,groups")
 	s.call(t, http.MethodPost, "/tenants", apiv1.CreateTenant{Name: "shop"}, nil)
 	s.call(t, http.MethodPut, "/tenants/shop/members/group/web-team", apiv1.PutMember{Role: "deployer"}, nil)
-	provider.QueueUser(&mockoidc.MockUser{Subject: "1", PreferredUsername: "ada", Email: "ada@example.com", EmailVerified: true, Groups: []string{"web-team"}})
+	ada := &mockoidc.MockUser{Subject: "1", PreferredUsername: "ada", Email: "ada@example.com", EmailVerified: true, Groups: []string{"web-team"}}
+	provider.QueueUser(ada)
+	provider.QueueUser(ada)
 
 	run := func(args ...string) *exec.Cmd {
 		cmd := exec.Command(binary(t, "kedge"), args...)
 		cmd.Env = append(os.Environ(), "KEDGE_CONFIG="+filepath.Join(filepath.Dir(secret), "config.yaml"))
 		return cmd
 	}
-	loginWithBrowser(t, run("login", s.URL, "--sso", "--tenant", "shop"))
+	login := func(answer string) (string, error) {
+		return loginWithBrowser(t, run("login", s.URL, "--sso", "--tenant", "shop"), answer)
+	}
+	if out, err := login("no"); err == nil || !strings.Contains(out, "not confirmed") {
+		t.Errorf("a login that the person did not confirm: %v\n%s", err, out)
+	}
+	if out, err := login("yes"); err != nil || !strings.Contains(out, "as ada@example.com") {
+		t.Fatalf("kedge login: %v\n%s", err, out)
+	}
 
 	if out, err := run("deploy", "create", "web", "--repo", "https://git.example.com/web").CombinedOutput(); err != nil {
 		t.Errorf("a deployer may not deploy: %v\n%s", err, out)
@@ -53,10 +65,15 @@ func TestPersonLogsInByAnIdentityProvider(t *testing.T) {
 	if out, err := run("get", "deployments", "--tenant", "default").CombinedOutput(); err == nil {
 		t.Errorf("a member of one tenant reads another:\n%s", out)
 	}
+	s.call(t, http.MethodDelete, "/people/ada@example.com/sessions", nil, nil)
+	if out, err := run("get", "deployments").CombinedOutput(); err == nil || !strings.Contains(string(out), "revoked") {
+		t.Errorf("somebody who was logged out goes on: %v\n%s", err, out)
+	}
 }
 
-// loginWithBrowser starts the CLI and does what a person does with the address that it prints.
-func loginWithBrowser(t *testing.T, cmd *exec.Cmd) {
+// loginWithBrowser starts the CLI, does what a person does with the address that it prints, and returns
+// what else the CLI has to say.
+func loginWithBrowser(t *testing.T, cmd *exec.Cmd, answer string) (string, error) {
 	t.Helper()
 	stderr, err := cmd.StderrPipe()
 	if err != nil {
@@ -67,29 +84,49 @@ func loginWithBrowser(t *testing.T, cmd *exec.Cmd) {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	lines := bufio.NewScanner(stderr)
-	for lines.Scan() {
-		address := strings.TrimSpace(lines.Text())
-		if !strings.HasPrefix(address, "http") {
-			continue
+	var address, code string
+	for lines := bufio.NewScanner(stderr); code == "" && lines.Scan(); {
+		text := strings.TrimSpace(lines.Text())
+		if strings.HasPrefix(text, "http") {
+			address = text
 		}
-		jar, err := cookiejar.New(nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		resp, err := (&http.Client{Jar: jar}).Get(address)
-		if err != nil {
-			t.Fatal(err)
-		}
-		text, _ := io.ReadAll(resp.Body)
-		_ = resp.Body.Close()
-		if resp.StatusCode != http.StatusOK {
-			t.Fatalf("the way back to the CLI ended at %s: %s %s", resp.Request.URL, resp.Status, text)
-		}
-		break
+		_, code, _ = strings.Cut(text, "shows this code: ")
 	}
+	confirm(t, address, code, answer)
 	rest, _ := io.ReadAll(stderr)
-	if err := cmd.Wait(); err != nil || !strings.Contains(out.String(), "as ada") {
-		t.Fatalf("kedge login: %v\n%s%s", err, out.String(), rest)
+	err = cmd.Wait()
+	return out.String() + string(rest), err
+}
+
+var questionField = regexp.MustCompile(`name="question" value="([^"]+)"`)
+
+// confirm follows the address to the page that asks, looks for the code of the CLI there, and answers.
+func confirm(t *testing.T, address, code, answer string) {
+	t.Helper()
+	jar, err := cookiejar.New(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	browser := &http.Client{Jar: jar}
+	read := func(resp *http.Response, err error) (*url.URL, string) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer resp.Body.Close()
+		text, _ := io.ReadAll(resp.Body)
+		if resp.StatusCode != http.StatusOK {
+			t.Fatalf("the login ended at %s: %s %s", resp.Request.URL, resp.Status, text)
+		}
+		return resp.Request.URL, string(text)
+	}
+	at, asked := read(browser.Get(address))
+	question := questionField.FindStringSubmatch(asked)
+	if code == "" || !strings.Contains(asked, code) || question == nil {
+		t.Fatalf("the page does not show the code %q of the CLI:\n%s", code, asked)
+	}
+	form := url.Values{"question": {question[1]}, "answer": {answer}}
+	if to, done := read(browser.PostForm(at.ResolveReference(&url.URL{Path: "confirm"}).String(), form)); !strings.Contains(done, "logged in") {
+		t.Fatalf("the way back to the CLI ended at %s: %s", to, done)
 	}
 }

@@ -110,8 +110,13 @@ func TestClusterThatPollsSeesItsOwnRowsLive(t *testing.T) {
 		}}}
 		who.want(t, 204, "POST", "/cluster/status", report)
 		v := get[apiv1.Deployment](t, d, "deployments/web")
-		if v.Targets[0].Sync != "Synced" || len(v.Targets[0].Objects) != 1 {
+		if v.Targets[0].Sync != "Synced" || v.Targets[0].Health != "Current" || len(v.Targets[0].Objects) != 1 {
 			t.Errorf("after its report the target reads %+v", v.Targets[0])
+		}
+		for name, want := range map[string]bool{"mine": true, "theirs": false} {
+			if a := get[apiv1.Agent](t, d, "agents/"+name); a.Connected != want {
+				t.Errorf("agent %s reads connected: %t", name, a.Connected)
+			}
 		}
 		other := desk{Server: d.As(theirs.Token), tenant: "acme"}
 		if rows := get[apiv1.Applications](t, other, "/cluster/applications"); len(rows.Items) != 0 {

@@ -200,7 +200,7 @@ func (s *testServer) checkStale(tb testing.TB, name, agent string) {
 	}
 	var list apiv1.List[apiv1.Deployment]
 	s.call(tb, "GET", tenantPath+"/deployments", nil, &list)
-	if len(list.Items) != 1 || list.Items[0].Health != "Stale" || list.Items[0].Targets[0].StaleSince.IsZero() {
+	if len(list.Items) != 1 || list.Items[0].Health != "Stale" || list.Items[0].Counts.StaleSince.IsZero() {
 		tb.Errorf("the listing of the deployment of a lost agent reads %+v", list.Items)
 	}
 	since := "Stale since " + target.StaleSince.UTC().Format(time.RFC3339)

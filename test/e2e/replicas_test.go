@@ -24,6 +24,8 @@ const (
 	recovered = 100 * time.Second
 	// ended is ten times what is promised for the streams of a revoked token.
 	ended = 50 * time.Second
+	// takeOver is ten times what is promised for the repositories of a killed replica.
+	takeOver = 20 * time.Second
 )
 
 // room is several servers on one PostgreSQL that a test has for itself.
@@ -150,7 +152,7 @@ func TestReplicasLoseNothingWhenTheyAreKilled(t *testing.T) {
 	arrive("after everything", at)
 	for _, repo := range repos {
 		d.await(t, repo.name, func(v apiv1.Deployment) error {
-			if v.Sync != "Synced" || v.Health != "Current" || v.Commit != repo.Head() || len(v.Targets) != lightAgents {
+			if v.Sync != "Synced" || v.Health != "Current" || v.Commit != repo.Head() || v.Counts.Targets != lightAgents {
 				return fmt.Errorf("not all %d targets have arrived", lightAgents)
 			}
 			return nil
@@ -264,4 +266,37 @@ func (r *room) revokeElsewhere(t *testing.T) {
 			return err
 		})
 	}
+}
+
+// covers: C9
+func TestTheRepositoriesOfAKilledReplicaAreLedByOthersAtOnce(t *testing.T) {
+	t.Parallel()
+	r := startRoom(t, 3)
+	repos := r.repositories(t, r.desk(), 12)
+	rendered := func(d desk, commits []string) func(context.Context) error {
+		return func(ctx context.Context) error {
+			for i, repo := range repos {
+				var v apiv1.Deployment
+				if err := d.Call(ctx, "GET", d.path("deployments/"+repo.name), nil, &v); err != nil {
+					return err
+				}
+				if v.Commit != commits[i] {
+					return fmt.Errorf("%s is not rendered", repo.name)
+				}
+			}
+			return nil
+		}
+	}
+	push := func(value string) (commits []string) {
+		for _, repo := range repos {
+			commits = append(commits, repo.push(t, map[string]string{"cm.yaml": plainManifest(value)}))
+		}
+		return commits
+	}
+	testkit.Eventually(t, patience, rendered(r.desk(), push("one")))
+	commits := push("two") // on their way when the replica dies
+	r.Servers[0].Kill()
+	at := time.Now()
+	testkit.Eventually(t, takeOver, rendered(desk{Server: r.Servers[1], tenant: "default"}, commits))
+	t.Logf("taken over after %v", time.Since(at).Round(time.Millisecond))
 }

@@ -3,6 +3,7 @@ package e2e_test
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -86,15 +87,64 @@ func TestRestoringAnOldBackupDeletesNothing(t *testing.T) {
 		t.Errorf("after the recovery the cluster holds %v", got)
 	}
 	// The deployment that was lost is made again and takes up what is there.
-	s.deploy(t, apiv1.CreateDeployment{Name: "late", Source: apiv1.Source{RepoURL: repo.url, Path: "late"}, Policy: apiv1.NewPolicy{Adopt: true}})
-	s.awaitDeployment(t, "late", func(v apiv1.Deployment) error {
-		if len(v.Targets) != 1 || v.Targets[0].ObservedGeneration == 0 {
-			return errors.New("not reported")
-		}
-		return nil
-	})
+	s.deploy(t, apiv1.CreateDeployment{Name: "late", Source: apiv1.Source{RepoURL: repo.url, Path: "late"}})
+	s.awaitDeployment(t, "late", healthyAt(without, 1))
 	if got := values(t, cluster, ns); got["cm-late"] != "1" {
 		t.Errorf("the deployment that was made again lost its object: %v", got)
+	}
+}
+
+// covers: O5, A6
+func TestRestoredTargetsGoOnByThemselves(t *testing.T) {
+	t.Parallel()
+	cluster, s, repo := testkit.SharedCluster(t), startServer(t), newRepo(t)
+	ns := cluster.Namespace(t)
+	a := enroll(t, s, cluster, apiv1.EnrollAgent{Name: "returned"})
+	commit := repo.push(t, map[string]string{"gone/a.yaml": configMap(ns, "cm-gone", "1"), "again/b.yaml": configMap(ns, "cm-again", "1")})
+	ids := map[string]string{}
+	create := func(name string) {
+		t.Helper()
+		s.deploy(t, apiv1.CreateDeployment{Name: name, Source: apiv1.Source{RepoURL: repo.url, Path: name}})
+		ids[name] = s.awaitDeployment(t, name, healthyAt(commit, 1)).Targets[0].ID
+	}
+	create("gone")
+	create("again")
+	before := maps.Clone(ids)
+	old := s.backup(t)
+
+	// After the backup both are deleted, and one of them is made again: it is another target now.
+	for _, name := range []string{"gone", "again"} {
+		if out, err := s.kedge(t, "deploy", "delete", name); err != nil {
+			t.Fatalf("%v\n%s", err, out)
+		}
+		gone(t, cluster, "-n", ns, "get", "configmap", "cm-"+name)
+	}
+	create("again")
+	if ids["again"] == before["again"] {
+		t.Fatal("the deployment that was made again has its old target")
+	}
+	if err := s.Stop(); err != nil {
+		t.Fatal(err)
+	}
+	writes := len(a.writes(t))
+	dir := t.TempDir()
+	if err := rig.Admin(t.Context(), binary(t, "kedge-server"), "restore", "--data-dir", dir, "--in", old); err != nil {
+		t.Fatal(err)
+	}
+	copyFile(t, filepath.Join(s.dir, "keys"), filepath.Join(dir, "keys"))
+	s.dir = dir
+	s.restart(t)
+	a.awaitConnected(t, s)
+	for _, name := range []string{"gone", "again"} {
+		shows(t, cluster, "1", "-n", ns, "get", "configmap", "cm-"+name, "-o", "jsonpath={.data.value}")
+		v := s.awaitDeployment(t, name, healthyAt(commit, 1))
+		if v.Targets[0].ID != before[name] {
+			t.Errorf("%s has target %s, want %s, which the backup knows", name, v.Targets[0].ID, before[name])
+		}
+		shows(t, cluster, before[name], "-n", ns, "get", "configmap", "cm-"+name, "-o", `jsonpath={.metadata.labels.kedge\.dev/target}`)
+	}
+	if deleted := deletions(a.writes(t)[writes:]); slices.ContainsFunc(deleted, func(r testkit.Request) bool { return r.Namespace == ns }) {
+		t.Errorf("restoring an old backup deleted %+v", deleted)
 	}
 }
 

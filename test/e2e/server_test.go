@@ -106,6 +106,11 @@ func (s *testServer) deploy(tb testing.TB, req apiv1.CreateDeployment) {
 	s.call(tb, http.MethodPost, tenantPath+"/deployments", req, nil)
 }
 
+// unlimited is the policy of a deployment whose commits may delete whatever they give up.
+func unlimited() apiv1.NewPolicy {
+	return apiv1.NewPolicy{PruneLimit: &apiv1.PruneLimit{Objects: 10_000, Percent: 100}}
+}
+
 func (s *testServer) deployment(ctx context.Context, name string) (apiv1.Deployment, error) {
 	var d apiv1.Deployment
 	err := s.Call(ctx, http.MethodGet, tenantPath+"/deployments/"+name, nil, &d)

@@ -5,9 +5,9 @@ import (
 	"crypto/rand"
 	"encoding/base64"
 	"encoding/hex"
-	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 
@@ -183,17 +183,36 @@ func deletions(requests []testkit.Request) []testkit.Request {
 	return out
 }
 
-// covers: C8
+// covers: C8, T5
 func TestAgentThatWasDeletedOnTheServerDeletesNothing(t *testing.T) {
 	t.Parallel()
+	cases := map[string]struct {
+		reason  string
+		dismiss bool
+	}{
+		"Listed":    {"what it left is still listed, and taken up again", false},
+		"Dismissed": {"somebody has dismissed what it left: only the cluster remembers", true},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			t.Log(tc.reason)
+			forgetAgent(t, "forgotten-"+strings.ToLower(name), tc.dismiss)
+		})
+	}
+}
+
+// forgetAgent deletes an agent on the server and enrols it anew under its name.
+func forgetAgent(t *testing.T, name string, dismiss bool) {
 	cluster, s, repo := testkit.SharedCluster(t), startServer(t), newRepo(t)
 	ns := cluster.Namespace(t)
-	a := enroll(t, s, cluster, apiv1.EnrollAgent{Name: "forgotten"})
+	a := enroll(t, s, cluster, apiv1.EnrollAgent{Name: name})
 	commit := repo.push(t, map[string]string{"cm.yaml": configMap(ns, "kept", "one")})
 	s.deploy(t, apiv1.CreateDeployment{Name: "web", Source: apiv1.Source{RepoURL: repo.url}})
-	s.awaitDeployment(t, "web", healthyAt(commit, 1))
+	was := s.awaitDeployment(t, "web", healthyAt(commit, 1)).Targets[0]
+	uid := cluster.Kubectl(t, "-n", ns, "get", "configmap", "kept", "-o", "jsonpath={.metadata.uid}")
 	before := len(a.writes(t))
-	if out, err := s.kedge(t, "agent", "delete", "forgotten"); err != nil {
+	if out, err := s.kedge(t, "agent", "delete", name); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	a.checkTrouble(t, trouble{reason: "the server has forgotten the agent", kind: "token", hints: []string{"refused the token"}})
@@ -204,33 +223,36 @@ func TestAgentThatWasDeletedOnTheServerDeletesNothing(t *testing.T) {
 	cluster.Kubectl(t, "-n", ns, "patch", "configmap", "kept", "--type=merge", "-p", `{"data":{"value":"edited"}}`)
 	shows(t, cluster, "one", "-n", ns, "get", "configmap", "kept", "-o", "jsonpath={.data.value}")
 	d, err := s.deployment(t.Context(), "web")
-	if err != nil || len(d.Targets) != 1 || d.Targets[0].Sync != "Detached" || d.Targets[0].Agent != "forgotten" || len(d.Targets[0].Objects) != 1 {
+	if err != nil || len(d.Targets) != 1 || d.Targets[0].Sync != "Detached" || d.Targets[0].Health != "Stale" || d.Targets[0].Agent != name || len(d.Targets[0].Objects) != 1 {
 		t.Fatalf("the target of a deleted agent reads %+v, %v", d.Targets, err)
 	}
-	if out, err := s.kedge(t, "deploy", "dismiss", "web", d.Targets[0].ID); err != nil {
-		t.Errorf("kedge deploy dismiss: %v\n%s", err, out)
+	if dismiss {
+		if out, err := s.kedge(t, "deploy", "dismiss", "web", was.ID); err != nil {
+			t.Errorf("kedge deploy dismiss: %v\n%s", err, out)
+		}
+		if d, err = s.deployment(t.Context(), "web"); err != nil || len(d.Targets) != 0 {
+			t.Errorf("after it was dismissed there is %+v, %v", d.Targets, err)
+		}
 	}
-	if d, err = s.deployment(t.Context(), "web"); err != nil || len(d.Targets) != 0 {
-		t.Errorf("after it was dismissed there is %+v, %v", d.Targets, err)
-	}
-	// Enrolled again under the same name it deletes nothing either.
-	if _, err := s.Install(t.Context(), newSite(t, cluster).Cluster, apiv1.EnrollAgent{Name: "forgotten"}); err != nil {
+	// Enrolled again under the same name it goes on with what is there, and deletes nothing.
+	if _, err := s.Install(t.Context(), newSite(t, cluster).Cluster, apiv1.EnrollAgent{Name: name}); err != nil {
 		t.Fatal(err)
 	}
 	a.Kill()
 	a.remount(t)
 	a.run(t)
 	a.awaitConnected(t, s)
-	s.awaitDeployment(t, "web", func(d apiv1.Deployment) error {
-		for _, target := range d.Targets {
-			if target.DetachedAt.IsZero() && target.ObservedGeneration == target.Generation && target.Generation > 0 {
-				return nil // it has had its say
-			}
-		}
-		return errors.New("not reported")
-	})
-	shows(t, cluster, "one", "-n", ns, "get", "configmap", "kept", "-o", "jsonpath={.data.value}")
-	if gone := deletions(a.writes(t)[before:]); len(gone) > 0 {
+	d = s.awaitDeployment(t, "web", healthyAt(commit, 1))
+	if same := d.Targets[0].ID == was.ID; same == dismiss {
+		t.Errorf("the target was %s and is %s", was.ID, d.Targets[0].ID)
+	}
+	repo.webhooks(t, s)
+	second := repo.push(t, map[string]string{"cm.yaml": configMap(ns, "kept", "two")})
+	s.awaitDeployment(t, "web", healthyAt(second, 1))
+	if got := cluster.Kubectl(t, "-n", ns, "get", "configmap", "kept", "-o", "jsonpath={.metadata.uid} {.data.value}"); got != uid+" two" {
+		t.Errorf("the object is %q, and was %s", got, uid)
+	}
+	if gone := slices.DeleteFunc(deletions(a.writes(t)[before:]), func(r testkit.Request) bool { return r.Namespace != ns }); len(gone) > 0 {
 		t.Errorf("enrolled again it deleted %+v", gone)
 	}
 }

@@ -1,0 +1,162 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// benchDrift is B4: objects are edited and deleted by hand, one at a time and many at once, and one of
+// them again and again.
+func benchDrift(ctx context.Context, r *rigging) error {
+	n := of(r.options, 50, 500, 1000)
+	y, err := r.yard(ctx, "b4")
+	if err != nil {
+		return err
+	}
+	if err := y.deploy(ctx, "bulk", "bulk"); err != nil {
+		return err
+	}
+	if err := y.installHook(ctx); err != nil {
+		return err
+	}
+	t, err := tallyOf(ctx, y.kube, configMaps, y.name)
+	if err != nil {
+		return err
+	}
+	t.want(data("first"))
+	if _, err := y.commit(ctx, bulkFiles(n, same("first")), "all"); err != nil {
+		return err
+	}
+	if _, err := t.await(ctx, n); err != nil {
+		return err
+	}
+	if !pause(ctx, 3*time.Second) {
+		return ctx.Err()
+	}
+	floor, err := patchFloor(ctx, y.kube, y.name)
+	if err != nil {
+		return err
+	}
+	for _, step := range []func(context.Context, *tally, int, time.Duration) error{y.driftOne, y.driftMany, y.driftAgain} {
+		if err := step(ctx, t, n, floor.at(50)); err != nil {
+			return err
+		}
+	}
+	return y.stop()
+}
+
+func bulkName(i int) string { return fmt.Sprintf("bulk-%05d", i) }
+
+// spoil edits or deletes one object as a person would.
+func (y *yard) spoil(ctx context.Context, i int, remove bool) error {
+	client := y.kube.Resource(configMaps).Namespace(y.name)
+	if remove {
+		return client.Delete(ctx, bulkName(i), metav1.DeleteOptions{})
+	}
+	_, err := client.Patch(ctx, bulkName(i), types.MergePatchType, []byte(`{"data":{"value":"spoilt"}}`), metav1.PatchOptions{FieldManager: "hand"})
+	return err
+}
+
+// heal spoils one object and returns how long it takes until it is as it was.
+func (y *yard) heal(ctx context.Context, t *tally, n, i int, remove bool) (time.Duration, error) {
+	begun := time.Now()
+	if err := y.spoil(ctx, i, remove); err != nil {
+		return 0, err
+	}
+	for {
+		fit, err := t.await(ctx, n)
+		if err != nil {
+			return 0, err
+		}
+		// Healed when it is so since after it was spoilt; the watch may not have told of that yet.
+		if at := fit[bulkName(i)]; at.After(begun) {
+			return at.Sub(begun), nil
+		}
+		select {
+		case <-ctx.Done():
+			return 0, ctx.Err()
+		case <-t.wake:
+		}
+	}
+}
+
+// driftOne spoils objects one after another, each another one.
+func (y *yard) driftOne(ctx context.Context, t *tally, n int, floor time.Duration) error {
+	for _, how := range []struct {
+		name   string
+		remove bool
+	}{{"edit", false}, {"delete", true}} {
+		var times samples
+		for _, i := range rand.Perm(n)[:min(n, 50)] {
+			took, err := y.heal(ctx, t, n, i, how.remove)
+			if err != nil {
+				return err
+			}
+			times = append(times, took)
+		}
+		if err := y.r.reportAll(times.percentile("B4."+how.name+".p50", 50, floor), times.percentile("B4."+how.name+".p99", 99, floor)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// driftMany spoils every object at once.
+func (y *yard) driftMany(ctx context.Context, t *tally, n int, _ time.Duration) error {
+	begun := map[string]time.Time{}
+	for _, i := range rand.Perm(n) {
+		begun[bulkName(i)] = time.Now()
+		if err := y.spoil(ctx, i, i%2 == 0); err != nil {
+			return err
+		}
+	}
+	last := time.Now()
+	var times samples
+	for len(times) < n {
+		fit, err := t.await(ctx, n)
+		if err != nil {
+			return err
+		}
+		times = times[:0]
+		for name, at := range fit {
+			if at.After(begun[name]) {
+				times = append(times, at.Sub(begun[name]))
+			}
+		}
+		if len(times) < n {
+			select {
+			case <-ctx.Done():
+				return ctx.Err()
+			case <-t.wake:
+			}
+		}
+	}
+	label := fmt.Sprintf("B4.%d_at_once", n)
+	return y.r.reportAll(times.percentile(label+".p50", 50, 0), times.percentile(label+".p99", 99, 0), single(label+".all", ms(time.Since(last)), "ms"))
+}
+
+// driftAgain spoils one object as soon as it is healed, twenty times, and another one meanwhile.
+func (y *yard) driftAgain(ctx context.Context, t *tally, n int, floor time.Duration) error {
+	times := of(y.r.options, 8, 12, 20)
+	var fight, others samples
+	for k := range times {
+		took, err := y.heal(ctx, t, n, 0, false)
+		if err != nil {
+			return err
+		}
+		fight = append(fight, took)
+		took, err = y.heal(ctx, t, n, 1+k, false)
+		if err != nil {
+			return err
+		}
+		others = append(others, took)
+	}
+	label := fmt.Sprintf("B4.same_object_%d_times", times)
+	return y.r.reportAll(fight.percentile(label+".p50", 50, floor), fight.percentile(label+".max", 100, floor),
+		others.percentile(label+".others.p99", 99, floor))
+}

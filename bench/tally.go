@@ -1,0 +1,138 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"sync"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/dynamic"
+)
+
+// tally counts, from outside, how many objects of a namespace are as a benchmark wants them.
+type tally struct {
+	mu      sync.Mutex
+	good    func(*unstructured.Unstructured) bool
+	objects map[string]*unstructured.Unstructured
+	fit     map[string]time.Time // since when
+	wake    chan struct{}
+}
+
+func tallyOf(ctx context.Context, kube dynamic.Interface, resource schema.GroupVersionResource, namespace string) (*tally, error) {
+	events, err := kube.Resource(resource).Namespace(namespace).Watch(ctx, metav1.ListOptions{})
+	if err != nil {
+		return nil, err
+	}
+	t := &tally{
+		good: func(*unstructured.Unstructured) bool { return true }, objects: map[string]*unstructured.Unstructured{},
+		fit: map[string]time.Time{}, wake: make(chan struct{}, 1),
+	}
+	go func() {
+		for e := range events.ResultChan() {
+			if o, ok := e.Object.(*unstructured.Unstructured); ok {
+				t.see(e.Type, o)
+			}
+		}
+	}()
+	return t, nil
+}
+
+func (t *tally) see(kind watch.EventType, o *unstructured.Unstructured) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	name := o.GetName()
+	if kind == watch.Deleted {
+		delete(t.objects, name)
+		delete(t.fit, name)
+	} else {
+		t.objects[name] = o
+		t.judgeLocked(name, o)
+	}
+	select {
+	case t.wake <- struct{}{}:
+	default:
+	}
+}
+
+func (t *tally) judgeLocked(name string, o *unstructured.Unstructured) {
+	if !t.good(o) {
+		delete(t.fit, name)
+	} else if _, already := t.fit[name]; !already {
+		t.fit[name] = time.Now()
+	}
+}
+
+// want sets what is counted from now on.
+func (t *tally) want(good func(*unstructured.Unstructured) bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.good = good
+	clear(t.fit)
+	for name, o := range t.objects {
+		t.judgeLocked(name, o)
+	}
+}
+
+// await waits until n objects are as wanted, and returns since when each of them is.
+func (t *tally) await(ctx context.Context, n int) (map[string]time.Time, error) {
+	const limit = 15 * time.Minute
+	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("fewer than %d objects are as wanted after %v", n, limit))
+	defer cancel()
+	for {
+		t.mu.Lock()
+		fit := maps.Clone(t.fit)
+		if len(fit) < n {
+			fit = nil
+		}
+		t.mu.Unlock()
+		if fit != nil {
+			return fit, nil
+		}
+		select {
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		case <-t.wake:
+		}
+	}
+}
+
+// last waits like await and returns the moment at which that became true.
+func (t *tally) last(ctx context.Context, n int) (at time.Time, err error) {
+	fit, err := t.await(ctx, n)
+	for _, since := range fit {
+		if since.After(at) {
+			at = since
+		}
+	}
+	return at, err
+}
+
+// data wants ConfigMaps whose data.value is value.
+func data(value string) func(*unstructured.Unstructured) bool {
+	return func(o *unstructured.Unstructured) bool {
+		got, _, _ := unstructured.NestedString(o.Object, "data", "value")
+		return got == value
+	}
+}
+
+// empty waits until there is nothing left.
+func (t *tally) empty(ctx context.Context) error {
+	for {
+		t.mu.Lock()
+		left := len(t.objects)
+		t.mu.Unlock()
+		if left == 0 {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-t.wake:
+		}
+	}
+}

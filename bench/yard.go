@@ -1,0 +1,144 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/dynamic"
+
+	"github.com/kedge-dev/kedge/internal/apiv1"
+	"github.com/kedge-dev/kedge/internal/rig"
+)
+
+// yard is one server, one agent, one repository and one namespace of its own: what a benchmark of the
+// engine needs.
+type yard struct {
+	*pusher
+	r     *rigging
+	kube  dynamic.Interface
+	agent *rig.Process
+}
+
+func (r *rigging) yard(ctx context.Context, name string) (*yard, error) {
+	kube, err := r.kube(ctx)
+	if err != nil {
+		return nil, err
+	}
+	git, repo, err := r.repository(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	server, err := r.server(ctx, "--git-poll-interval=10m", "--api-rate=10000")
+	if err != nil {
+		return nil, err
+	}
+	agent, err := r.agent(ctx, server, name)
+	if err != nil {
+		return nil, err
+	}
+	if err := makeNamespace(ctx, kube, name); err != nil {
+		return nil, err
+	}
+	// A repository without a commit has nothing to read yet.
+	if _, err := repo.CommitAndPush(ctx, map[string]string{"README": "nothing yet"}, "begin"); err != nil {
+		return nil, err
+	}
+	y := &yard{pusher: &pusher{name: name, repo: repo, git: git, server: server}, r: r, kube: kube, agent: agent}
+	return y, y.connected(ctx)
+}
+
+// connected waits for the agent: how long it takes to start is none of the figures.
+func (y *yard) connected(ctx context.Context) error {
+	for {
+		var a apiv1.Agent
+		if err := y.server.Call(ctx, http.MethodGet, rig.TenantPath+"/agents/"+y.name, nil, &a); err != nil {
+			return err
+		}
+		if a.Connected {
+			return nil
+		}
+		if !pause(ctx, 100*time.Millisecond) {
+			return ctx.Err()
+		}
+	}
+}
+
+func makeNamespace(ctx context.Context, kube dynamic.Interface, name string) error {
+	ns := &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "v1", "kind": "Namespace", "metadata": map[string]any{"name": name},
+	}}
+	_, err := kube.Resource(namespaces).Create(ctx, ns, metav1.CreateOptions{})
+	return err
+}
+
+// deploy makes a deployment of one folder of the repository.
+func (y *yard) deploy(ctx context.Context, name, path string) error {
+	return y.server.Call(ctx, http.MethodPost, rig.TenantPath+"/deployments", apiv1.CreateDeployment{
+		Name: name, Namespace: y.name, Source: apiv1.Source{RepoURL: y.git.URL(y.name), Path: path},
+	}, nil)
+}
+
+// commit pushes files, which the webhook announces, and returns when that was accepted.
+func (y *yard) commit(ctx context.Context, files map[string]string, message string) (time.Time, error) {
+	select {
+	case <-y.pushed: // of a push that nobody measured
+	default:
+	}
+	if _, err := y.repo.CommitAndPush(ctx, files, message); err != nil {
+		return time.Time{}, err
+	}
+	return <-y.pushed, nil
+}
+
+// stop ends the server and the agent, so that the next benchmark has the machine for itself.
+func (y *yard) stop() error {
+	if err := y.agent.Stop(); err != nil {
+		return err
+	}
+	return y.server.Stop()
+}
+
+// costs are what the programs have used up so far.
+type costs struct{ cpu, memory, agent float64 }
+
+func (y *yard) costs() (c costs, err error) {
+	for _, p := range []*rig.Process{y.server.Process, y.agent} {
+		kib, err := pss(p.PID())
+		if err != nil {
+			return c, err
+		}
+		seconds, err := cpuSeconds(p.PID())
+		if err != nil {
+			return c, err
+		}
+		c.cpu, c.memory, c.agent = c.cpu+seconds, c.memory+kib/1024, kib/1024
+	}
+	return c, nil
+}
+
+// cpuSeconds is what a process has computed so far.
+func cpuSeconds(pid int) (float64, error) {
+	raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return 0, err
+	}
+	const user, system, hertz = 11, 12, 100 // fields behind the name, which may hold anything
+	_, rest, _ := strings.Cut(string(raw), ") ")
+	fields := strings.Fields(rest)
+	var ticks float64
+	for _, i := range []int{user, system} {
+		n, err := strconv.ParseFloat(fields[i], 64)
+		if err != nil {
+			return 0, err
+		}
+		ticks += n
+	}
+	return ticks / hertz, nil
+}
