@@ -3,7 +3,6 @@ package main
 import (
 	"bufio"
 	"encoding/json"
-	"fmt"
 	"io"
 	"os"
 	"strings"
@@ -16,10 +15,6 @@ type requests struct {
 	watches   int // opened or renewed
 	inventory int // writes of its own inventory and bundles
 	lease     int
-}
-
-func (q requests) String() string {
-	return fmt.Sprintf("%d writes, %d reads, %d watches, %d inventory, %d lease", q.writes, q.reads, q.watches, q.inventory, q.lease)
 }
 
 // auditMark is where the audit log ends now.

@@ -42,14 +42,8 @@ func same(value string) func(int) string { return func(int) string { return valu
 
 func (r *rigging) bulk(ctx context.Context, n int) (first float64, err error) {
 	label := fmt.Sprintf("B3.%d", n)
-	y, err := r.yard(ctx, fmt.Sprintf("b3-%d", n))
+	y, err := r.yardOf(ctx, fmt.Sprintf("b3-%d", n), "bulk")
 	if err != nil {
-		return 0, err
-	}
-	if err := y.deploy(ctx, "bulk", "bulk"); err != nil {
-		return 0, err
-	}
-	if err := y.installHook(ctx); err != nil {
 		return 0, err
 	}
 	floor, err := applyFloor(ctx, y.kube, y.name+"-floor", n)

@@ -14,14 +14,8 @@ import (
 // them again and again.
 func benchDrift(ctx context.Context, r *rigging) error {
 	n := of(r.options, 50, 500, 1000)
-	y, err := r.yard(ctx, "b4")
+	y, err := r.yardOf(ctx, "b4", "bulk")
 	if err != nil {
-		return err
-	}
-	if err := y.deploy(ctx, "bulk", "bulk"); err != nil {
-		return err
-	}
-	if err := y.installHook(ctx); err != nil {
 		return err
 	}
 	t, err := tallyOf(ctx, y.kube, configMaps, y.name)

@@ -44,14 +44,8 @@ func benchFootprint(ctx context.Context, r *rigging) error {
 
 // footprint starts an agent anew and looks at it when it has nothing to do.
 func (r *rigging) footprint(ctx context.Context, name, label string, rest time.Duration) error {
-	y, err := r.yard(ctx, name)
+	y, err := r.yardOf(ctx, name, "bulk")
 	if err != nil {
-		return err
-	}
-	if err := y.deploy(ctx, "bulk", "bulk"); err != nil {
-		return err
-	}
-	if err := y.installHook(ctx); err != nil {
 		return err
 	}
 	t, err := tallyOf(ctx, y.kube, configMaps, y.name)

@@ -12,14 +12,8 @@ import (
 // benchStuck is B11: a revision whose first wave never gets ready, and its fix.
 func benchStuck(ctx context.Context, r *rigging) error {
 	runs := of(r.options, 1, 3, 5)
-	y, err := r.yard(ctx, "b11")
+	y, err := r.yardOf(ctx, "b11", "stuck")
 	if err != nil {
-		return err
-	}
-	if err := y.deploy(ctx, "stuck", "stuck"); err != nil {
-		return err
-	}
-	if err := y.installHook(ctx); err != nil {
 		return err
 	}
 	pods, err := tallyOf(ctx, y.kube, deployments, y.name)
@@ -91,14 +85,8 @@ data: {value: %[1]s}
 func benchChain(ctx context.Context, r *rigging) error {
 	const links = 10
 	runs := of(r.options, 1, 5, 5)
-	y, err := r.yard(ctx, "b12")
+	y, err := r.yardOf(ctx, "b12", "chain")
 	if err != nil {
-		return err
-	}
-	if err := y.deploy(ctx, "chain", "chain"); err != nil {
-		return err
-	}
-	if err := y.installHook(ctx); err != nil {
 		return err
 	}
 	t, err := tallyOf(ctx, y.kube, configMaps, y.name)

@@ -85,6 +85,18 @@ func (y *yard) deploy(ctx context.Context, name, path string) error {
 	}, nil)
 }
 
+// yardOf is a yard with one deployment, of a folder of the same name, and its webhook.
+func (r *rigging) yardOf(ctx context.Context, name, folder string) (*yard, error) {
+	y, err := r.yard(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	if err := y.deploy(ctx, folder, folder); err != nil {
+		return nil, err
+	}
+	return y, y.installHook(ctx)
+}
+
 // commit pushes files, which the webhook announces, and returns when that was accepted.
 func (y *yard) commit(ctx context.Context, files map[string]string, message string) (time.Time, error) {
 	select {

@@ -74,9 +74,6 @@ func noRedirect(*http.Request, []*http.Request) error { return http.ErrUseLastRe
 // Tenant is the tenant that the client works in.
 func (c *Client) Tenant() string { return c.cfg.Tenant }
 
-// Server is the address that the client speaks to.
-func (c *Client) Server() string { return c.base.String() }
-
 // StatusError is an answer that says no.
 type StatusError struct {
 	Status  int

@@ -42,16 +42,14 @@ func (l *ledger) shares() map[int]int {
 	return out
 }
 
-func TestWorkIsLedByOneReplicaAtATime(t *testing.T) {
-	t.Parallel()
-	const names, replicas = 60, 3
-	rooms := newRooms(t, newPostgres(t), replicas, control.Config{BeatEvery: 150 * time.Millisecond})
-	l := &ledger{holds: map[string]int{}}
+// begin has every room compete for the work, and returns what ends the work of each. All of it ends with
+// the test.
+func (l *ledger) begin(t *testing.T, rooms []*room, names int) []context.CancelFunc {
+	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	var leading sync.WaitGroup
-	defer leading.Wait()
-	defer cancel()
-	stops := make([]context.CancelFunc, replicas)
+	t.Cleanup(func() { cancel(); leading.Wait() })
+	stops := make([]context.CancelFunc, len(rooms))
 	for i, r := range rooms {
 		own, stop := context.WithCancel(ctx)
 		stops[i] = stop
@@ -61,18 +59,30 @@ func TestWorkIsLedByOneReplicaAtATime(t *testing.T) {
 			})
 		}
 	}
-	spread := func(over int) func(context.Context) error {
-		return func(context.Context) error {
-			shares, total := l.shares(), 0
-			for _, n := range shares {
-				total += n
-			}
-			if total != names || len(shares) != over {
-				return fmt.Errorf("%d of %d are led, by %v", total, names, shares)
-			}
-			return nil
+	return stops
+}
+
+// spread returns nil when all work is led, by that many rooms.
+func (l *ledger) spread(names, over int) func(context.Context) error {
+	return func(context.Context) error {
+		shares, total := l.shares(), 0
+		for _, n := range shares {
+			total += n
 		}
+		if total != names || len(shares) != over {
+			return fmt.Errorf("%d of %d are led, by %v", total, names, shares)
+		}
+		return nil
 	}
+}
+
+func TestWorkIsLedByOneReplicaAtATime(t *testing.T) {
+	t.Parallel()
+	const names, replicas = 60, 3
+	rooms := newRooms(t, newPostgres(t), replicas, control.Config{BeatEvery: 150 * time.Millisecond})
+	l := &ledger{holds: map[string]int{}}
+	stops := l.begin(t, rooms, names)
+	spread := func(over int) func(context.Context) error { return l.spread(names, over) }
 	testkit.Eventually(t, patience, spread(replicas))
 	stops[1]() // what it led ends with it, as with its process
 	rooms[1].kill()
