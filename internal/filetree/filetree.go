@@ -35,6 +35,11 @@ type Tree interface {
 	Read(ctx context.Context, e Entry, limit int64) ([]byte, error)
 }
 
+// Error says what is wrong with a tree itself: only who writes it, or says how it is read, can mend it.
+type Error struct{ Path, Problem string }
+
+func (e *Error) Error() string { return e.Path + ": " + e.Problem }
+
 // ErrTooBig says that a file is larger than its reader allows.
 var ErrTooBig = errTooBig{}
 

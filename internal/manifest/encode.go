@@ -80,7 +80,9 @@ func decodeObject(line []byte) (Object, error) {
 
 // encoder is made once: it is large, stateless in EncodeAll and safe for concurrent use.
 var encoder = sync.OnceValue(func() *zstd.Encoder {
-	enc, err := zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithEncoderConcurrency(1))
+	enc, err := zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithEncoderConcurrency(1),
+		// It lives as long as the program, with a buffer of its window: what repeats in a bundle is near.
+		zstd.WithWindowSize(1<<20), zstd.WithLowerEncoderMem(true))
 	if err != nil {
 		panic(err) // only for options that contradict each other
 	}

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -30,7 +32,7 @@ func TestRender(t *testing.T) {
 		"apps/b/bad.yaml": "not: [read",
 	})
 	req := render.Request{Path: "apps/a", Namespace: "default"}
-	result, err := render.Render(t.Context(), tree, req)
+	result, err := render.Render(t.Context(), tree, req, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -51,7 +53,7 @@ func TestRender(t *testing.T) {
 	if _, ok := result.Set.Get(fleet.ObjectRef{Kind: "ConfigMap", Namespace: "default", Name: "one"}); !ok {
 		t.Error("an object without a namespace is not found in the deployment's")
 	}
-	key, err := render.Key(t.Context(), tree, req)
+	key, err := render.Key(t.Context(), tree, req, nil)
 	if err != nil || key != result.Key {
 		t.Errorf("the key is %s, %v, and %s of the result", key, err, result.Key)
 	}
@@ -70,7 +72,7 @@ func TestKeyChangesWithWhatIsRead(t *testing.T) {
 			}
 		}
 		tree := memtree.New(files)
-		key, err := render.Key(t.Context(), tree, req)
+		key, err := render.Key(t.Context(), tree, req, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -84,6 +86,7 @@ func TestKeyChangesWithWhatIsRead(t *testing.T) {
 		"another folder":         keyOf(map[string]string{"apps/b/y.yaml": configMap("z"), "apps/c/new.yaml": "new"}, req),
 		"a file beside the glob": keyOf(map[string]string{"apps/a/note.txt": "2"}, req),
 		"a folder with a slash":  keyOf(nil, render.Request{Path: "/apps/a/", Namespace: "n"}),
+		"how long it may take":   keyOf(nil, render.Request{Path: "apps/a", Namespace: "n", Limits: render.Limits{Time: time.Hour}}),
 	}
 	for reason, got := range same {
 		if got != want {
@@ -111,6 +114,7 @@ func TestMistakesAreTheUsers(t *testing.T) {
 	files := map[string]string{
 		"bad/a.yaml": configMap("a"), "bad/b.yaml": "not: [yaml",
 		"twice/a.yaml": configMap("x"), "twice/b.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: x, namespace: def}\n",
+		"lfs/a.yaml":      "version https://git-lfs.github.com/spec/v1\noid sha256:4d7a214614ab2935c943f9e0ff69d22eadbb8f32b1258daaa5e2ca24d17e2393\nsize 12345\n",
 		"empty/readme.md": "", "comments/a.yaml": "# nothing\n",
 		"big/a.yaml": configMap("a") + "# " + strings.Repeat("x", 1000), "big/b.yaml": configMap("b"),
 	}
@@ -123,15 +127,17 @@ func TestMistakesAreTheUsers(t *testing.T) {
 		{"a duplicate", render.Request{Path: "twice", Namespace: "def"}, []string{"ConfigMap def/x", "twice/a.yaml", "twice/b.yaml"}},
 		{"no file", render.Request{Path: "empty"}, []string{"empty: no file matches", "allowEmpty"}},
 		{"no object", render.Request{Path: "comments"}, []string{"comments: 1 files match and hold no object"}},
+		{"a pointer to Git LFS", render.Request{Path: "lfs"}, []string{"lfs/a.yaml: a pointer to a file in Git LFS", "git lfs migrate export"}},
 		{"no folder", render.Request{Path: "none"}, []string{"none: there is no such folder"}},
 		{"a large file", render.Request{Path: "big", Limits: render.Limits{FileBytes: 500}}, []string{"big/a.yaml: larger than the 500 bytes"}},
 		{"large files", render.Request{Path: "big", Limits: render.Limits{TotalBytes: 1080}}, []string{"big/b.yaml: with it the files are larger"}},
+		{"too little time", render.Request{Path: "big", Limits: render.Limits{Time: 1}}, []string{"longer than 1ns", "--render-timeout"}},
 		{"many objects", render.Request{Path: "big", Limits: render.Limits{Objects: 1}}, []string{"big/b.yaml: with it there are more than the 1 objects"}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.reason, func(t *testing.T) {
 			t.Parallel()
-			result, err := render.Render(t.Context(), memtree.New(files), tt.req)
+			result, err := render.Render(t.Context(), memtree.New(files), tt.req, nil)
 			if err == nil || !render.IsUserError(err) {
 				t.Fatalf("got %v, %v, want a user's mistake", result, err)
 			}
@@ -147,10 +153,33 @@ func TestMistakesAreTheUsers(t *testing.T) {
 func TestAnEmptyResultCanBeAllowed(t *testing.T) {
 	t.Parallel()
 	tree := memtree.New(map[string]string{"empty/readme.md": ""})
-	result, err := render.Render(t.Context(), tree, render.Request{Path: "empty", AllowEmpty: true})
+	result, err := render.Render(t.Context(), tree, render.Request{Path: "empty", AllowEmpty: true}, nil)
 	if err != nil || result.Set.Len() != 0 {
 		t.Errorf("got %v, %v", result, err)
 	}
+}
+
+// slowTree has to fetch what it is asked for.
+type slowTree struct{ filetree.Tree }
+
+func (t slowTree) List(ctx context.Context, path string) ([]filetree.Entry, error) {
+	<-time.After(time.Hour) // of a clock that only the test sees
+	return t.Tree.List(ctx, path)
+}
+
+func (t slowTree) Read(ctx context.Context, e filetree.Entry, limit int64) ([]byte, error) {
+	<-time.After(time.Hour)
+	return t.Tree.Read(ctx, e, limit)
+}
+
+func TestFetchingIsNoTimeOfARender(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		tree := slowTree{memtree.New(map[string]string{"a.yaml": configMap("a"), "b/b.yaml": configMap("b")})}
+		if _, err := render.Render(t.Context(), tree, render.Request{}, nil); err != nil {
+			t.Error(err)
+		}
+	})
 }
 
 type brokenTree struct{ filetree.Tree }
@@ -162,7 +191,7 @@ func (brokenTree) Read(context.Context, filetree.Entry, int64) ([]byte, error) {
 func TestAFaultIsNotTheUsers(t *testing.T) {
 	t.Parallel()
 	tree := brokenTree{memtree.New(map[string]string{"a.yaml": configMap("a")})}
-	_, err := render.Render(t.Context(), tree, render.Request{})
+	_, err := render.Render(t.Context(), tree, render.Request{}, nil)
 	if !errors.Is(err, errDisk) || render.IsUserError(err) {
 		t.Errorf("got %v", err)
 	}

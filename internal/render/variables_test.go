@@ -36,7 +36,7 @@ func TestVariables(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			result, err := render.Render(t.Context(), memtree.New(map[string]string{"app/cm.yaml": tc.file}),
-				render.Request{Path: "app", Variables: tc.variables, Limits: render.Limits{TotalBytes: 10_000}})
+				render.Request{Path: "app", Variables: tc.variables, Limits: render.Limits{TotalBytes: 10_000}}, nil)
 			if tc.problem != nil {
 				if err == nil || !render.IsUserError(err) {
 					t.Fatalf("%s: got %v", tc.reason, err)
@@ -66,7 +66,7 @@ func TestVariablesInNamesMakeTheObject(t *testing.T) {
 		"b.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a-eu, namespace: shop}\n",
 	})
 	only := render.Request{Globs: []string{"a.yaml"}, Variables: map[string]string{"r": "eu", "ns": "shop"}}
-	result, err := render.Render(t.Context(), tree, only)
+	result, err := render.Render(t.Context(), tree, only, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -75,7 +75,7 @@ func TestVariablesInNamesMakeTheObject(t *testing.T) {
 	}
 	both := only
 	both.Globs = nil
-	if _, err := render.Render(t.Context(), tree, both); err == nil || !strings.Contains(err.Error(), "defined twice") {
+	if _, err := render.Render(t.Context(), tree, both, nil); err == nil || !strings.Contains(err.Error(), "defined twice") {
 		t.Errorf("two objects that become one give %v", err)
 	}
 }
@@ -87,7 +87,7 @@ func TestVariablesArePartOfTheKey(t *testing.T) {
 	for reason, variables := range map[string]map[string]string{
 		"none": nil, "one": {"a": "1"}, "another value": {"a": "2"}, "another name": {"b": "1"}, "two": {"a": "1", "b": "2"},
 	} {
-		key, err := render.Key(t.Context(), tree, render.Request{Variables: variables})
+		key, err := render.Key(t.Context(), tree, render.Request{Variables: variables}, nil)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -23,6 +23,9 @@ const (
 	Submodule = "\x00submodule"
 )
 
+// Link is the content of a symbolic link to target.
+func Link(target string) string { return Symlink + target }
+
 // Tree is a tree in memory. It is safe for concurrent use.
 type Tree struct {
 	folders map[string][]filetree.Entry
@@ -40,10 +43,9 @@ func New(files map[string]string) *Tree {
 	t := &Tree{folders: map[string][]filetree.Entry{".": nil}, content: map[string]string{}}
 	for name, content := range files {
 		e := filetree.Entry{Name: path.Base(name), ID: idOf(content)}
-		switch content {
-		case Symlink:
-			e.Mode = filetree.Symlink
-		case Submodule:
+		if target, ok := strings.CutPrefix(content, Symlink); ok {
+			e.Mode, content = filetree.Symlink, target
+		} else if content == Submodule {
 			e.Mode = filetree.Submodule
 		}
 		t.content[e.ID] = content

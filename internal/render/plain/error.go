@@ -7,6 +7,9 @@ import "fmt"
 type Error struct {
 	Path    string // file, folder or glob; "" when the whole request is meant
 	Problem string // what is wrong and what would be right
+
+	// Transient says that the same input may do another time: it was too slow, or had too little memory.
+	Transient bool
 }
 
 func (e *Error) Error() string {

@@ -15,13 +15,22 @@ func Parse(ctx context.Context, tree filetree.Tree, files []File, limits Limits)
 	limits = limits.OrDefault()
 	var objects []manifest.Object
 	var total int64
+	watch := startWatch(limits)
 	for _, f := range files {
-		data, err := tree.Read(ctx, f.Entry, limits.FileBytes)
+		if err := watch.check(ctx, f.Path); err != nil {
+			return nil, err
+		}
+		var data []byte
+		var err error
+		watch.waitFor(func() { data, err = tree.Read(ctx, f.Entry, limits.FileBytes) })
 		if errors.Is(err, filetree.ErrTooBig) {
 			return nil, problem(f.Path, "larger than the %d bytes that are allowed for one file", limits.FileBytes)
 		}
 		if err != nil {
 			return nil, fmt.Errorf("reading %q: %w", f.Path, err)
+		}
+		if filetree.IsLFSPointer(data) {
+			return nil, problem(f.Path, filetree.LFSProblem)
 		}
 		if total += int64(len(data)); total > limits.TotalBytes {
 			return nil, problem(f.Path, "with it the files are larger than the %d bytes that are allowed together", limits.TotalBytes)

@@ -9,6 +9,7 @@ import (
 	"path"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/kedge-dev/kedge/internal/filetree"
 	"github.com/kedge-dev/kedge/internal/fleet"
@@ -22,6 +23,14 @@ type Limits struct {
 	FileBytes  int64 // of one file
 	TotalBytes int64 // of all files
 	Objects    int   // in the result
+	// Time is for how long files are looked for, and for how long they are parsed, without what it takes
+	// to fetch them. A file that was begun is finished.
+	Time time.Duration
+}
+
+// Key is the part of limits that decides what comes out of a render that ends.
+func (l Limits) Key() string {
+	return fmt.Sprintf("{Globs:%d Files:%d Entries:%d FileBytes:%d TotalBytes:%d Objects:%d}", l.Globs, l.Files, l.Entries, l.FileBytes, l.TotalBytes, l.Objects)
 }
 
 // DefaultLimits are generous for what people keep in one folder, and what an agent with half a
@@ -34,6 +43,7 @@ func DefaultLimits() Limits {
 		FileBytes:  5 << 20,
 		TotalBytes: 20 << 20,
 		Objects:    10_000,
+		Time:       30 * time.Second,
 	}
 }
 
@@ -47,6 +57,7 @@ func (l Limits) OrDefault() Limits {
 		FileBytes:  cmp.Or(l.FileBytes, d.FileBytes),
 		TotalBytes: cmp.Or(l.TotalBytes, d.TotalBytes),
 		Objects:    cmp.Or(l.Objects, d.Objects),
+		Time:       cmp.Or(l.Time, d.Time),
 	}
 }
 
@@ -70,7 +81,7 @@ func Select(ctx context.Context, tree filetree.Tree, folder string, globs []stri
 	if len(globs) > limits.Globs {
 		return nil, problem("", "%d globs are more than the %d that are allowed", len(globs), limits.Globs)
 	}
-	w := walker{tree: tree, folder: folder, limits: limits}
+	w := walker{tree: tree, folder: folder, limits: limits, watch: startWatch(limits)}
 	for _, text := range globs {
 		g, err := compileGlob(text)
 		if err != nil {
@@ -105,6 +116,7 @@ type walker struct {
 	folder  string
 	globs   []glob
 	limits  Limits
+	watch   *stopwatch
 	entries int
 	files   []File
 }
@@ -112,7 +124,12 @@ type walker struct {
 // walk looks at the folder dir, which is relative to w.folder, and at those below it.
 func (w *walker) walk(ctx context.Context, dir string) error {
 	where := within(w.folder, dir)
-	entries, err := w.tree.List(ctx, where)
+	if err := w.watch.check(ctx, where); err != nil {
+		return err
+	}
+	var entries []filetree.Entry
+	var err error
+	w.watch.waitFor(func() { entries, err = w.tree.List(ctx, where) })
 	if errors.Is(err, fs.ErrNotExist) {
 		return w.explainMissing(ctx, where)
 	}
@@ -164,7 +181,7 @@ func (w *walker) visit(name string, e filetree.Entry) error {
 	case filetree.Symlink:
 		return problem(where, "a symbolic link, which is never followed: put the file itself there, or exclude it from the glob %q", matched.text)
 	case filetree.Submodule:
-		return problem(where, "a submodule, which is never followed: deploy its repository by itself")
+		return problem(where, submoduleProblem)
 	}
 	if len(w.files) == w.limits.Files {
 		return problem(w.folder, "more than %d files match: choose a folder or globs that match fewer", w.limits.Files)
@@ -191,6 +208,8 @@ func (w *walker) checkBases(ctx context.Context) error {
 	return nil
 }
 
+const submoduleProblem = "a submodule, which this repository is not read through: allow it by kedge repo set URL --submodules, or deploy its repository by itself"
+
 // explainMissing says why there is no folder at where.
 func (w *walker) explainMissing(ctx context.Context, where string) error {
 	parent, name := path.Split(where)
@@ -202,7 +221,7 @@ func (w *walker) explainMissing(ctx context.Context, where string) error {
 			case e.Mode == filetree.Symlink:
 				return problem(where, "a symbolic link, which is never followed: name the folder that it leads to")
 			case e.Mode == filetree.Submodule:
-				return problem(where, "a submodule, which is never followed: deploy its repository by itself")
+				return problem(where, submoduleProblem)
 			case e.Mode == filetree.File:
 				return problem(where, "a file, not a folder: name its folder and choose it by a glob")
 			}

@@ -1,0 +1,87 @@
+package render
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/kedge-dev/kedge/internal/filetree"
+	"github.com/kedge-dev/kedge/internal/fleet"
+	"github.com/kedge-dev/kedge/internal/manifest"
+	"github.com/kedge-dev/kedge/internal/render/treefs"
+)
+
+// builtVersion changes when the same input is built to something else than before.
+const builtVersion = "built/1"
+
+// job is what a builder is asked for.
+func (req Request) job(tree filetree.Tree, kind fleet.SourceKind) Job {
+	job := Job{Owner: req.Owner, Tree: tree, Kind: kind, Path: cleanPath(req.Path), Limits: req.Limits.OrDefault()}
+	if kind == fleet.SourceHelm {
+		job.Namespace, job.Helm, job.Capabilities = req.Namespace, req.Helm, req.Capabilities
+		job.Helm.ReleaseName = cmp.Or(req.Helm.ReleaseName, req.Release)
+	}
+	return job
+}
+
+// settings is a hash of everything in a job but owner and tree.
+func (j Job) settings() string {
+	h := sha256.New()
+	fmt.Fprintf(h, "%s %q %q %s\n", builtVersion, j.Kind, j.Path, j.Limits.Key())
+	if j.Kind == fleet.SourceHelm {
+		fmt.Fprintf(h, "%q %q %q %q %t %q\n", j.Namespace, j.Helm.ReleaseName, j.Helm.ValuesFiles, j.Helm.Values, j.Helm.SkipCRDs, j.Capabilities.Hash())
+	}
+	return hex.EncodeToString(h.Sum(nil))
+}
+
+// keyOfReads is the key of what a builder makes.
+func keyOfReads(ctx context.Context, tree filetree.Tree, req Request, kind fleet.SourceKind, reads []string) (string, error) {
+	if len(reads) == 0 {
+		return "", nil
+	}
+	sum, err := treefs.Fingerprint(ctx, tree, reads)
+	if err != nil {
+		return "", err
+	}
+	h := sha256.New()
+	fmt.Fprintf(h, "%s %s %q %t\n", req.job(tree, kind).settings(), sum, req.Namespace, req.AllowEmpty)
+	writeVariables(h, req.Variables)
+	return hex.EncodeToString(h.Sum(nil)), nil
+}
+
+// reads is what a build has read, and what was looked at to find out that there is something to build.
+func (req Request) reads(built []string) []string {
+	if req.Kind != fleet.SourceDetected {
+		return built
+	}
+	return slices.Compact(slices.Sorted(slices.Values(slices.Concat(built, detectionReads(req.Path)))))
+}
+
+func (r *Result) build(ctx context.Context, tree filetree.Tree, req Request, builder Builder) ([]manifest.Object, error) {
+	if builder == nil {
+		return nil, &Error{Path: cleanPath(req.Path), Problem: fmt.Sprintf("it is of kind %s, and only plain manifests can be rendered here", r.Kind)}
+	}
+	built, err := builder.Build(ctx, req.job(tree, r.Kind))
+	var failed *Failed
+	if errors.As(err, &failed) {
+		r.Reads = req.reads(failed.Reads)
+	}
+	if err != nil {
+		return nil, err
+	}
+	r.Reads, r.Volatile, r.Notes = req.reads(built.Reads), built.Volatile, built.Notes
+	r.Files = len(r.Reads)
+	if most := req.Limits.OrDefault().Objects; len(built.Objects) > most {
+		return nil, &Error{Path: cleanPath(req.Path), Problem: fmt.Sprintf("%s gives %d objects, more than the %d that are allowed",
+			kindWords[r.Kind], len(built.Objects), most)}
+	}
+	if r.Volatile {
+		req.Capabilities = fleet.Capabilities{}
+	}
+	r.Key, err = keyOfReads(ctx, tree, req, r.Kind, r.Reads)
+	return built.Objects, err
+}

@@ -1,0 +1,56 @@
+// Command hostile is a child for tests of its parent and of its confinement: the path of a job says what it
+// tries. What it could do is its result, as objects; what it could not is not there.
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"strings"
+
+	"github.com/kedge-dev/kedge/internal/fleet"
+	"github.com/kedge-dev/kedge/internal/manifest"
+	"github.com/kedge-dev/kedge/internal/render/child"
+	"github.com/kedge-dev/kedge/internal/render/treefs"
+)
+
+func main() {
+	if !child.Requested(os.Args) {
+		fmt.Fprintln(os.Stderr, "hostile is a child of tests and nothing else")
+		os.Exit(2)
+	}
+	os.Exit(child.Main(os.Args, map[fleet.SourceKind]child.Renderer{fleet.SourceHelm: render}))
+}
+
+// render does what the path says: a list of attempts, each of which becomes an object when it succeeds, or
+// one thing that does not end well.
+func render(ctx context.Context, files treefs.Files, req child.Request) (child.Result, error) {
+	if misdeed, ok := misdeeds[req.Path]; ok {
+		_, _ = files.Stat(ctx, "looked-at") // however it ends, that is known
+		return misdeed(ctx, files)
+	}
+	var out child.Result
+	for name := range strings.SplitSeq(req.Path, ",") {
+		attempt, ok := attempts[name]
+		if !ok {
+			return out, fmt.Errorf("there is no attempt %q", name)
+		}
+		if err := attempt(req.Namespace); err != nil {
+			out.Notes = append(out.Notes, name+": "+err.Error())
+			continue
+		}
+		out.Objects = append(out.Objects, object(name, "done"))
+	}
+	return out, nil
+}
+
+// object is a ConfigMap that says something.
+func object(name, text string) manifest.Object {
+	return manifest.Object{
+		Ref: fleet.ObjectRef{Kind: "ConfigMap", Name: name}, Source: "hostile",
+		Content: map[string]any{
+			"apiVersion": "v1", "kind": "ConfigMap",
+			"metadata": map[string]any{"name": name}, "data": map[string]any{"text": text},
+		},
+	}
+}

@@ -1,0 +1,135 @@
+package child
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"runtime/debug"
+
+	"github.com/kedge-dev/kedge/internal/fleet"
+	"github.com/kedge-dev/kedge/internal/manifest"
+	"github.com/kedge-dev/kedge/internal/render/sandbox"
+	"github.com/kedge-dev/kedge/internal/render/treefs"
+)
+
+// Request is what a renderer is asked to do.
+type Request struct {
+	Path         string
+	Namespace    string
+	Helm         fleet.Helm
+	Capabilities fleet.Capabilities
+}
+
+// Result is what a renderer came to.
+type Result struct {
+	Objects  []manifest.Object
+	Notes    []string
+	Volatile bool // uses time or randomness
+	Tainted  bool // has changed the process: it must not render again
+}
+
+// Renderer is a library that renders. What it reads it reads from files. A user's mistake is a
+// [*treefs.Error] or a [*manifest.Error].
+type Renderer func(ctx context.Context, files treefs.Files, req Request) (Result, error)
+
+// Serve does the jobs that arrive on in, one after another, until it ends, which is how a parent says
+// goodbye. It returns at once then, whatever is still being rendered: the caller is to end the process.
+func Serve(in io.Reader, out io.Writer, status sandbox.Status, renderers map[fleet.SourceKind]Renderer) error {
+	frames := make(chan frame)
+	ended := make(chan error, 2)
+	go func() { ended <- receive(in, frames) }()
+	go func() { ended <- work(frames, out, status, renderers) }()
+	return <-ended
+}
+
+type frame struct {
+	kind    byte
+	payload []byte
+}
+
+// receive reads on while a job computes, so that the end of in is seen.
+func receive(in io.Reader, frames chan<- frame) error {
+	r := bufio.NewReaderSize(in, 64<<10)
+	for {
+		kind, payload, err := readFrame(r, math.MaxUint32) // a parent is believed
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		frames <- frame{kind, payload}
+	}
+}
+
+func work(frames <-chan frame, out io.Writer, status sandbox.Status, renderers map[fleet.SourceKind]Renderer) error {
+	if err := writeJSON(out, frameHello, hello{Sandbox: status}); err != nil {
+		return err
+	}
+	for f := range frames {
+		var job jobMessage
+		if f.kind != frameJob {
+			return fmt.Errorf("waiting for a job: %w", errFrame)
+		}
+		if err := json.Unmarshal(f.payload, &job); err != nil {
+			return fmt.Errorf("reading a job: %w", err)
+		}
+		end, err := do(job, &remoteFiles{frames: frames, out: out}, out, renderers[job.Kind])
+		if err != nil {
+			return err
+		}
+		if err := writeJSON(out, frameEnd, end); err != nil {
+			return err
+		}
+		debug.FreeOSMemory() // a child that waits should cost little
+	}
+	return nil
+}
+
+// do does one job and sends its objects. An error is one of talking to the parent.
+func do(job jobMessage, files treefs.Files, out io.Writer, renderer Renderer) (endMessage, error) {
+	if renderer == nil {
+		return endMessage{Problem: &problem{Text: fmt.Sprintf("there is no renderer for %q", job.Kind), Fault: true}}, nil
+	}
+	result, err := renderer(context.Background(), files, Request{
+		Path: job.Path, Namespace: job.Namespace, Helm: job.Helm, Capabilities: job.Capabilities,
+	})
+	end := endMessage{Notes: cleanNotes(result.Notes), Volatile: result.Volatile, Tainted: result.Tainted}
+	end.CPU, end.Memory = usage()
+	if err != nil {
+		end.Problem = problemOf(err)
+		return end, nil
+	}
+	for _, o := range result.Objects {
+		payload, err := objectFrame(o)
+		if err != nil {
+			end.Problem = problemOf(err)
+			return end, nil
+		}
+		if err := writeFrame(out, frameObject, payload); err != nil {
+			return end, err
+		}
+	}
+	return end, nil
+}
+
+func problemOf(err error) *problem {
+	var tree *treefs.Error
+	if errors.As(err, &tree) && tree.Error() == err.Error() {
+		return &problem{Path: clean(tree.Path, maxPath), Text: clean(tree.Problem, maxProblem)}
+	}
+	var file *manifest.Error
+	return &problem{Text: clean(err.Error(), maxProblem), Fault: tree == nil && !errors.As(err, &file)}
+}
+
+func writeJSON(w io.Writer, kind byte, v any) error {
+	data, err := json.Marshal(v)
+	if err != nil {
+		return fmt.Errorf("encoding a message: %w", err)
+	}
+	return writeFrame(w, kind, data)
+}

@@ -1,0 +1,58 @@
+package child
+
+import (
+	"fmt"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+// clean makes text of a child fit to be shown: valid, without control characters but line ends, and not
+// longer than most bytes.
+func clean(text string, most int) string {
+	if len(text) > most {
+		cut := most
+		for cut > 0 && !utf8.RuneStart(text[cut]) {
+			cut--
+		}
+		text = text[:cut] + "…"
+	}
+	return strings.Map(func(r rune) rune {
+		if r != '\n' && unicode.IsControl(r) {
+			return ' '
+		}
+		return r
+	}, strings.ToValidUTF8(text, "�"))
+}
+
+// The most that is taken over of what a child has to say to people.
+const (
+	maxProblem = 8 << 10
+	maxNotes   = 50
+	maxNote    = 500
+)
+
+// cleanNotes makes notes fit to be shown, and few.
+func cleanNotes(notes []string) []string {
+	var out []string
+	for _, note := range notes[:min(len(notes), maxNotes)] {
+		out = append(out, clean(note, maxNote))
+	}
+	if more := len(notes) - maxNotes; more > 0 {
+		out = append(out, fmt.Sprintf("and %d more", more))
+	}
+	return out
+}
+
+// bytesText says a size as people do.
+func bytesText(n int64) string {
+	switch {
+	case n >= 1<<30 && n%(1<<30) == 0:
+		return fmt.Sprintf("%d GiB", n>>30)
+	case n >= 1<<20:
+		return fmt.Sprintf("%d MiB", n>>20)
+	case n >= 1<<10:
+		return fmt.Sprintf("%d KiB", n>>10)
+	}
+	return fmt.Sprintf("%d bytes", n)
+}

@@ -1,0 +1,86 @@
+package render
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/kedge-dev/kedge/internal/filetree"
+	"github.com/kedge-dev/kedge/internal/fleet"
+)
+
+const chartFile = "Chart.yaml"
+
+// kustomizations are the names that the file of a Kustomize root may have.
+var kustomizations = []string{"kustomization.yaml", "kustomization.yml", "Kustomization"}
+
+// kindWords are what an object of a kind is called.
+var kindWords = map[fleet.SourceKind]string{fleet.SourceKustomize: "the Kustomize build", fleet.SourceHelm: "the chart"}
+
+// Detect says what the folder at folder is: a chart when it holds Chart.yaml, the root of a Kustomize build when
+// it holds a kustomization file, else plain manifests, which it is in any case when there are globs. Both
+// is a user's mistake. A folder that is not there counts as plain.
+func Detect(ctx context.Context, tree filetree.Tree, folder string, globs []string) (fleet.SourceKind, error) {
+	if len(globs) > 0 {
+		return fleet.SourcePlain, nil
+	}
+	entries, err := tree.List(ctx, cleanPath(folder))
+	if errors.Is(err, fs.ErrNotExist) {
+		return fleet.SourcePlain, nil
+	}
+	if err != nil {
+		return fleet.SourceDetected, err
+	}
+	chart, kustomization := "", ""
+	for _, e := range entries {
+		if e.Mode != filetree.File && e.Mode != filetree.Symlink {
+			continue
+		}
+		if e.Name == chartFile {
+			chart = e.Name
+		}
+		if slices.Contains(kustomizations, e.Name) {
+			kustomization = e.Name
+		}
+	}
+	switch {
+	case chart != "" && kustomization != "":
+		return fleet.SourceDetected, &Error{Path: cleanPath(folder), Problem: "it holds both " + chart + " and " + kustomization +
+			": say in source.kind whether it is helm or kustomize"}
+	case chart != "":
+		return fleet.SourceHelm, nil
+	case kustomization != "":
+		return fleet.SourceKustomize, nil
+	default:
+		return fleet.SourcePlain, nil
+	}
+}
+
+// detectionReads is what Detect looks at, as treefs names it.
+func detectionReads(folder string) []string {
+	var out []string
+	for _, name := range append([]string{chartFile}, kustomizations...) {
+		out = append(out, "f "+path.Join(cleanPath(folder), name))
+	}
+	return out
+}
+
+// kind is what the request asks for, or what the folder is.
+func (req Request) kind(ctx context.Context, tree filetree.Tree) (fleet.SourceKind, error) {
+	kind := req.Kind
+	if kind == fleet.SourceDetected {
+		var err error
+		if kind, err = Detect(ctx, tree, req.Path, req.Globs); err != nil {
+			return kind, err
+		}
+	}
+	if kind != fleet.SourceHelm && !req.Helm.IsZero() {
+		return kind, &Error{Path: cleanPath(req.Path), Problem: "source.helm is set, and the folder is no chart: it has no " + chartFile}
+	}
+	return kind, nil
+}
+
+func cleanPath(folder string) string { return path.Clean(strings.TrimLeft(folder, "/")) }

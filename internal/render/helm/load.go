@@ -1,0 +1,170 @@
+package helm
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io/fs"
+	"path"
+	"slices"
+	"strings"
+	"time"
+
+	"helm.sh/helm/v4/pkg/chart/loader/archive"
+	chart "helm.sh/helm/v4/pkg/chart/v2"
+	"helm.sh/helm/v4/pkg/chart/v2/loader"
+	"helm.sh/helm/v4/pkg/ignore"
+
+	"github.com/kedge-dev/kedge/internal/render/treefs"
+)
+
+const (
+	// maxUnpacked bounds what all archives of a chart unpack to, those inside of others included.
+	maxUnpacked = 64 << 20
+	// maxArchives bounds how deep archives may be inside of archives.
+	maxArchives = 8
+	// maxChartFile bounds Chart.yaml, which says little.
+	maxChartFile = 1 << 20
+)
+
+// load reads the chart as helm does from a folder: without what .helmignore names.
+func (b *builder) load(ctx context.Context) (*chart.Chart, error) {
+	if err := b.checkFolder(ctx); err != nil {
+		return nil, err
+	}
+	rules, err := b.ignoreRules(ctx)
+	if err != nil {
+		return nil, err
+	}
+	w := walker{builder: b, rules: rules}
+	if err := w.walk(ctx, ".", nil); err != nil {
+		return nil, err
+	}
+	budget := int64(maxUnpacked)
+	for _, f := range w.files {
+		if err := b.checkFile(f, &budget); err != nil {
+			return nil, err
+		}
+	}
+	c, err := loader.LoadFiles(w.files)
+	if err != nil {
+		return nil, b.problem("Chart.yaml", "%s", oneLine(err.Error()))
+	}
+	return c, b.checkChart(c)
+}
+
+func (b *builder) checkFolder(ctx context.Context) error {
+	node, err := b.files.Stat(ctx, b.folder)
+	if errors.Is(err, fs.ErrNotExist) {
+		return b.problem("", "there is no such folder at this revision")
+	}
+	if err != nil {
+		return err
+	}
+	if node.Kind != treefs.Dir {
+		return b.problem("", "a file, and the folder of a chart is needed")
+	}
+	_, err = b.files.Stat(ctx, path.Join(b.folder, "Chart.yaml"))
+	if errors.Is(err, fs.ErrNotExist) {
+		return b.problem("", "no chart: there is no Chart.yaml in it")
+	}
+	return err
+}
+
+func (b *builder) ignoreRules(ctx context.Context) (*ignore.Rules, error) {
+	rules := ignore.Empty()
+	data, err := b.files.Read(ctx, path.Join(b.folder, ignore.HelmIgnore))
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+	case err != nil:
+		return nil, err
+	default:
+		if rules, err = ignore.Parse(bytes.NewReader(data)); err != nil {
+			return nil, b.problem(ignore.HelmIgnore, "%v", err)
+		}
+	}
+	rules.AddDefaults()
+	return rules, nil
+}
+
+// checkChart refuses what helm refuses to install.
+func (b *builder) checkChart(c *chart.Chart) error {
+	if kind := c.Metadata.Type; kind != "" && kind != "application" {
+		return b.problem("Chart.yaml", "a chart of type %q holds nothing to deploy: deploy a chart that depends on it", kind)
+	}
+	var missing []string
+	for _, want := range c.Metadata.Dependencies {
+		if !slices.ContainsFunc(c.Dependencies(), func(have *chart.Chart) bool { return have.Name() == want.Name }) {
+			missing = append(missing, want.Name)
+		}
+	}
+	if len(missing) > 0 {
+		return b.problem("Chart.yaml", "dependencies that are not in the folder charts: %s: "+
+			"nothing is downloaded while rendering; run helm dependency build and commit what it puts there", strings.Join(missing, ", "))
+	}
+	if c.Metadata.Deprecated {
+		b.note("the chart %s says that it is deprecated", c.Name())
+	}
+	return nil
+}
+
+// walker collects the files of a chart.
+type walker struct {
+	*builder
+	rules *ignore.Rules
+	files []*archive.BufferedFile
+}
+
+// walk looks at dir, which is below the chart. above are the real folders on the way to it.
+func (w *walker) walk(ctx context.Context, dir string, above []string) error {
+	where := path.Join(w.folder, dir)
+	here, err := w.builder.files.Stat(ctx, where)
+	if err != nil {
+		return err
+	}
+	if slices.Contains(above, here.Real) {
+		return w.problem(dir, "a symbolic link to a folder that it is in itself")
+	}
+	above = append(above[:len(above):len(above)], here.Real)
+	nodes, err := w.builder.files.List(ctx, where)
+	if err != nil {
+		return err
+	}
+	for _, n := range nodes {
+		name := path.Join(dir, n.Name)
+		if w.rules.Ignore(name, info{n}) {
+			continue
+		}
+		if n.Kind == treefs.Dir {
+			err = w.walk(ctx, name, above)
+		} else {
+			err = w.add(ctx, name)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (w *walker) add(ctx context.Context, name string) error {
+	data, err := w.builder.files.Read(ctx, path.Join(w.folder, name))
+	if errors.Is(err, fs.ErrNotExist) {
+		return w.problem(name, "a symbolic link to something that is not there")
+	}
+	if err != nil {
+		return err
+	}
+	w.files = append(w.files, &archive.BufferedFile{Name: name, Data: bytes.TrimPrefix(data, []byte("\xef\xbb\xbf"))})
+	return nil
+}
+
+// info is a node as the rules of .helmignore want to see it.
+type info struct{ treefs.Node }
+
+func (i info) Name() string       { return i.Node.Name }
+func (i info) IsDir() bool        { return i.Kind == treefs.Dir }
+func (i info) Mode() fs.FileMode  { return 0 }
+func (i info) Size() int64        { return 0 }
+func (i info) Sys() any           { return nil }
+func (i info) ModTime() time.Time { return time.Time{} }

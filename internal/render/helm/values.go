@@ -1,0 +1,123 @@
+package helm
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"io/fs"
+	"net/url"
+	"path"
+	"strings"
+
+	chart "helm.sh/helm/v4/pkg/chart/v2"
+	"helm.sh/helm/v4/pkg/chart/v2/loader"
+
+	"github.com/kedge-dev/kedge/internal/render/alias"
+	"github.com/kedge-dev/kedge/internal/render/treefs"
+)
+
+// inlineValues is what mistakes in the values of the deployment itself are said of.
+const inlineValues = "helm.values"
+
+// userValues merges what the deployment says: its files in order, then its own values.
+func (b *builder) userValues(ctx context.Context) (map[string]any, error) {
+	merged := map[string]any{}
+	for _, name := range b.req.Helm.ValuesFiles {
+		where := b.valuesPath(name)
+		data, err := b.files.Read(ctx, where)
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil, &treefs.Error{Path: where, Problem: "there is no such values file: a name is relative to the chart, or begins with a slash and is from the root of the repository"}
+		}
+		if err != nil {
+			return nil, err
+		}
+		if merged, err = mergeValues(merged, where, data); err != nil {
+			return nil, err
+		}
+	}
+	return mergeValues(merged, inlineValues, []byte(b.req.Helm.Values))
+}
+
+// valuesPath says where a values file is. Whether it is inside of the repository is for treefs to say.
+func (b *builder) valuesPath(name string) string {
+	if rooted, ok := strings.CutPrefix(name, "/"); ok {
+		return path.Clean(rooted)
+	}
+	return path.Join(b.folder, name)
+}
+
+// mergeValues lays the values in data over merged.
+func mergeValues(merged map[string]any, where string, data []byte) (map[string]any, error) {
+	if err := alias.Check(data); err != nil {
+		return nil, &treefs.Error{Path: where, Problem: err.Error()}
+	}
+	values, err := loader.LoadValues(bytes.NewReader(data))
+	if err != nil {
+		return nil, &treefs.Error{Path: where, Problem: "not values: " + oneLine(err.Error())}
+	}
+	return loader.MergeMaps(merged, values), nil
+}
+
+// dropRemoteSchemas removes the schemas of values that refer to somewhere else: Helm would fetch that.
+func (b *builder) dropRemoteSchemas(c *chart.Chart) {
+	var schema any
+	if json.Unmarshal(c.Schema, &schema) == nil {
+		ids := map[string]bool{}
+		collectIDs(schema, ids)
+		if ref := remoteRef(schema, ids); ref != "" {
+			c.Schema = nil
+			b.note("the values of the chart %s are not checked: its values.schema.json refers to %s, and nothing is downloaded while rendering", c.Name(), ref)
+		}
+	}
+	for _, sub := range c.Dependencies() {
+		b.dropRemoteSchemas(sub)
+	}
+}
+
+func collectIDs(schema any, ids map[string]bool) {
+	switch v := schema.(type) {
+	case map[string]any:
+		if id, ok := v["$id"].(string); ok {
+			ids[strings.TrimSuffix(id, "#")] = true
+		}
+		for _, item := range v {
+			collectIDs(item, ids)
+		}
+	case []any:
+		for _, item := range v {
+			collectIDs(item, ids)
+		}
+	}
+}
+
+// remoteRef returns a reference that leads out of the schema; "" when there is none. The drafts of
+// json-schema.org are known to the library, and what a urn means is not asked of anybody.
+func remoteRef(schema any, ids map[string]bool) string {
+	switch v := schema.(type) {
+	case map[string]any:
+		for _, key := range []string{"$ref", "$dynamicRef", "$recursiveRef", "$schema"} {
+			if ref, ok := v[key].(string); ok && !isLocalRef(ref, ids) {
+				return ref
+			}
+		}
+		for _, item := range v {
+			if ref := remoteRef(item, ids); ref != "" {
+				return ref
+			}
+		}
+	case []any:
+		for _, item := range v {
+			if ref := remoteRef(item, ids); ref != "" {
+				return ref
+			}
+		}
+	}
+	return ""
+}
+
+func isLocalRef(ref string, ids map[string]bool) bool {
+	base, _, _ := strings.Cut(ref, "#")
+	at, err := url.Parse(base)
+	return base == "" || ids[base] || err == nil && (at.Host == "json-schema.org" || at.Scheme == "urn")
+}
