@@ -8,7 +8,6 @@ import (
 	"maps"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -21,21 +20,26 @@ const Deleted = "\x00deleted"
 // each. It belongs to one goroutine.
 type Repo struct {
 	dir    string
-	remote string
+	remote string // "" for none: it is the server's own
 	branch string
 	heads  map[string]string // newest commit by branch: asking git costs more than the commit
 }
 
 // NewRepo makes an empty clone in dir that pushes to remote, with main as its branch.
-func NewRepo(ctx context.Context, dir, remote string) (*Repo, error) {
-	if _, err := run(ctx, "", nil, "init", "--quiet", "--bare", "--template=", "--initial-branch=main", dir); err != nil {
+func NewRepo(_ context.Context, dir, remote string) (*Repo, error) {
+	if err := makeBare(dir, cloneConfig); err != nil {
 		return nil, err
 	}
-	config := "[core]\n\tbare = true\n\trepositoryformatversion = 0\n\tfsync = none\n[gc]\n\tauto = 0\n"
-	if err := os.WriteFile(filepath.Join(dir, "config"), []byte(config), 0o644); err != nil {
-		return nil, fmt.Errorf("configuring the clone: %w", err)
-	}
 	return &Repo{dir: dir, remote: remote, branch: "main", heads: map[string]string{}}, nil
+}
+
+// CreateHosted makes a repository on the server and a Repo that is no clone but the repository itself: what is
+// committed is there at once, and Push does nothing. A push costs ten processes.
+func (s *Server) CreateHosted(repo string) (*Repo, error) {
+	if err := s.Create(repo); err != nil {
+		return nil, err
+	}
+	return &Repo{dir: s.Dir(repo), branch: "main", heads: map[string]string{}}, nil
 }
 
 // CreateRepo makes a repository on the server and a clone of it in dir, which pushes over HTTP.
@@ -67,6 +71,8 @@ func (r *Repo) Commit(ctx context.Context, files map[string]string, message stri
 		}
 		if content := files[name]; content == Deleted {
 			fmt.Fprintf(&in, "D %s\n", name)
+		} else if commit, ok := strings.CutPrefix(content, gitlink); ok {
+			fmt.Fprintf(&in, "M 160000 %s %s\n", commit, name)
 		} else if target, ok := strings.CutPrefix(content, symlink); ok {
 			fmt.Fprintf(&in, "M 120000 inline %s\ndata %d\n%s\n", name, len(target), target)
 		} else {
@@ -78,6 +84,11 @@ func (r *Repo) Commit(ctx context.Context, files map[string]string, message stri
 
 func (r *Repo) importCommit(ctx context.Context, in *bytes.Buffer) (string, error) {
 	in.WriteString("get-mark :1\ndone\n")
+	return r.importStream(ctx, in)
+}
+
+// importStream runs git fast-import with a stream that ends by asking for the newest commit.
+func (r *Repo) importStream(ctx context.Context, in *bytes.Buffer) (string, error) {
 	out, err := run(ctx, r.dir, in, "fast-import", "--quiet", "--force", "--done")
 	if err != nil {
 		return "", err
@@ -91,6 +102,13 @@ const symlink = "\x00symlink"
 
 // Symlink is the content of a file for Commit that makes it a symbolic link.
 func Symlink(target string) string { return symlink + target }
+
+// gitlink marks content that Gitlink made.
+const gitlink = "\x00gitlink"
+
+// Gitlink is the content of a file for Commit that makes it a submodule at a commit of another
+// repository, which .gitmodules names.
+func Gitlink(commit string) string { return gitlink + commit }
 
 // Switch makes name the branch; if it is new, it begins at the newest commit of the present one.
 func (r *Repo) Switch(ctx context.Context, name string) error {
@@ -135,6 +153,9 @@ func (r *Repo) Push(ctx context.Context, refs ...string) error { return r.push(c
 func (r *Repo) ForcePush(ctx context.Context, refs ...string) error { return r.push(ctx, "+", refs) }
 
 func (r *Repo) push(ctx context.Context, force string, refs []string) error {
+	if r.remote == "" {
+		return nil
+	}
 	if len(refs) == 0 {
 		refs = []string{"refs/heads/" + r.branch}
 	}
@@ -148,6 +169,14 @@ func (r *Repo) push(ctx context.Context, force string, refs []string) error {
 
 // DeleteRemote deletes full refs on the server.
 func (r *Repo) DeleteRemote(ctx context.Context, refs ...string) error {
+	if r.remote == "" {
+		for _, ref := range refs {
+			if _, err := run(ctx, r.dir, nil, "update-ref", "-d", ref); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
 	args := []string{"push", "--quiet", r.remote}
 	for _, ref := range refs {
 		args = append(args, ":"+ref)

@@ -1,5 +1,5 @@
 // Package gitserver is a real Git server in process, for tests, benchmarks and the demo: smart HTTP
-// by git's own git-http-backend, protocol version 2, with push, and for reading also HTTPS and SSH.
+// by git's own git-http-backend, protocol version 2, with push, and also HTTPS and SSH.
 // It listens on loopback, asks nobody who they are unless told to, and can be told to fail.
 package gitserver
 
@@ -32,8 +32,11 @@ type Server struct {
 	mu      sync.Mutex
 	closers []func() error
 	users   map[string]map[string]string // password by name, by repository
+	writers map[string]map[string]string // the same, for those who may push
+	failure *failure
 
 	down     atomic.Bool
+	old      atomic.Bool
 	delay    atomic.Int64
 	requests atomic.Int64
 	onPush   atomic.Pointer[func(repo, ref, commit string)]
@@ -49,13 +52,9 @@ func Start(dir string) (*Server, error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, fmt.Errorf("making the folder of repositories: %w", err)
 	}
-	execPath, err := exec.Command("git", "--exec-path").Output()
+	backend, err := findBackend()
 	if err != nil {
-		return nil, fmt.Errorf("finding git: %w", err)
-	}
-	backend := filepath.Join(strings.TrimSpace(string(execPath)), "git-http-backend")
-	if _, err := os.Stat(backend); err != nil {
-		return nil, fmt.Errorf("finding git-http-backend: %w", err)
+		return nil, err
 	}
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -70,6 +69,19 @@ func Start(dir string) (*Server, error) {
 	}()
 	return s, nil
 }
+
+// findBackend asks git once: tests start very many servers.
+var findBackend = sync.OnceValues(func() (string, error) {
+	execPath, err := exec.Command("git", "--exec-path").Output()
+	if err != nil {
+		return "", fmt.Errorf("finding git: %w", err)
+	}
+	backend := filepath.Join(strings.TrimSpace(string(execPath)), "git-http-backend")
+	if _, err := os.Stat(backend); err != nil {
+		return "", fmt.Errorf("finding git-http-backend: %w", err)
+	}
+	return backend, nil
+})
 
 // Close stops the server, ends its connections and waits for calls of OnPush. Repositories stay.
 func (s *Server) Close() error {
@@ -96,25 +108,33 @@ func (s *Server) FileURL(repo string) string {
 func (s *Server) Dir(repo string) string { return filepath.Join(s.dir, repo+".git") }
 
 // Create makes an empty bare repository whose default branch is main. repo may hold slashes.
-func (s *Server) Create(repo string) error {
-	dir := s.Dir(repo)
-	ctx := context.Background()
-	if _, err := run(ctx, "", nil, "init", "--quiet", "--bare", "--template=", "--initial-branch=main", dir); err != nil {
-		return err
+func (s *Server) Create(repo string) error { return makeBare(s.Dir(repo), serverConfig) }
+
+// makeBare is git init, without a process.
+func makeBare(dir, config string) error {
+	for _, folder := range []string{"objects", "refs"} {
+		if err := os.MkdirAll(filepath.Join(dir, folder), 0o755); err != nil {
+			return fmt.Errorf("making a repository: %w", err)
+		}
 	}
-	config, err := os.OpenFile(filepath.Join(dir, "config"), os.O_APPEND|os.O_WRONLY, 0)
-	if err != nil {
-		return fmt.Errorf("configuring %q: %w", repo, err)
+	for name, content := range map[string]string{"HEAD": "ref: refs/heads/main\n", "config": config} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(content), 0o644); err != nil {
+			return fmt.Errorf("making a repository: %w", err)
+		}
 	}
-	defer config.Close()
-	_, err = io.WriteString(config, repoConfig)
-	if err != nil {
-		return fmt.Errorf("configuring %q: %w", repo, err)
-	}
-	return config.Close()
+	return nil
 }
 
-const repoConfig = `[http]
+const (
+	// cloneConfig is what every repository has.
+	cloneConfig = `[core]
+	repositoryformatversion = 0
+	bare = true
+	fsync = none
+[gc]
+	auto = 0
+`
+	serverConfig = cloneConfig + `[http]
 	receivepack = true
 [uploadpack]
 	allowFilter = true
@@ -122,11 +142,8 @@ const repoConfig = `[http]
 [receive]
 	denyDeleteCurrent = ignore
 	autogc = false
-[gc]
-	auto = 0
-[core]
-	fsync = none
 `
+)
 
 // Remove deletes a repository, as if it had vanished.
 func (s *Server) Remove(repo string) error { return os.RemoveAll(s.Dir(repo)) }
@@ -159,6 +176,13 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "down on purpose", http.StatusServiceUnavailable)
 		return
 	}
+	if s.fail(w) {
+		return
+	}
+	if !s.mayPush(r) {
+		http.Error(w, "you may only read", http.StatusForbidden)
+		return
+	}
 	if !s.mayRead(r) {
 		w.Header().Set("WWW-Authenticate", `Basic realm="git"`)
 		http.Error(w, "who are you?", http.StatusUnauthorized)
@@ -184,7 +208,7 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 			"GIT_HTTP_EXPORT_ALL=1",
 			"GIT_CONFIG_NOSYSTEM=1",
 			"GIT_CONFIG_GLOBAL=/dev/null",
-			"GIT_PROTOCOL=" + r.Header.Get("Git-Protocol"),
+			"GIT_PROTOCOL=" + s.protocol(r),
 			"GIT_COMMITTER_NAME=kedge", "GIT_COMMITTER_EMAIL=kedge@localhost",
 		},
 		Stderr: io.Discard,
@@ -193,6 +217,17 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 	if commands != nil {
 		s.announce(strings.TrimPrefix(repo, "/"), commands.commands())
 	}
+}
+
+// SetOld makes the server speak version 0 of the protocol over HTTP, as servers did before 2018. Unlike
+// those of today such a one gives commits only by the names of refs, unless it is configured to.
+func (s *Server) SetOld(old bool) { s.old.Store(old) }
+
+func (s *Server) protocol(r *http.Request) string {
+	if s.old.Load() {
+		return ""
+	}
+	return r.Header.Get("Git-Protocol")
 }
 
 // wait delays a request and reports whether its client is still there.

@@ -20,7 +20,7 @@ import (
 	"golang.org/x/crypto/ssh/knownhosts"
 )
 
-// SSH serves a server's repositories for reading over SSH too. Its methods are safe for concurrent
+// SSH serves a server's repositories over SSH too. Its methods are safe for concurrent
 // use.
 type SSH struct {
 	server   *Server
@@ -31,6 +31,7 @@ type SSH struct {
 
 	mu         sync.Mutex
 	authorized [][]byte
+	readOnly   bool
 	conns      map[net.Conn]bool
 }
 
@@ -80,6 +81,13 @@ func (h *SSH) Authorize(keys ...ssh.PublicKey) {
 	for _, key := range keys {
 		h.authorized = append(h.authorized, key.Marshal())
 	}
+}
+
+// SetReadOnly makes keys good for reading alone, as deploy keys are.
+func (h *SSH) SetReadOnly(readOnly bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.readOnly = readOnly
 }
 
 // NewKey returns a private key in PEM and its public key.
@@ -184,7 +192,7 @@ func (h *SSH) session(channel ssh.Channel, requests <-chan *ssh.Request) {
 			_ = r.Reply(err == nil, nil)
 			if err == nil {
 				go ssh.DiscardRequests(requests)
-				status := struct{ Status uint32 }{h.uploadPack(channel, v.Command, env)}
+				status := struct{ Status uint32 }{h.serveCommand(channel, v.Command, env)}
 				_, _ = channel.SendRequest("exit-status", false, ssh.Marshal(status))
 			}
 			return
@@ -194,15 +202,22 @@ func (h *SSH) session(channel ssh.Channel, requests <-chan *ssh.Request) {
 	}
 }
 
-// uploadPack speaks as large hosts do: what is not there is said in words on the standard error.
-func (h *SSH) uploadPack(channel ssh.Channel, command string, env []string) uint32 {
-	path, ok := strings.CutPrefix(command, "git-upload-pack '")
-	dir := filepath.Join(h.server.dir, filepath.Clean("/"+strings.TrimSuffix(path, "'")))
-	if _, err := os.Stat(filepath.Join(dir, "HEAD")); !ok || err != nil {
+// serveCommand speaks as large hosts do: what is not there is said in words on the standard error.
+func (h *SSH) serveCommand(channel ssh.Channel, command string, env []string) uint32 {
+	service, path, _ := strings.Cut(command, " ")
+	dir := filepath.Join(h.server.dir, filepath.Clean("/"+strings.Trim(path, "'")))
+	h.mu.Lock()
+	readOnly := h.readOnly
+	h.mu.Unlock()
+	if _, err := os.Stat(filepath.Join(dir, "HEAD")); err != nil || (service != "git-upload-pack" && service != "git-receive-pack") {
 		_, _ = channel.Stderr().Write([]byte("ERROR: Repository not found.\n"))
 		return 1
 	}
-	cmd := exec.CommandContext(h.ctx, "git", "upload-pack", dir)
+	if readOnly && service == "git-receive-pack" {
+		_, _ = channel.Stderr().Write([]byte("ERROR: The key you are authenticating with has been marked as read only.\n"))
+		return 1
+	}
+	cmd := exec.CommandContext(h.ctx, "git", strings.TrimPrefix(service, "git-"), dir)
 	cmd.Env = append(os.Environ(), append(env, "GIT_CONFIG_NOSYSTEM=1", "GIT_CONFIG_GLOBAL=/dev/null")...)
 	cmd.Stdout, cmd.Stderr = channel, channel.Stderr()
 	stdin, err := cmd.StdinPipe() // closed when git has gone, so that a client that says no more does not hold it

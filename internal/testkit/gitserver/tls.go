@@ -27,6 +27,31 @@ func (s *Server) Protect(repo string, users map[string]string) {
 	s.users[repo] = users
 }
 
+// ProtectPush lets only those push to a repository over HTTP and HTTPS who know the password of a
+// user, given by name; others are told that they may not. nil lets everybody.
+func (s *Server) ProtectPush(repo string, users map[string]string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.writers == nil {
+		s.writers = map[string]map[string]string{}
+	}
+	s.writers[repo] = users
+}
+
+// mayPush reports whether a request pushes nothing, or may.
+func (s *Server) mayPush(r *http.Request) bool {
+	repo, rest, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, "/"), ".git/")
+	s.mu.Lock()
+	users := s.writers[repo]
+	s.mu.Unlock()
+	if users == nil || (rest != "git-receive-pack" && r.URL.Query().Get("service") != "git-receive-pack") {
+		return true
+	}
+	name, password, _ := r.BasicAuth()
+	want, known := users[name]
+	return known && subtle.ConstantTimeCompare([]byte(password), []byte(want)) == 1
+}
+
 // mayRead reports whether a request reads nothing that is protected, or may.
 func (s *Server) mayRead(r *http.Request) bool {
 	repo, rest, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, "/"), ".git/")

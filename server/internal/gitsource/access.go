@@ -6,6 +6,7 @@ import (
 	"io"
 	"log/slog"
 	"net/url"
+	"sync/atomic"
 )
 
 // Access is how a repository is read.
@@ -15,6 +16,16 @@ type Access struct {
 	URL   string
 	// Credential is nil for what everybody may read.
 	Credential *Credential
+	// Submodules lets trees lead into submodules.
+	Submodules bool
+	// Signers are who must have signed what Fetch returns, in the form that CheckSigners takes; "" asks
+	// for no signature.
+	Signers string
+
+	parent string // the repository that this one is a submodule of
+	depth  int    // how many repositories it is away from the one that was asked for
+	// opened counts the submodules of the commit that was asked for, of whatever depth.
+	opened *atomic.Int32
 }
 
 // Credential is a secret in the clear, for as long as one call needs it. It stays in this process:

@@ -2,6 +2,7 @@ package gitsource_test
 
 import (
 	"bytes"
+	"crypto/x509"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -25,10 +26,13 @@ type private struct {
 	dir    string // of the mirrors
 	m      *gitsource.Manager
 	log    *syncBuffer
+	roots  *x509.CertPool
 	url    func(repo string) string
 	// credential returns one, and allow makes a number of them the only good ones.
 	credential func(name string) *gitsource.Credential
 	allow      func(names ...string)
+	// readOnly makes credentials good for reading alone.
+	readOnly func()
 }
 
 // syncBuffer is what a log may be written to.
@@ -68,13 +72,21 @@ func overPrivate(t *testing.T, test func(t *testing.T, p *private)) {
 			} else {
 				p.serveSSH(t)
 			}
-			var err error
-			p.m, err = gitsource.New(cfg)
-			check(t, err)
-			t.Cleanup(func() { check(t, p.m.Close()) })
+			p.roots = cfg.RootCAs
+			p.m = p.again(t, cfg)
 			test(t, p)
 		})
 	}
+}
+
+// again returns another manager of the same mirrors.
+func (p *private) again(t *testing.T, cfg gitsource.Config) *gitsource.Manager {
+	t.Helper()
+	cfg.Dir, cfg.RootCAs = p.dir, p.roots
+	m, err := gitsource.New(cfg)
+	check(t, err)
+	t.Cleanup(func() { check(t, m.Close()) })
+	return m
 }
 
 func (p *private) serveTLS(t *testing.T, cfg *gitsource.Config) {
@@ -93,6 +105,7 @@ func (p *private) serveTLS(t *testing.T, cfg *gitsource.Config) {
 		}
 		p.server.Protect("app", users)
 	}
+	p.readOnly = func() { p.server.ProtectPush("app", map[string]string{}) }
 }
 
 func (p *private) serveSSH(t *testing.T) {
@@ -105,6 +118,7 @@ func (p *private) serveSSH(t *testing.T) {
 		return &gitsource.Credential{Fingerprint: "print of " + name, SSHKey: keys.private(t, name), KnownHosts: server.KnownHosts()}
 	}
 	p.allow = func(names ...string) { server.Authorize(keys.public(t, names...)...) }
+	p.readOnly = func() { server.SetReadOnly(true) }
 }
 
 func (p *private) access(owner, credential string) gitsource.Access {

@@ -11,14 +11,20 @@ import (
 	"github.com/kedge-dev/kedge/internal/obs"
 )
 
-// ask runs git against the remote, by a way that is made for this run. Errors are those that users
-// see, or errMissingRef, errCorrupt or that of ctx.
+// ask runs git against the remote to read from it, by a way that is made for this run. Errors are
+// those that users see, or errMissingRef, errCorrupt or that of ctx.
 func (r *mirror) ask(ctx context.Context, via *route, dir string, args func(url string) []string) (string, error) {
-	p, err := via.open(ctx)
+	p, err := via.open(ctx, uploadPack)
 	defer p.close()
+	return r.askThrough(ctx, via, p, err, call{dir: dir, args: args(p.url)})
+}
+
+// askThrough is ask by a way that was made, unless err says that it was not.
+func (r *mirror) askThrough(ctx context.Context, via *route, p *passage, err error, c call) (string, error) {
 	var out string
 	if err == nil {
-		out, err = r.git.runThrough(ctx, p, dir, args(p.url)...)
+		c.through = p
+		out, err = r.git.do(ctx, c)
 	}
 	if err != nil {
 		err = r.remoteError(ctx, p, err)
@@ -51,6 +57,8 @@ func (r *mirror) remoteError(ctx context.Context, p *passage, err error) error {
 	said := lastLine(exit.stderr)
 	problem := problemOf(exit.stderr)
 	switch {
+	case strings.Contains(exit.stderr, unadvertised):
+		return fmt.Errorf("reading %s: %w", r.url, errUnadvertised)
 	case containsAny(exit.stderr, missing):
 		return fmt.Errorf("reading %s: %w", r.url, errMissingRef)
 	case problem == "" && containsAny(exit.stderr, corruptions):

@@ -1,9 +1,12 @@
 package gitsource_test
 
 import (
+	"cmp"
 	"fmt"
+	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"testing"
 
 	"github.com/kedge-dev/kedge/internal/render"
@@ -66,9 +69,113 @@ func BenchmarkKeys(b *testing.B) {
 			b.Fatal(err)
 		}
 		for app := range 1000 {
-			if _, err := render.Key(b.Context(), tree, render.Request{Path: fmt.Sprintf("apps/%04d", app)}); err != nil {
+			if _, err := render.Key(b.Context(), tree, render.Request{Path: fmt.Sprintf("apps/%04d", app)}, nil); err != nil {
 				b.Fatal(err)
 			}
 		}
 	}
+}
+
+// grown is the size of the repository of BenchmarkLargeRepository, files and commits alike.
+func grown(b *testing.B) int {
+	b.Helper()
+	n, err := strconv.Atoi(cmp.Or(os.Getenv("KEDGE_BENCH_GROWN"), "5000"))
+	if err != nil {
+		b.Fatal(err)
+	}
+	return n
+}
+
+// BenchmarkLargeRepository reads a repository of 5,000 files and as many commits over HTTP on loopback:
+// cold into an empty mirror, warm after one more commit, idle when nothing is new, and an older commit
+// by its name. Each reads one folder of ten files too. whole is how repositories of this size are read,
+// partial how larger ones are, and full is what git itself needs to fetch the whole history, as what was
+// there before. Beside the time it reports the bytes on disk.
+func BenchmarkLargeRepository(b *testing.B) {
+	n := grown(b)
+	server, repo := startServer(b)
+	tip, err := repo.Grow(b.Context(), n, n)
+	check(b, err)
+	check(b, repo.Push(b.Context()))
+	url := server.URL("app")
+	old := run(b, "--git-dir="+server.Dir("app"), "rev-parse", tip+"~"+strconv.Itoa(n/2))
+	for _, mode := range []struct {
+		name  string
+		whole int64
+	}{{"whole", 0}, {"partial", 1}} {
+		open := func(b *testing.B) (*gitsource.Manager, string) {
+			dir := filepath.Join(b.TempDir(), "mirrors")
+			m, err := gitsource.New(gitsource.Config{Dir: dir, Allow: []string{"http", "file"}, MaxWholeBytes: mode.whole})
+			check(b, err)
+			b.Cleanup(func() { check(b, m.Close()) })
+			return m, dir
+		}
+		read := func(b *testing.B, m *gitsource.Manager, revision string) string {
+			commit := fetchOne(b, m, url, revision)
+			for i := range 10 {
+				readFile(b, m, url, commit, "apps/0007", fmt.Sprintf("manifest-%d.yaml", i))
+			}
+			return commit
+		}
+		b.Run(mode.name+"/cold", func(b *testing.B) {
+			var size int64
+			for b.Loop() {
+				m, dir := open(b)
+				read(b, m, "main")
+				size = diskUsage(b, dir)
+			}
+			b.ReportMetric(float64(size), "disk-bytes")
+		})
+		m, _ := open(b)
+		read(b, m, "main")
+		b.Run(mode.name+"/warm", func(b *testing.B) {
+			for i := 0; b.Loop(); i++ {
+				b.StopTimer()
+				want := commit(b, repo, map[string]string{"apps/0007/manifest-3.yaml": fmt.Sprintf("# %s %d\n", mode.name, i)})
+				b.StartTimer()
+				if got := read(b, m, "main"); got != want {
+					b.Fatalf("got %s, want %s", got, want)
+				}
+			}
+		})
+		b.Run(mode.name+"/idle", func(b *testing.B) {
+			for b.Loop() {
+				fetchOne(b, m, url, "main")
+			}
+		})
+		b.Run(mode.name+"/older", func(b *testing.B) {
+			for b.Loop() {
+				b.StopTimer()
+				m, _ := open(b)
+				fetchOne(b, m, url, "main")
+				b.StartTimer()
+				read(b, m, old)
+			}
+		})
+	}
+	b.Run("full/cold", func(b *testing.B) {
+		var size int64
+		for b.Loop() {
+			dir := filepath.Join(b.TempDir(), "full.git")
+			run(b, "init", "--quiet", "--bare", dir)
+			run(b, "--git-dir="+dir, "-c", "transfer.fsckObjects=true", "-c", "pack.threads=1", "fetch", "--quiet", url, "+refs/heads/main:refs/heads/main")
+			size = diskUsage(b, dir)
+		}
+		b.ReportMetric(float64(size), "disk-bytes")
+	})
+}
+
+func diskUsage(b *testing.B, dir string) (size int64) {
+	b.Helper()
+	check(b, filepath.WalkDir(dir, func(_ string, e os.DirEntry, err error) error {
+		if err != nil || !e.Type().IsRegular() {
+			return err
+		}
+		info, err := e.Info()
+		if err == nil {
+			size += info.Size()
+		}
+		return err
+	}))
+	return size
 }

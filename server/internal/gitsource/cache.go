@@ -7,7 +7,7 @@ import (
 	"github.com/kedge-dev/kedge/internal/filetree"
 )
 
-// maxCachedEntries bounds the parsed folders that a mirror keeps: about 30 MB at the most.
+// maxCachedEntries bounds the parsed folders that a mirror keeps: about 30 MB, with the longest of names 70.
 const maxCachedEntries = 200_000
 
 // treeCache keeps the parsed folders that were used last, by the names of their objects, so that

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/kedge-dev/kedge/internal/filetree"
@@ -104,6 +105,16 @@ func FuzzParseTree(f *testing.F) {
 			}
 		}
 	})
+}
+
+func TestNamesThatNoFileSystemTakesAreRefused(t *testing.T) {
+	t.Parallel()
+	for length, fine := range map[int]bool{255: true, 256: false, 4 << 20: false} {
+		_, err := parseTree([]byte("100644 " + strings.Repeat("a", length) + "\x0001234567890123456789"))
+		if user := new(filetree.Error); (err == nil) != fine || !fine && !errors.As(err, &user) {
+			t.Errorf("a name of %d bytes: %v", length, err)
+		}
+	}
 }
 
 func TestCacheForgetsTheOldest(t *testing.T) {

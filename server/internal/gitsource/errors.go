@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 )
 
 var (
@@ -16,6 +17,8 @@ var (
 
 	errCorrupt    = errors.New("the mirror is damaged")
 	errMissingRef = errors.New("the remote has no such ref")
+	// errUnadvertised is an errMissingRef of a server that gives only what a ref names.
+	errUnadvertised = fmt.Errorf("%w, or gives no commit by its name", errMissingRef)
 )
 
 // RefNotFoundError says that a repository has nothing by the name of a revision.
@@ -38,7 +41,9 @@ type RemoteError struct {
 	URL     string // holds no credential: CheckURL sees to it
 	Problem string // for users
 	Detail  string // what is known beside it; may be ""
-	cause   error
+	// RetryAfter is how long the host asks to be left alone; 0 when it does not.
+	RetryAfter time.Duration
+	cause      error
 }
 
 // Unwrap is for the limits of this package.
@@ -80,7 +85,9 @@ var problems = []struct{ text, problem string }{
 	{"No space left on device", "the server has no space left for mirrors"},
 }
 
-var missing = []string{"couldn't find remote ref", "not our ref", "unadvertised object"}
+var missing = []string{"couldn't find remote ref", "not our ref", unadvertised}
+
+const unadvertised = "unadvertised object"
 
 var corruptions = []string{
 	"not a git repository", "bad object refs/kedge", "is corrupt", "object file", "bad config", "did not send all necessary objects",

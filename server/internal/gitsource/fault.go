@@ -7,8 +7,10 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"strconv"
 	"sync"
 	"syscall"
+	"time"
 
 	"github.com/kedge-dev/kedge/server/internal/gitsource/egress"
 )
@@ -17,6 +19,9 @@ import (
 // who may not read it does not learn whether it exists.
 const notReadable = "repository not found or not readable"
 
+// notWritable is for who may read, and so may know that the repository is there.
+const notWritable = "the credential may not push to the repository"
+
 // fault is what went wrong between git and the remote, told by who saw it happen; git itself only
 // sees its end. The first fault counts, others follow from it. It is safe for concurrent use.
 type fault struct {
@@ -24,7 +29,18 @@ type fault struct {
 	problem string
 	detail  string // for users as well
 	private string // for the log alone
+	retry   time.Duration
 }
+
+// later notes how long the remote wants to be left alone.
+func (f *fault) later(wait time.Duration) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.retry = max(f.retry, min(wait, maxRetryAfter))
+}
+
+// maxRetryAfter bounds what a remote may ask for.
+const maxRetryAfter = time.Hour
 
 func (f *fault) set(problem, detail, private string) {
 	f.mu.Lock()
@@ -41,13 +57,15 @@ func (f *fault) get(url string) (*RemoteError, string) {
 	if f.problem == "" {
 		return nil, ""
 	}
-	return &RemoteError{URL: url, Problem: f.problem, Detail: f.detail}, f.private
+	return &RemoteError{URL: url, Problem: f.problem, Detail: f.detail, RetryAfter: f.retry}, f.private
 }
 
 // status notes an answer of a web server that is not a success.
-func (f *fault) status(code int, location string) {
+func (f *fault) status(s service, code int, location string) {
 	detail := fmt.Sprintf("HTTP %d", code)
 	switch {
+	case s == receivePack && code >= 401 && code <= 404:
+		f.set(notWritable, detail, "")
 	case code == http.StatusUnauthorized, code == http.StatusForbidden, code == http.StatusNotFound, code == http.StatusGone:
 		f.set(notReadable, "", detail)
 	case code >= 300 && code < 400:
@@ -59,6 +77,18 @@ func (f *fault) status(code int, location string) {
 	default:
 		f.set("the server refused", detail, "")
 	}
+}
+
+// retryAfter reads the header of that name, which is a number of seconds or a date; 0 when it says
+// nothing.
+func retryAfter(header string, now time.Time) time.Duration {
+	if seconds, err := strconv.Atoi(header); err == nil {
+		return time.Duration(min(max(seconds, 0), int(maxRetryAfter/time.Second))) * time.Second
+	}
+	if at, err := http.ParseTime(header); err == nil {
+		return max(0, at.Sub(now))
+	}
+	return 0
 }
 
 // connection notes why there is no connection. Addresses are for the log alone: names of the

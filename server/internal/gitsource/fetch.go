@@ -5,14 +5,16 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
-	"time"
 )
 
 // Fetch brings the commits that the revisions name now, so that Tree can read them. A revision is a
-// branch, a tag, a full ref, a full commit (for which the remote is not asked), or "" for the default
-// branch. The answer has one entry for each revision; one that names nothing has Err set. An empty
+// branch, a tag, a full ref, a full commit (for which the remote is not asked), "" for the default
+// branch, or "semver:" and a range of versions for the tag with the highest one. Where the access names
+// signers, what is not signed by one of them has an Err of type [*SignatureError]. The answer has one entry for each revision; one that names nothing has Err set. An empty
 // repository fails with ErrEmpty, one that cannot be read with [*RemoteError]. What was rewritten at the remote is followed. A credential that
 // was not used before is tried even when everything is there already. Calls of one owner for one
 // repository take turns.
@@ -22,7 +24,11 @@ func (m *Manager) Fetch(ctx context.Context, access Access, revisions []string) 
 		return nil, err
 	}
 	defer m.end(r.mirror)
-	via, err := m.route(r.access)
+	who, err := parseSigners(access.Signers)
+	if err != nil {
+		return nil, err
+	}
+	via, err := m.route(r)
 	if err != nil {
 		return nil, err
 	}
@@ -30,11 +36,14 @@ func (m *Manager) Fetch(ctx context.Context, access Access, revisions []string) 
 		return nil, err
 	}
 	defer r.unlock()
-	ctx, cancel := context.WithTimeout(ctx, m.cfg.Timeout)
+	ctx, cancel := via.within(ctx)
 	defer cancel()
 	refs, err := r.mendingLocked(ctx, func() (map[string]Ref, error) { return r.watchedLocked(ctx, via, revisions) })
 	if err == nil {
 		err = r.proveLocked(ctx, via)
+	}
+	if err == nil && who != nil {
+		err = r.checkRefs(ctx, who, refs)
 	}
 	if err != nil {
 		// git may have been killed: look for its leftovers next time.
@@ -43,52 +52,6 @@ func (m *Manager) Fetch(ctx context.Context, access Access, revisions []string) 
 	}
 	m.maintainLater(r.mirror)
 	return refs, nil
-}
-
-// mendingLocked fetches, and once more into an empty mirror when what is there is damaged or mostly
-// garbage.
-func (r *mirror) mendingLocked(ctx context.Context, fetch func() (map[string]Ref, error)) (map[string]Ref, error) {
-	if time.Now().Before(r.tooLargeUntil) {
-		return nil, r.tooLarge()
-	}
-	fresh := !r.exists()
-	refs, err := fetch()
-	if err == nil && r.suspect.Load() {
-		err = errCorrupt // readers met what git fetch did not look at
-	}
-	bloated := false
-	if errors.Is(err, errTooLarge) && !fresh {
-		if err := removeLeftovers(r.dir); err != nil {
-			return nil, fmt.Errorf("tidying the mirror of %s: %w", r.url, err)
-		}
-		bloated = folderSize(r.dir) > r.cfg.MaxMirrorBytes/2
-	}
-	if errors.Is(err, errCorrupt) || bloated {
-		r.cfg.Log.WarnContext(ctx, "making a damaged or bloated mirror anew", "url", r.url, "error", err)
-		if err := r.discardLocked(); err != nil {
-			return nil, err
-		}
-		fresh = true
-		refs, err = fetch()
-	}
-	if errors.Is(err, errTooLarge) {
-		r.tooLargeUntil = time.Now().Add(tooLargeFor)
-		if fresh {
-			err = errors.Join(err, r.discardLocked())
-		}
-	}
-	return refs, err
-}
-
-// watchedLocked is fetchLocked within the limit of size.
-func (r *mirror) watchedLocked(ctx context.Context, via *route, revisions []string) (map[string]Ref, error) {
-	watched, stop := watchSize(ctx, r.dir, r.cfg.MaxMirrorBytes, sizeCheckEvery)
-	refs, err := r.fetchLocked(watched, via, revisions)
-	stop()
-	if err == nil && folderSize(r.dir) > r.cfg.MaxMirrorBytes {
-		err = r.tooLarge()
-	}
-	return refs, err
 }
 
 // proveLocked notes that the reader may have what was fetched, and asks the remote whether it is so
@@ -109,9 +72,12 @@ func (r *mirror) fetchLocked(ctx context.Context, via *route, revisions []string
 		return nil, err
 	}
 	out := make(map[string]Ref, len(revisions))
+	if err := r.rangesLocked(ctx, via, out, revisions); err != nil {
+		return nil, err
+	}
 	var ask []string
 	for _, revision := range revisions {
-		if _, known := r.refOf(revision); !known && !isCommit(revision) {
+		if _, known := r.refOf(revision); !known && !isCommit(revision) && !isRange(revision) {
 			ask = append(ask, revision)
 		}
 	}
@@ -124,7 +90,10 @@ func (r *mirror) fetchLocked(ctx context.Context, via *route, revisions []string
 	}
 	// Something is gone: find out what, and bring the rest.
 	clear(out)
-	named := slices.DeleteFunc(slices.Clone(revisions), isCommit)
+	if err := r.rangesLocked(ctx, via, out, revisions); err != nil {
+		return nil, err
+	}
+	named := slices.DeleteFunc(slices.Clone(revisions), func(revision string) bool { return isCommit(revision) || isRange(revision) })
 	if err := r.lookUpLocked(ctx, via, out, named); err != nil {
 		return nil, err
 	}
@@ -133,6 +102,11 @@ func (r *mirror) fetchLocked(ctx context.Context, via *route, revisions []string
 			continue
 		}
 		err := r.fetchKnownLocked(ctx, via, out, []string{revision})
+		if errors.Is(err, errUnadvertised) {
+			if err = r.deepenLocked(ctx, via); err == nil {
+				err = r.fetchKnownLocked(ctx, via, out, []string{revision})
+			}
+		}
 		if isMissing(err) {
 			out[revision] = Ref{Err: &RefNotFoundError{Revision: revision}}
 		} else if err != nil {
@@ -178,13 +152,13 @@ func (r *mirror) dropRefLocked(ctx context.Context, name string) error {
 	return nil
 }
 
-// fetchKnownLocked fetches the revisions that are not in out yet, by one run of git, and puts them
-// there.
+// fetchKnownLocked fetches the revisions that are not in out yet, and puts them there: by one run of
+// git for those that were fetched before, and one for those that were not.
 func (r *mirror) fetchKnownLocked(ctx context.Context, via *route, out map[string]Ref, revisions []string) error {
 	names := map[string]string{} // remote name by revision
-	specs := map[string]bool{}
+	again, first := map[string]bool{}, map[string]bool{}
 	for _, revision := range revisions {
-		if out[revision].Err != nil {
+		if out[revision].Err != nil || out[revision].Commit != "" {
 			continue
 		}
 		if isCommit(revision) {
@@ -196,16 +170,19 @@ func (r *mirror) fetchKnownLocked(ctx context.Context, via *route, out map[strin
 		} else if names[revision], _ = r.refOf(revision); names[revision] == "" {
 			return fmt.Errorf("reading %s: %q was not looked up", r.url, revision)
 		}
+		specs := again
+		if _, err := r.cat.info(ctx, localRef(names[revision])); errors.Is(err, errNoObject) {
+			specs = first
+		} else if err != nil {
+			return err
+		}
 		specs["+"+names[revision]+":"+localRef(names[revision])] = true
 	}
-	if len(specs) == 0 {
-		return nil
+	if err := r.fetchSpecs(ctx, via, again); err != nil {
+		return err
 	}
-	_, err := r.ask(ctx, via, r.dir, func(url string) []string {
-		args := append(slices.Clone(fetchArgs), "--end-of-options", url)
-		return append(args, slices.Sorted(maps.Keys(specs))...)
-	})
-	if err != nil {
+	// Of what is new only the commit itself: histories are long, and nobody reads them.
+	if err := r.fetchSpecs(ctx, via, first, "--depth=1"); err != nil {
 		return err
 	}
 	for revision, name := range names {
@@ -217,6 +194,32 @@ func (r *mirror) fetchKnownLocked(ctx context.Context, via *route, out map[strin
 	}
 	return nil
 }
+
+// fetchSpecs runs git fetch once.
+func (r *mirror) fetchSpecs(ctx context.Context, via *route, specs map[string]bool, options ...string) error {
+	if len(specs) == 0 {
+		return nil
+	}
+	_, err := r.askFetch(ctx, via, nil, append(options, "--end-of-options"), slices.Sorted(maps.Keys(specs)))
+	return err
+}
+
+// deepenLocked fetches the histories of all branches, once, from a server that gives an older commit no
+// other way.
+func (r *mirror) deepenLocked(ctx context.Context, via *route) error {
+	if _, err := os.Stat(filepath.Join(r.dir, "shallow")); err != nil {
+		return nil // there is no more to have
+	}
+	// Locks of an attempt that was killed.
+	if err := os.RemoveAll(filepath.Join(r.dir, filepath.FromSlash(deepRefs))); err != nil {
+		return fmt.Errorf("tidying the mirror of %s: %w", r.url, err)
+	}
+	r.cfg.Log.InfoContext(ctx, "a server gives no commits by name: its histories are fetched", "url", r.url)
+	return r.fetchSpecs(ctx, via, map[string]bool{"+" + heads + "*:" + deepRefs + "*": true}, "--unshallow")
+}
+
+// deepRefs keeps histories that were fetched for an older commit.
+const deepRefs = "refs/kedge-deep/"
 
 // fetchArgs leave out all that git does beside fetching.
 var fetchArgs = []string{

@@ -48,7 +48,8 @@ func (m *Manager) Forget(ctx context.Context, age time.Duration, keep func(owner
 
 func (m *Manager) forget(ctx context.Context, key string, age time.Duration, keep func(owner, url string) bool) (bool, error) {
 	n, used, err := readNotes(filepath.Join(m.cfg.Dir, key+mirrorSuffix))
-	if err != nil || keep(n.Owner, n.URL) || time.Since(used) < age {
+	kept := keep(n.Owner, n.URL) || (n.Parent != "" && keep(n.Owner, n.Parent))
+	if err != nil || kept || time.Since(used) < age {
 		return false, err
 	}
 	r, err := m.takeIdle(key, n, age)

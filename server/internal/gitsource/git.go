@@ -2,13 +2,16 @@ package gitsource
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -144,18 +147,41 @@ func (g *git) command(ctx context.Context, dir string, args ...string) *exec.Cmd
 	return cmd
 }
 
+// call is one run of git.
+type call struct {
+	dir     string // the repository, "" for none
+	args    []string
+	stdin   io.Reader // nil for none
+	env     []string  // beside that of every run
+	config  []setting // beside gitConfig
+	through *passage  // the way to a remote; nil when it needs none
+}
+
+// setting is one entry of git's configuration.
+type setting struct{ key, value string }
+
+// settingsEnv puts configuration into the environment, which other users cannot read, and not on the
+// command line. git hands it on to the processes that it starts.
+func settingsEnv(settings []setting) []string {
+	out := []string{"GIT_CONFIG_COUNT=" + strconv.Itoa(len(settings))}
+	for i, s := range settings {
+		out = append(out, fmt.Sprintf("GIT_CONFIG_KEY_%d=%s", i, s.key), fmt.Sprintf("GIT_CONFIG_VALUE_%d=%s", i, s.value))
+	}
+	return out
+}
+
 // run runs git to its end and returns what it wrote. A failure is an *exitError or that of ctx. It
 // can reach no remote.
 func (g *git) run(ctx context.Context, dir string, args ...string) (string, error) {
-	return g.runThrough(ctx, &passage{}, dir, args...)
+	return g.do(ctx, call{dir: dir, args: args})
 }
 
-// runThrough is run with a way to a remote.
-func (g *git) runThrough(ctx context.Context, p *passage, dir string, args ...string) (string, error) {
-	cmd := g.command(ctx, dir, args...)
-	cmd.Env = append(slices.Clone(g.env), p.env...)
-	cmd.Env = append(cmd.Env, "GIT_ALLOW_PROTOCOL="+p.transport)
-	cmd.ExtraFiles = p.files
+// do is run for calls that need more than arguments.
+func (g *git) do(ctx context.Context, c call) (string, error) {
+	p := cmp.Or(c.through, &passage{})
+	cmd := g.command(ctx, c.dir, c.args...)
+	cmd.Env = slices.Concat(g.env, c.env, settingsEnv(slices.Concat(c.config, p.config)), []string{"GIT_ALLOW_PROTOCOL=" + p.transport})
+	cmd.ExtraFiles, cmd.Stdin = p.files, c.stdin
 	stdout, stderr := &tail{limit: maxStdout}, &tail{limit: maxStderr}
 	cmd.Stdout, cmd.Stderr = stdout, stderr
 	err := cmd.Start()
@@ -164,13 +190,13 @@ func (g *git) runThrough(ctx context.Context, p *passage, dir string, args ...st
 		err = cmd.Wait()
 	}
 	if ctxErr := ctx.Err(); err != nil && ctxErr != nil {
-		return "", fmt.Errorf("running git %s: %w", args[0], ctxErr)
+		return "", fmt.Errorf("running git %s: %w", c.args[0], ctxErr)
 	}
 	if err != nil {
-		return "", &exitError{command: args[0], stderr: stderr.String(), err: err}
+		return stdout.String(), &exitError{command: c.args[0], stderr: stderr.String(), err: err}
 	}
 	if stdout.cut {
-		return "", fmt.Errorf("running git %s: %w", args[0], errTooMuch)
+		return "", fmt.Errorf("running git %s: %w", c.args[0], errTooMuch)
 	}
 	return stdout.String(), nil
 }

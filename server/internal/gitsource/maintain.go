@@ -2,6 +2,7 @@ package gitsource
 
 import (
 	"context"
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -34,12 +35,12 @@ func (m *Manager) maintainLater(r *mirror) {
 	r.users++
 	m.work.Go(func() {
 		defer m.end(r)
-		ctx, cancel := context.WithTimeout(m.background, m.cfg.Timeout)
-		defer cancel()
-		if err := r.lock(ctx); err != nil {
+		if err := r.lock(m.background); err != nil {
 			return // closing
 		}
 		defer r.unlock()
+		ctx, cancel := context.WithTimeout(m.background, m.cfg.Timeout)
+		defer cancel()
 		r.maintaining = false
 		if err := r.maintainLocked(ctx); err != nil && m.background.Err() == nil {
 			r.ready = false
@@ -62,19 +63,24 @@ func needsUpkeep(dir string, maxPacks int) bool {
 	return packs > maxPacks
 }
 
+// hasPacks reports whether anything was fetched.
+func hasPacks(dir string) bool { return needsUpkeep(dir, 0) }
+
 // maintainLocked joins small packs, which costs in proportion to what came since the last time,
 // and now and then collects garbage.
 func (r *mirror) maintainLocked(ctx context.Context) error {
 	stamp := filepath.Join(r.dir, collectedFile)
 	info, err := os.Stat(stamp)
 	if err == nil && time.Since(info.ModTime()) < collectEvery {
-		_, err := r.git.run(ctx, r.dir, "repack", "-d", "--quiet", "--geometric=2")
+		if _, err := r.git.run(ctx, r.dir, "repack", "-d", "--quiet", "--geometric=2"); err != nil {
+			return err
+		}
+		return r.markPromised()
+	}
+	if _, err := r.git.do(ctx, call{dir: r.dir, config: r.partialConfig(""), args: []string{"gc", "--quiet", pruneAge}}); err != nil {
 		return err
 	}
-	if _, err := r.git.run(ctx, r.dir, "gc", "--quiet", pruneAge); err != nil {
-		return err
-	}
-	return r.stampCollected()
+	return errors.Join(r.markPromised(), r.stampCollected())
 }
 
 // stampCollected remembers that the mirror holds no garbage as of now.

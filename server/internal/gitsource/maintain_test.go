@@ -105,7 +105,11 @@ func TestDamageThatReadersMeetIsMended(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	broken := *whole.(*tree)
+	opened, err := m.Tree(t.Context(), Access{URL: r.url}, commits[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	broken := opened.(*tree)
 	broken.root = "0123456789012345678901234567890123456789"
 	if _, err := broken.List(t.Context(), "."); err == nil {
 		t.Fatal("an object that is not there was read")

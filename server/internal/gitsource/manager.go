@@ -27,11 +27,16 @@ type Config struct {
 	// Allow lists the transports that may be used, of https, ssh, http and file. None means https
 	// and ssh.
 	Allow []string
-	// Timeout bounds each call that reaches a remote. Zero means five minutes: a first fetch may be
-	// large.
+	// Timeout bounds each run of git against a remote, from when it has its turn. Zero means five minutes:
+	// a first fetch may be large.
 	Timeout time.Duration
+	// AtOnce bounds how many remotes are asked at once, for all owners. Zero means 64.
+	AtOnce int
 	// MaxMirrorBytes bounds the files of one mirror. Zero means 4 GiB.
 	MaxMirrorBytes int64
+	// MaxWholeBytes is how large the first fetch of a repository may be. Of one that is larger only the
+	// folders are fetched, and the contents of files when they are read. Zero means 64 MiB.
+	MaxWholeBytes int64
 	// MaxReaders bounds the processes that are kept open to read mirrors. Zero means 64.
 	MaxReaders int
 	// Addresses says what may be connected to. Nil means the zero policy, with loopback where file is
@@ -57,6 +62,7 @@ type Manager struct {
 	web     *webTransport
 	proxy   *proxy
 	readers *readers
+	budget  *budget
 
 	background context.Context // ends with Close
 	cancel     context.CancelFunc
@@ -85,7 +91,7 @@ func New(cfg Config) (*Manager, error) {
 			return nil, fmt.Errorf("%q is not a transport: use %v", transport, transports)
 		}
 	}
-	m := &Manager{cfg: cfg, readers: newReaders(cfg.MaxReaders), mirrors: map[string]*mirror{}}
+	m := &Manager{cfg: cfg, readers: newReaders(cfg.MaxReaders), budget: newBudget(cfg.AtOnce), mirrors: map[string]*mirror{}}
 	if m.git, err = newGit(cfg); err != nil {
 		return nil, err
 	}
@@ -101,7 +107,9 @@ func New(cfg Config) (*Manager, error) {
 func (c Config) withDefaults() Config {
 	c.Timeout = cmp.Or(c.Timeout, 5*time.Minute)
 	c.MaxMirrorBytes = cmp.Or(c.MaxMirrorBytes, 4<<30)
+	c.MaxWholeBytes = cmp.Or(c.MaxWholeBytes, 64<<20)
 	c.MaxReaders = cmp.Or(c.MaxReaders, 64)
+	c.AtOnce = cmp.Or(c.AtOnce, defaultAtOnce)
 	c.Log = cmp.Or(c.Log, slog.New(slog.DiscardHandler))
 	if len(c.Allow) == 0 {
 		c.Allow = []string{"https", "ssh"}

@@ -19,7 +19,9 @@ type mirror struct {
 	git   *git
 	owner string
 	url   string
-	dir   string
+	// parent is the repository that this one is a submodule of, "" for one that is read for itself.
+	parent string
+	dir    string
 
 	// Under the manager's lock.
 	users   int // calls under way, and upkeep
@@ -36,6 +38,9 @@ type mirror struct {
 	known   map[string]string // full ref by revision
 	unread  string            // what the log was last told of why it cannot be read
 
+	// partial says that contents of files are fetched when they are needed.
+	partial atomic.Bool
+
 	grants *grants
 	cat    *catFile
 	trees  *treeCache
@@ -45,14 +50,17 @@ type mirror struct {
 
 func newMirror(cfg *Config, g *git, all *readers, n notes, dir string) *mirror {
 	trees := newTreeCache(maxCachedEntries)
-	return &mirror{
-		cfg: cfg, git: g, owner: n.Owner, url: n.URL, dir: dir,
+	r := &mirror{
+		cfg: cfg, git: g, owner: n.Owner, url: n.URL, parent: n.Parent, dir: dir,
 		writer: make(chan struct{}, 1), maxPacks: defaultMaxPacks,
 		known:  map[string]string{},
 		grants: newGrants(dir),
 		cat:    newCatFile(all, g, dir, trees.clear),
 		trees:  trees,
 	}
+	_, err := os.Stat(filepath.Join(dir, partialFile))
+	r.partial.Store(err == nil)
+	return r
 }
 
 func (r *mirror) lock(ctx context.Context) error {
@@ -79,7 +87,11 @@ func (r *mirror) prepareLocked(ctx context.Context) error {
 		if _, err := r.git.run(ctx, "", "init", "--quiet", "--bare", "--template=", "--initial-branch=none", "--", r.dir); err != nil {
 			return fmt.Errorf("making the mirror of %s: %w", r.url, err)
 		}
-		if err := errors.Join(r.stampCollected(), notes{Owner: r.owner, URL: r.url}.write(r.dir)); err != nil {
+		err := errors.Join(r.stampCollected(), r.stampPartial())
+		if err == nil {
+			err = notes{Owner: r.owner, URL: r.url, Parent: r.parent}.write(r.dir) // last: see exists
+		}
+		if err != nil {
 			return fmt.Errorf("making the mirror of %s: %w", r.url, err)
 		}
 	}
@@ -90,10 +102,10 @@ func (r *mirror) prepareLocked(ctx context.Context) error {
 	return nil
 }
 
-// exists reports whether the repository is there and whole: without its HEAD, an attempt to make it
-// was cut short.
+// exists reports whether the repository is there and whole: without its notes, which are written last, an attempt to
+// make it was cut short. git itself leaves half a repository when it is killed.
 func (r *mirror) exists() bool {
-	_, err := os.Stat(filepath.Join(r.dir, "HEAD"))
+	_, err := os.Stat(filepath.Join(r.dir, notesFile))
 	return err == nil
 }
 

@@ -20,6 +20,8 @@ const (
 type notes struct {
 	Owner string `json:"owner"`
 	URL   string `json:"url"`
+	// Parent is the repository that this one is a submodule of. It is kept as long as that one is.
+	Parent string `json:"parent,omitempty"`
 }
 
 // readNotes returns the notes of the mirror in dir and when it was last used. What has no notes

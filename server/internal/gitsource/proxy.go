@@ -20,8 +20,8 @@ import (
 
 // proxy carries the requests of git to web servers. git speaks plain HTTP to it on loopback and is
 // known by a secret that is made for each run; where the requests go, the credential and TLS are
-// the proxy's own. It forwards the two requests that fetching is made of and no other, to the
-// repository of that run and nowhere else, and follows nothing that the remote says about other
+// the proxy's own. It forwards the two requests that the service of that run is made of and no other,
+// to its repository and nowhere else, and follows nothing that the remote says about other
 // places.
 type proxy struct {
 	addr    string
@@ -34,15 +34,14 @@ type proxy struct {
 
 // proxied is one run of git.
 type proxied struct {
-	target *url.URL // with the credential
-	fault  *fault
+	target  *url.URL // with the credential
+	service service
+	fault   *fault
 }
 
 const (
-	proxyUser     = "kedge"
-	refsSuffix    = "/info/refs"
-	packSuffix    = "/git-upload-pack"
-	advertisement = "application/x-git-upload-pack-advertisement"
+	proxyUser  = "kedge"
+	refsSuffix = "/info/refs"
 	// maxReplay is how much of a request is kept, to send it again when a connection that was kept
 	// open turns out to be closed. git asks with less.
 	maxReplay = 1 << 20
@@ -73,8 +72,8 @@ func newProxy(transport http.RoundTripper) (*proxy, error) {
 
 func (p *proxy) close() error { return p.server.Close() }
 
-// open makes the way for one run of git to target.
-func (p *proxy) open(target *url.URL) *passage {
+// open makes the way for one run of git to a service of target.
+func (p *proxy) open(target *url.URL, s service) *passage {
 	secret := rand.Text()
 	through := url.URL{Scheme: "http", User: url.UserPassword(proxyUser, secret), Host: p.addr}
 	out := &passage{
@@ -82,8 +81,7 @@ func (p *proxy) open(target *url.URL) *passage {
 		// at the list of processes.
 		url:       (&url.URL{Scheme: "http", Host: target.Host, Path: target.Path}).String(),
 		transport: "http",
-		// In the environment, which other users cannot read, and not on the command line.
-		env: []string{"GIT_CONFIG_COUNT=1", "GIT_CONFIG_KEY_0=http.proxy", "GIT_CONFIG_VALUE_0=" + through.String()},
+		config:    []setting{{"http.proxy", through.String()}},
 		closers: []func(){func() {
 			p.mu.Lock()
 			defer p.mu.Unlock()
@@ -92,7 +90,7 @@ func (p *proxy) open(target *url.URL) *passage {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.runs[secret] = &proxied{target: target, fault: &out.fault}
+	p.runs[secret] = &proxied{target: target, service: s, fault: &out.fault}
 	return out
 }
 
@@ -105,9 +103,9 @@ func (p *proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, err.Error(), http.StatusProxyAuthRequired)
 		return
 	}
-	if !isFetch(r) {
-		run.fault.set("git asked for something else than a fetch", "", r.Method+" "+r.URL.Path)
-		http.Error(w, "only fetching is possible", http.StatusForbidden)
+	if !run.service.has(r) {
+		run.fault.set("git asked for something else than "+string(run.service), "", r.Method+" "+r.URL.Path)
+		http.Error(w, "only "+string(run.service)+" is possible", http.StatusForbidden)
 		return
 	}
 	p.forward.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), runKey{}, run)))
@@ -126,12 +124,15 @@ func (p *proxy) run(r *http.Request) (*proxied, error) {
 	return run, nil
 }
 
-func isFetch(r *http.Request) bool {
+// has reports whether a request is one of the two that a service is made of.
+func (s service) has(r *http.Request) bool {
 	if r.Method == http.MethodGet {
-		return strings.HasSuffix(r.URL.Path, refsSuffix) && r.URL.RawQuery == "service=git-upload-pack"
+		return strings.HasSuffix(r.URL.Path, refsSuffix) && r.URL.RawQuery == s.query()
 	}
-	return r.Method == http.MethodPost && strings.HasSuffix(r.URL.Path, packSuffix)
+	return r.Method == http.MethodPost && strings.HasSuffix(r.URL.Path, "/"+string(s))
 }
+
+func (s service) query() string { return "service=" + string(s) }
 
 // rewrite makes the request to the remote. Of what git says it takes the body and what describes
 // it, not where it goes.
@@ -141,9 +142,9 @@ func rewrite(r *httputil.ProxyRequest) {
 	out.URL = &url.URL{Scheme: run.target.Scheme, Host: run.target.Host}
 	out.Host = run.target.Host
 	if out.Method == http.MethodGet {
-		out.URL.Path, out.URL.RawQuery = run.target.Path+refsSuffix, "service=git-upload-pack"
+		out.URL.Path, out.URL.RawQuery = run.target.Path+refsSuffix, run.service.query()
 	} else {
-		out.URL.Path = run.target.Path + packSuffix
+		out.URL.Path = run.target.Path + "/" + string(run.service)
 	}
 	out.Header = http.Header{}
 	for _, name := range []string{"Accept", "Accept-Encoding", "Content-Encoding", "Content-Type", "Git-Protocol", "User-Agent"} {
@@ -166,16 +167,17 @@ func rewrite(r *httputil.ProxyRequest) {
 
 var errAnswer = errors.New("the remote's answer is not passed on")
 
-// checkResponse passes on what is part of a fetch, and nothing else that a server may say.
+// checkResponse passes on what is part of the service, and nothing else that a server may say.
 func checkResponse(r *http.Response) error {
 	run := r.Request.Context().Value(runKey{}).(*proxied)
 	if r.StatusCode != http.StatusOK {
-		run.fault.status(r.StatusCode, r.Header.Get("Location"))
+		run.fault.later(retryAfter(r.Header.Get("Retry-After"), time.Now()))
+		run.fault.status(run.service, r.StatusCode, r.Header.Get("Location"))
 		return errAnswer
 	}
 	body := &watchedBody{ReadCloser: r.Body, fault: run.fault, left: math.MaxInt64}
 	if r.Request.Method == http.MethodGet {
-		if kind := r.Header.Get("Content-Type"); kind != advertisement {
+		if kind := r.Header.Get("Content-Type"); kind != "application/x-"+string(run.service)+"-advertisement" {
 			run.fault.set("the server's answer is not that of a Git repository: is the URL right?", "", "content type "+kind)
 			return errAnswer
 		}

@@ -18,7 +18,7 @@ func TestTheProxyCarriesFetchesOfItsRunsAlone(t *testing.T) {
 	remote := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		requests.Add(1)
 		last.Store(r.Method + " " + r.URL.String() + " " + r.Header.Get("Cookie"))
-		w.Header().Set("Content-Type", advertisement)
+		w.Header().Set("Content-Type", "application/x-git-upload-pack-advertisement")
 	}))
 	defer remote.Close()
 	p, err := newProxy(http.DefaultTransport)
@@ -30,8 +30,8 @@ func TestTheProxyCarriesFetchesOfItsRunsAlone(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	passage := p.open(target)
-	through, err := url.Parse(strings.TrimPrefix(passage.env[2], "GIT_CONFIG_VALUE_0="))
+	passage := p.open(target, uploadPack)
+	through, err := url.Parse(passage.config[0].value)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -27,12 +27,12 @@ type sshTarget struct {
 	config ssh.ClientConfig
 }
 
-func (m *Manager) sshRoute(a Access) (func(context.Context) (*passage, error), error) {
+func (m *Manager) sshRoute(a Access) (func(context.Context, service) (*passage, error), error) {
 	target, err := newSSHTarget(a, m.cfg.Dir)
 	if err != nil {
 		return nil, err
 	}
-	return func(ctx context.Context) (*passage, error) { return target.open(ctx, m.dialer) }, nil
+	return func(ctx context.Context, s service) (*passage, error) { return target.open(ctx, m.dialer, s) }, nil
 }
 
 func newSSHTarget(a Access, tempDir string) (*sshTarget, error) {
@@ -85,12 +85,12 @@ type contextDialer interface {
 	DialContext(ctx context.Context, network, address string) (net.Conn, error)
 }
 
-// open connects and starts git-upload-pack there. Faults are in the passage, which is closed then.
-func (t *sshTarget) open(ctx context.Context, dialer contextDialer) (*passage, error) {
+// open connects and starts the service there. Faults are in the passage, which is closed then.
+func (t *sshTarget) open(ctx context.Context, dialer contextDialer, s service) (*passage, error) {
 	p := &passage{transport: "fd", url: "fd::3/" + t.host + "/" + strings.TrimPrefix(t.path, "/")}
 	session, err := t.connect(ctx, dialer, p)
 	if err == nil {
-		err = t.carry(session, p)
+		err = t.carry(session, p, s)
 	}
 	if err != nil {
 		p.close()
@@ -136,8 +136,8 @@ func handshakeFault(p *passage, err error) {
 	}
 }
 
-// carry starts git-upload-pack and connects it with a socket, whose other end is for git.
-func (t *sshTarget) carry(session *ssh.Session, p *passage) error {
+// carry starts the service and connects it with a socket, whose other end is for git.
+func (t *sshTarget) carry(session *ssh.Session, p *passage, s service) error {
 	stdin, err := session.StdinPipe()
 	if err != nil {
 		return fmt.Errorf("connecting: %w", err)
@@ -156,7 +156,7 @@ func (t *sshTarget) carry(session *ssh.Session, p *passage) error {
 	p.closers = append(p.closers, func() { _ = ours.Close() })
 	// A server that does not take it answers in version 1.
 	_ = session.Setenv("GIT_PROTOCOL", "version=2")
-	if err := session.Start("git-upload-pack " + shellQuote(t.path)); err != nil {
+	if err := session.Start(string(s) + " " + shellQuote(t.path)); err != nil {
 		p.fault.set(notReadable, "", err.Error())
 		return fmt.Errorf("connecting: %w", err)
 	}
@@ -169,7 +169,7 @@ func (t *sshTarget) carry(session *ssh.Session, p *passage) error {
 		if err == nil {
 			err = session.Wait()
 		}
-		noteEnd(&p.fault, n, err, stderr)
+		noteEnd(&p.fault, s, n, err, stderr)
 		_ = ours.CloseWrite() // only now does git see the end
 	}()
 	return nil
@@ -177,12 +177,15 @@ func (t *sshTarget) carry(session *ssh.Session, p *passage) error {
 
 // noteEnd tells a repository that is not served, which hosts say in many words, from a connection
 // that broke.
-func noteEnd(f *fault, n int64, err error, stderr *tail) {
+func noteEnd(f *fault, s service, n int64, err error, stderr *tail) {
 	var exit *ssh.ExitError
 	switch {
 	case err == nil:
 	case !errors.As(err, &exit):
 		f.broken(err)
+	case n == 0 && s == receivePack:
+		// Who gets here may read: what the host says of writing tells nothing that is not known.
+		f.set(notWritable, cleanText(lastLine(stderr.String())), "")
 	case n == 0:
 		f.set(notReadable, "", lastLine(stderr.String()))
 	}

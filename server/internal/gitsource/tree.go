@@ -8,9 +8,12 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"path"
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 
 	"github.com/kedge-dev/kedge/internal/filetree"
 )
@@ -39,7 +42,14 @@ func (m *Manager) Tree(ctx context.Context, access Access, commit string) (filet
 		r.suspectAfter(ctx, err)
 		return nil, fmt.Errorf("reading %s of %s: %w", commit, r.url, err)
 	}
-	return &tree{mirror: r.mirror, root: root.id}, nil
+	return m.newTree(r, root.id), nil
+}
+
+func (m *Manager) newTree(r *use, root string) *tree {
+	if r.access.opened == nil {
+		r.access.opened = new(atomic.Int32)
+	}
+	return &tree{m: m, mirror: r.mirror, access: r.access, root: root, listed: map[string]bool{}, inner: map[string]*tree{}, owners: map[string]*tree{}}
 }
 
 // suspectAfter notes that something of a fetched commit could not be read, unless the reader asked
@@ -50,13 +60,41 @@ func (r *mirror) suspectAfter(ctx context.Context, err error) {
 	}
 }
 
-// tree reads one commit of a mirror.
+// tree reads one commit of a mirror, and of those of its submodules where the access allows it.
 type tree struct {
+	m      *Manager
 	mirror *mirror
+	access Access
 	root   string
+
+	mu     sync.Mutex
+	listed map[string]bool  // folders whose files may be read, for fetching them together
+	inner  map[string]*tree // trees of submodules by path
+	owners map[string]*tree // whose the files of submodules are, by what names their content
+	urls   map[string]string
 }
 
+// withSubmodules tells folders that are read through their submodules from the same folders that are
+// not: their contents differ.
+const withSubmodules = "+submodules"
+
 func (t *tree) ID(ctx context.Context, name string) (string, error) {
+	if !t.access.Submodules {
+		return t.id(ctx, name)
+	}
+	at, rest, err := t.enter(ctx, name)
+	if err != nil {
+		return "", err
+	}
+	id, err := at.id(ctx, rest)
+	if err != nil {
+		return "", err
+	}
+	return id + withSubmodules, nil
+}
+
+// id is ID within this repository.
+func (t *tree) id(ctx context.Context, name string) (string, error) {
 	id := t.root
 	for level := range levels(name) {
 		entries, err := t.folder(ctx, id)
@@ -66,6 +104,9 @@ func (t *tree) ID(ctx context.Context, name string) (string, error) {
 		i, found := slices.BinarySearchFunc(entries, level, func(e filetree.Entry, name string) int {
 			return cmp.Compare(e.Name, name)
 		})
+		if found && entries[i].Mode == filetree.Submodule {
+			return "", &filetree.Error{Path: name, Problem: "in a submodule, which this repository is not read through: allow it by kedge repo set URL --submodules"}
+		}
 		if !found || entries[i].Mode != filetree.Dir {
 			return "", fmt.Errorf("looking for the folder %q: %w", name, fs.ErrNotExist)
 		}
@@ -84,11 +125,22 @@ func levels(name string) func(func(string) bool) {
 }
 
 func (t *tree) List(ctx context.Context, name string) ([]filetree.Entry, error) {
-	id, err := t.ID(ctx, name)
+	if t.access.Submodules {
+		return t.listThrough(ctx, name)
+	}
+	return t.list(ctx, name)
+}
+
+// list is List within this repository.
+func (t *tree) list(ctx context.Context, name string) ([]filetree.Entry, error) {
+	id, err := t.id(ctx, name)
 	if err != nil {
 		return nil, err
 	}
 	entries, err := t.folder(ctx, id)
+	t.mu.Lock()
+	t.listed[id] = true
+	t.mu.Unlock()
 	return slices.Clone(entries), err
 }
 
@@ -96,12 +148,50 @@ func (t *tree) Read(ctx context.Context, e filetree.Entry, limit int64) ([]byte,
 	if e.Mode == filetree.Dir || e.Mode == filetree.Submodule || !isCommit(e.ID) {
 		return nil, fmt.Errorf("reading %q: not a file", e.Name)
 	}
+	t.mu.Lock()
+	owner := t.owners[e.ID]
+	t.mu.Unlock()
+	if owner != nil {
+		return owner.Read(ctx, e, limit)
+	}
 	_, content, err := t.mirror.cat.read(ctx, e.ID, limit)
+	if errors.Is(err, errNoObject) && t.mirror.partial.Load() {
+		if err := t.bring(ctx, e); err != nil {
+			return nil, fmt.Errorf("reading %q: %w", e.Name, err)
+		}
+		_, content, err = t.mirror.cat.read(ctx, e.ID, limit)
+	}
 	if err != nil {
 		t.mirror.suspectAfter(ctx, err)
 		return nil, fmt.Errorf("reading %q: %w", e.Name, err)
 	}
 	return content, nil
+}
+
+// bring fetches the content of a file, and with it that of the files of its kind in the folders that
+// were listed: who reads one reads the others next.
+func (t *tree) bring(ctx context.Context, e filetree.Entry) error {
+	t.mu.Lock()
+	folders := slices.Collect(maps.Keys(t.listed))
+	t.mu.Unlock()
+	wanted := map[string]bool{e.ID: true}
+	for _, id := range folders {
+		entries, err := t.folder(ctx, id)
+		if err != nil {
+			return err
+		}
+		for _, other := range entries {
+			if other.Mode == e.Mode && path.Ext(other.Name) == path.Ext(e.Name) && len(wanted) < maxBatch {
+				wanted[other.ID] = true
+			}
+		}
+	}
+	for id := range wanted {
+		if _, err := t.mirror.cat.info(ctx, id); err == nil && id != e.ID {
+			delete(wanted, id)
+		}
+	}
+	return t.m.fetchBlobs(ctx, t.access, slices.Sorted(maps.Keys(wanted)))
 }
 
 // folder returns the entries of a tree object, in the order of names. They are shared.
@@ -125,6 +215,10 @@ func (t *tree) folder(ctx context.Context, id string) ([]filetree.Entry, error) 
 	return entries, nil
 }
 
+// maxName bounds names as file systems do. Git itself would take megabytes, and what is read of folders
+// is kept.
+const maxName = 255
+
 var errBadTree = errors.New("git returned a malformed tree")
 
 // parseTree reads git's own form of a folder: for each entry its mode in octal, a space, its name,
@@ -139,6 +233,9 @@ func parseTree(data []byte) ([]filetree.Entry, error) {
 		mode, name, ok := strings.Cut(string(header), " ")
 		if !ok || name == "" || name == "." || name == ".." || strings.Contains(name, "/") {
 			return nil, errBadTree
+		}
+		if len(name) > maxName {
+			return nil, &filetree.Error{Path: name[:60] + "…", Problem: fmt.Sprintf("a name of %d bytes, where no file system takes more than %d: rename it", len(name), maxName)}
 		}
 		e := filetree.Entry{Name: name, ID: hex.EncodeToString(rest[:20])}
 		switch strings.TrimLeft(mode, "0") {

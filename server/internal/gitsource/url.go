@@ -3,6 +3,7 @@ package gitsource
 import (
 	"fmt"
 	"net/url"
+	"path"
 	"regexp"
 	"slices"
 	"strings"
@@ -50,6 +51,25 @@ func CheckURL(raw string, allow []string) (string, error) {
 	return checkSCP(raw, allow)
 }
 
+// Same reports whether two URLs that were checked are spellings of one repository, as far as their text
+// tells: with another transport, user, port or case, with .git or without. Names that stand for one host
+// cannot be told.
+func Same(a, b string) bool { return oneName(a) == oneName(b) }
+
+func oneName(checked string) string {
+	host, name := "", checked
+	if u, err := url.Parse(checked); err == nil && strings.Contains(checked, "://") {
+		host, name = u.Hostname(), u.Path
+	} else if match := scpURL.FindStringSubmatch(checked); match != nil {
+		host, name = strings.Trim(match[2], "[]"), match[3]
+	}
+	name = strings.TrimSuffix(path.Clean("/"+name), ".git")
+	if host == "" {
+		return name // files, whose case matters
+	}
+	return strings.ToLower(strings.TrimSuffix(host, ".") + name)
+}
+
 func isControl(r rune) bool {
 	return unicode.IsControl(r) || unicode.IsSpace(r) || r == unicode.ReplacementChar
 }
@@ -69,13 +89,13 @@ func checkSCP(raw string, allow []string) (string, error) {
 	if match == nil {
 		return "", badURL("not a URL of a repository: use one of %s", schemes(allow))
 	}
-	user, host, path := match[1], match[2], strings.TrimRight(match[3], "/")
+	user, host, folder := match[1], match[2], strings.TrimRight(match[3], "/")
 	switch {
-	case path == "":
+	case folder == "":
 		return "", badURL("the URL names no repository")
-	case strings.Contains(path, "@"):
+	case strings.Contains(folder, "@"):
 		return "", badURL("the URL holds a password: store it as a credential instead")
-	case strings.HasPrefix(path, "-"):
+	case strings.HasPrefix(folder, "-"):
 		return "", badURL("the path of the URL begins with a dash")
 	case !slices.Contains(allow, "ssh"):
 		return "", badURL("ssh is not allowed: use one of %s", schemes(allow))
@@ -83,7 +103,7 @@ func checkSCP(raw string, allow []string) (string, error) {
 	if user != "" {
 		user += "@"
 	}
-	return user + strings.ToLower(host) + ":" + path, nil
+	return user + strings.ToLower(host) + ":" + folder, nil
 }
 
 func checkStandard(raw string, allow []string) (string, error) {
@@ -130,12 +150,12 @@ func checkParts(u *url.URL) error {
 }
 
 func checkPlace(u *url.URL) error {
-	path := strings.Trim(u.Path, "/")
+	folder := strings.Trim(u.Path, "/")
 	if u.Scheme == "file" {
 		switch {
 		case u.Host != "" && u.Host != "localhost":
 			return badURL("a file URL has three slashes and no host: file:///srv/repo.git")
-		case path == "":
+		case folder == "":
 			return badURL("the URL names no repository")
 		}
 		u.Host = ""
@@ -144,7 +164,7 @@ func checkPlace(u *url.URL) error {
 	switch {
 	case u.Hostname() == "" || strings.HasPrefix(u.Hostname(), "-"):
 		return badURL("the URL names no host")
-	case path == "":
+	case folder == "":
 		return badURL("the URL names no repository")
 	}
 	return nil

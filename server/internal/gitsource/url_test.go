@@ -95,3 +95,35 @@ func FuzzCheckURL(f *testing.F) {
 		}
 	})
 }
+
+func TestSpellingsOfOneRepository(t *testing.T) {
+	t.Parallel()
+	all := []string{"https", "ssh", "http", "file"}
+	checked := func(raw string) string {
+		t.Helper()
+		url, err := gitsource.CheckURL(raw, all)
+		check(t, err)
+		return url
+	}
+	const one = "https://git.example.com/acme/apps.git"
+	for _, other := range []string{
+		"https://git.example.com/acme/apps", "https://git.example.com/acme/apps.git/", "https://GIT.example.com:443/acme/apps", "https://git.example.com./acme/apps",
+		"https://git.example.com//acme/./x/../apps", "https://git.example.com/acme/%61pps", "https://git.example.com/Acme/Apps.git", "http://git.example.com/acme/apps",
+		"ssh://git@git.example.com:2222/acme/apps.git", "ssh://other@git.example.com/acme/apps", "git@git.example.com:acme/apps.git", "git.example.com:/acme/apps/",
+	} {
+		if !gitsource.Same(checked(one), checked(other)) {
+			t.Errorf("%s was taken for another repository than %s", other, one)
+		}
+	}
+	for _, other := range []string{
+		"https://git.example.com/acme/apps2", "https://git.example.com/other/apps", "https://example.com/acme/apps", "file:///git.example.com/acme/apps",
+		"git@git.example.com:apps",
+	} {
+		if gitsource.Same(checked(one), checked(other)) {
+			t.Errorf("%s was taken for %s", other, one)
+		}
+	}
+	if !gitsource.Same("file:///srv/a.git", "file:///srv/a") || gitsource.Same("file:///srv/a", "file:///srv/A") {
+		t.Error("files are not told apart by their names as they are")
+	}
+}

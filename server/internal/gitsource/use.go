@@ -32,7 +32,7 @@ func (m *Manager) use(a Access) (*use, error) {
 	}
 	r := m.mirrors[key]
 	if r == nil {
-		r = m.newMirror(key, notes{Owner: a.Owner, URL: a.URL})
+		r = m.newMirror(key, notes{Owner: a.Owner, URL: a.URL, Parent: a.parent})
 		m.mirrors[key] = r
 	}
 	r.users++

@@ -1,0 +1,171 @@
+package gitsource
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"path"
+	"slices"
+	"strings"
+	"time"
+	"unicode"
+)
+
+const (
+	maxEdits     = 1000
+	maxEditBytes = 32 << 20
+	maxMessage   = 64 << 10
+	// maxHostText bounds what is repeated of what a host says.
+	maxHostText = 500
+
+	// writtenRef keeps the newest commit that was made here until it is fetched.
+	writtenRef = "refs/kedge/written"
+)
+
+func (r CommitRequest) check() error {
+	bad := func(format string, args ...any) error { return &EditError{Problem: fmt.Sprintf(format, args...)} }
+	switch {
+	case !isCommit(r.Base):
+		return bad("%q is not the full name of a commit", r.Base)
+	case r.Branch != "" && !validRef(heads+r.Branch):
+		return bad("%q cannot be the name of a branch", r.Branch)
+	case r.PushBranch != "" && !validRef(heads+r.PushBranch):
+		return bad("%q cannot be the name of a branch", r.PushBranch)
+	case strings.TrimSpace(r.Message) == "":
+		return bad("the commit has no message")
+	case len(r.Message) > maxMessage:
+		return bad("the message of the commit is longer than %d bytes", maxMessage)
+	case len(r.Edits) == 0:
+		return bad("the commit changes no file")
+	case len(r.Edits) > maxEdits:
+		return bad("the commit changes more than %d files", maxEdits)
+	}
+	size := 0
+	for name, content := range r.Edits {
+		if !writable(name) {
+			return bad("%q cannot be written: use a path from the root of the repository", name)
+		}
+		size += len(content)
+	}
+	if size > maxEditBytes {
+		return bad("the commit is larger than %s", sizeText(maxEditBytes))
+	}
+	return nil
+}
+
+// writable reports whether a path is one that git takes into a tree, and a stream for it as it is.
+func writable(name string) bool {
+	if name == "" || name != path.Clean(name) || path.IsAbs(name) || strings.HasPrefix(name, `"`) || strings.ContainsFunc(name, unicode.IsControl) {
+		return false
+	}
+	for level := range strings.SplitSeq(name, "/") {
+		if level == "." || level == ".." || strings.EqualFold(level, ".git") {
+			return false
+		}
+	}
+	return true
+}
+
+// writeCommitLocked makes the commit in the mirror. Only the folders that it changes are read, and
+// nothing is checked out.
+func (r *mirror) writeCommitLocked(ctx context.Context, req CommitRequest) (string, error) {
+	names := slices.Sorted(maps.Keys(req.Edits))
+	modes, err := r.modesOf(ctx, req.Base, names)
+	if err != nil {
+		return "", err
+	}
+	now := time.Now().Unix()
+	name, email := identity(req.AuthorName, "Kedge"), identity(req.AuthorEmail, "kedge@localhost")
+	var in bytes.Buffer
+	fmt.Fprintf(&in, "commit %s\nmark :1\nauthor %s <%s> %d +0000\ncommitter %s <%s> %d +0000\ndata %d\n%s\nfrom %s\n",
+		writtenRef, name, email, now, name, email, now, len(req.Message), req.Message, req.Base)
+	for _, name := range names {
+		content := req.Edits[name]
+		if content == nil {
+			fmt.Fprintf(&in, "D %s\n", name)
+			continue
+		}
+		fmt.Fprintf(&in, "M %s inline %s\ndata %d\n", cmp.Or(modes[name], "100644"), name, len(content))
+		in.Write(content)
+		in.WriteByte('\n')
+	}
+	in.WriteString("get-mark :1\ndone\n")
+	out, err := r.git.do(ctx, call{dir: r.dir, stdin: &in, args: []string{"fast-import", "--quiet", "--force", "--done"}})
+	if err != nil {
+		return "", fmt.Errorf("making a commit for %s: %w", r.url, err)
+	}
+	commit := strings.TrimSpace(out)
+	before, err := r.cat.info(ctx, req.Base+"^{tree}")
+	if err != nil {
+		return "", fmt.Errorf("making a commit for %s: %w", r.url, err)
+	}
+	after, err := r.cat.info(ctx, commit+"^{tree}")
+	if err != nil {
+		return "", fmt.Errorf("making a commit for %s: %w", r.url, err)
+	}
+	if before.id == after.id {
+		return "", ErrNoChange
+	}
+	return commit, nil
+}
+
+// modesOf returns the modes of the files that are there, and refuses to write over anything else or
+// below a file.
+func (r *mirror) modesOf(ctx context.Context, commit string, names []string) (map[string]string, error) {
+	asked := map[string]bool{}
+	args := []string{"ls-tree", "-z", "-t", "--full-tree", commit, "--"}
+	for _, name := range names {
+		for ; name != "." && !asked[name]; name = path.Dir(name) {
+			asked[name] = true
+			args = append(args, name)
+		}
+	}
+	out, err := r.git.do(ctx, call{dir: r.dir, env: []string{"GIT_LITERAL_PATHSPECS=1"}, args: args})
+	if err != nil {
+		return nil, fmt.Errorf("looking at the files of %s: %w", r.url, err)
+	}
+	found := map[string]string{}
+	for entry := range strings.SplitSeq(strings.TrimSuffix(out, "\x00"), "\x00") {
+		if meta, name, ok := strings.Cut(entry, "\t"); ok {
+			found[name], _, _ = strings.Cut(meta, " ")
+		}
+	}
+	for _, name := range names {
+		switch found[name] {
+		case "", "100644", "100755":
+		default:
+			return nil, &EditError{Problem: fmt.Sprintf("%q is not a file: it cannot be written", name)}
+		}
+		for folder := path.Dir(name); folder != "."; folder = path.Dir(folder) {
+			if mode := found[folder]; mode != "" && mode != "040000" {
+				return nil, &EditError{Problem: fmt.Sprintf("%q cannot be written: %q is not a folder", name, folder)}
+			}
+		}
+	}
+	return found, nil
+}
+
+// identity is a name or an address as it can be in a commit.
+func identity(text, fallback string) string {
+	return cmp.Or(strings.Trim(strings.NewReplacer("<", "", ">", "").Replace(cleanText(text)), " .,:;\"'"), fallback)
+}
+
+// cleanText makes one line of what others say, without what could disturb a terminal or a page.
+func cleanText(text string) string {
+	text = strings.Map(func(c rune) rune {
+		switch {
+		case unicode.IsSpace(c):
+			return ' '
+		case !unicode.IsPrint(c):
+			return -1
+		}
+		return c
+	}, strings.ToValidUTF8(text, "?"))
+	words := []rune(strings.Join(strings.Fields(text), " "))
+	if len(words) > maxHostText {
+		return string(words[:maxHostText]) + "…"
+	}
+	return string(words)
+}
