@@ -63,6 +63,7 @@ type EnrollAgent struct {
 	Image         string            `json:"image,omitempty" doc:"Image of the agent; the server knows a default."`
 	Replicas      int               `json:"replicas,omitempty" minimum:"0" maximum:"9" doc:"How many pods; one leads and the others wait to take over. 1 when absent."`
 	Token         string            `json:"token,omitempty" minLength:"1" maxLength:"512" doc:"A token of your own choice, to be put into the agent's Secret; weak ones are refused. The server makes one when absent."`
+	ConfigRepoURL string            `json:"configRepoURL,omitempty" maxLength:"2048" doc:"Git repository that the configuration of the agent is in; none when absent."`
 	ServerAddress string            `json:"serverAddress,omitempty" doc:"How the agent reaches the server, such as grpcs://host:port; the server knows a default."`
 }
 

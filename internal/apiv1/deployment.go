@@ -7,9 +7,20 @@ type Source struct {
 	RepoURL  string   `json:"repoURL" doc:"URL of a Git repository."`
 	Path     string   `json:"path,omitempty" doc:"Folder in the repository; its root when absent."`
 	Revision string   `json:"revision,omitempty" doc:"Branch, tag or commit; the default branch when absent."`
-	Globs    []string `json:"globs,omitempty" nullable:"false" doc:"Which files below the path; every manifest when absent."`
+	Kind     string   `json:"kind,omitempty" enum:"plain,kustomize,helm" doc:"How the files become objects; detected by what the folder holds when absent."`
+	Detected string   `json:"detected,omitempty" readOnly:"true" doc:"What the folder holds in the newest commit, where kind does not say it."`
+	Globs    []string `json:"globs,omitempty" nullable:"false" doc:"For plain manifests: which files below the path; every manifest when absent."`
+	Helm     *Helm    `json:"helm,omitempty" doc:"For charts."`
 	// Variables replace ${name} in the objects.
-	Variables map[string]string `json:"variables,omitempty" doc:"Replace ${name} in the objects; they and the path may use {agent.name} and {agent.labels.KEY}."`
+	Variables map[string]string `json:"variables,omitempty" doc:"Replace ${name} in the objects; they, the path and what helm says may use {agent.name} and {agent.labels.KEY}."`
+}
+
+// Helm says how a chart is rendered.
+type Helm struct {
+	ReleaseName string         `json:"releaseName,omitempty" doc:"The name of the deployment when absent."`
+	ValuesFiles []string       `json:"valuesFiles,omitempty" nullable:"false" doc:"Files in the repository, relative to the path, or from its root when they begin with a slash; later ones win."`
+	Values      map[string]any `json:"values,omitempty" doc:"Win over the files; at most 64 KiB."`
+	SkipCRDs    bool           `json:"skipCRDs,omitempty" doc:"Leave out the folder crds of the chart."`
 }
 
 // UpdateSource changes a Source; what is absent stays as it is.
@@ -17,7 +28,9 @@ type UpdateSource struct {
 	RepoURL   *string           `json:"repoURL,omitempty"`
 	Path      *string           `json:"path,omitempty" doc:"Empty for the root of the repository."`
 	Revision  *string           `json:"revision,omitempty" doc:"Empty for the default branch."`
+	Kind      *string           `json:"kind,omitempty" doc:"plain, kustomize or helm; empty means that it is detected."`
 	Globs     []string          `json:"globs,omitzero" nullable:"false" doc:"All of them from now on; [] means every manifest."`
+	Helm      *Helm             `json:"helm,omitempty" doc:"All of it from now on; {} removes it."`
 	Variables map[string]string `json:"variables,omitzero" doc:"All of them from now on; {} removes them."`
 }
 
@@ -57,6 +70,7 @@ type Deployment struct {
 	Suspension  *Suspension       `json:"suspension,omitempty" doc:"Set while it is suspended itself; its environment, tenant and the fleet can be too."`
 	Pin         *Pin              `json:"pin,omitempty" doc:"Set while it is held at a kept revision, after a rollback."`
 	Spec        int64             `json:"spec" doc:"Rises with every edit; the number in the ETag."`
+	Volatile    bool              `json:"volatile,omitempty" doc:"The chart uses time or randomness: it is rendered again only when what it reads has changed."`
 	SourceError string            `json:"sourceError,omitempty" doc:"Why the newest revision could not be used; what runs is undisturbed."`
 	CreatedAt   time.Time         `json:"createdAt,omitzero"`
 	DeletedAt   time.Time         `json:"deletedAt,omitzero" doc:"Set while its objects are being deleted."`
@@ -66,6 +80,7 @@ type Deployment struct {
 	Counts      TargetCounts      `json:"counts" doc:"How many of its targets are in which state."`
 	Targets     []Target          `json:"targets,omitempty" nullable:"false" doc:"The first ones, by the names of their agents; only when one deployment is read."`
 	MoreTargets string            `json:"moreTargets,omitempty" doc:"Set when there are more: pass it as 'after' to …/targets to read on."`
+	DeclaredBy  *DeclaredBy       `json:"declaredBy,omitempty" doc:"The file in Git that declares it: then it is changed there and nowhere else."`
 	Held        string            `json:"held,omitempty" doc:"Why nothing new is sent: it is suspended, pinned, or waits for a sync run."`
 	Operations  []Operation       `json:"operations,omitempty" nullable:"false" doc:"What goes on, and the newest that failed; only when one deployment is read."`
 }
@@ -134,7 +149,7 @@ type Event struct {
 // Change is one record of the stream: something has changed and may be read again.
 type Change struct {
 	Seq          int64     `json:"seq"`
-	Kind         string    `json:"kind" doc:"agent, connection, token, environment, repository, deployment, desired, status, event, tenant, settings, credential, run or operation."`
+	Kind         string    `json:"kind" doc:"agent, connection, token, environment, repository, deployment, desired, status, event, tenant, settings, credential, run, operation or agentconfig."`
 	ID           string    `json:"id,omitempty"`
 	AgentID      string    `json:"agentId,omitempty"`
 	DeploymentID string    `json:"deploymentId,omitempty"`

@@ -7,6 +7,8 @@ type Repository struct {
 	ID          string    `json:"id"`
 	URL         string    `json:"url"`
 	Credential  string    `json:"credential,omitempty" doc:"Name of the credential that it is read with; absent when it needs none."`
+	Submodules  bool      `json:"submodules,omitempty" doc:"Whether paths may lead into its submodules."`
+	Signers     string    `json:"signers,omitempty" doc:"Who must have signed a commit or tag for it to be used; absent when no signature is asked for."`
 	Deployments int       `json:"deployments" doc:"How many deployments use it."`
 	CheckedAt   time.Time `json:"checkedAt,omitzero" doc:"Since when error is what it is; absent before the first look."`
 	Error       string    `json:"error,omitempty" doc:"Why it cannot be read; absent when it can."`
@@ -20,17 +22,22 @@ type Repository struct {
 type CreateRepository struct {
 	URL        string `json:"url" doc:"URL of a Git repository."`
 	Credential string `json:"credential,omitempty" doc:"Name of the credential to read it with."`
+	Submodules bool   `json:"submodules,omitempty" doc:"Whether paths may lead into its submodules."`
+	Signers    string `json:"signers,omitempty" doc:"Who must have signed a commit or tag for it to be used: lines of an OpenSSH allowed_signers file and armored OpenPGP public keys."`
 }
 
 // UpdateRepository changes a repository; what is absent stays as it is.
 type UpdateRepository struct {
 	Credential *string `json:"credential,omitempty" doc:"Name of the credential to read it with; empty for none."`
+	Submodules *bool   `json:"submodules,omitempty" doc:"Whether paths may lead into its submodules."`
+	Signers    *string `json:"signers,omitempty" doc:"Who must have signed a commit or tag for it to be used; empty for no such rule."`
 }
 
 // Webhook is what a Git host has to be told to announce pushes.
 type Webhook struct {
-	URL    string `json:"url"`
-	Secret string `json:"secret" doc:"Signs push events: X-Hub-Signature-256, or X-Kedge-Signature."`
+	URL          string `json:"url"`
+	Secret       string `json:"secret" doc:"Signs push events, or is sent with them: what hosts call secret or secret token."`
+	SigningToken string `json:"signingToken,omitempty" doc:"The same secret in the form of the Standard Webhooks specification: GitLab's signing token."`
 }
 
 // Credential is how repositories are read. Its secret is never returned.

@@ -22,6 +22,8 @@ type Agent struct {
 	Namespaces []string // sorted; empty exactly when Scope is ScopeCluster
 	Spec       int64    // rises with every edit; see If-Match
 	CreatedAt  time.Time
+	// Capabilities is Capabilities.Hash of what its cluster offers, as it last told; "" before it has.
+	Capabilities string
 }
 
 // Connection is one replica of an agent, as it last introduced itself.

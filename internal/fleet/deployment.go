@@ -8,13 +8,39 @@ import (
 // Source says where the objects of a deployment come from.
 type Source struct {
 	RepoURL  string
-	Path     string   // folder in the repository; "." is its root
-	Revision string   // branch, tag, full ref or commit; "" is the default branch
-	Globs    []string // which files below Path; none means DefaultGlob
-	// Variables replace ${name} in the objects; only when there are any is ${…} looked at. Path and
-	// the values here may use {agent.name} and {agent.labels.KEY}: then every agent gets its own
-	// variant.
+	Path     string // folder in the repository; "." is its root
+	Revision string // branch, tag, full ref or commit; "" is the default branch
+	Kind     SourceKind
+	Globs    []string // which files below Path, for plain manifests; none means DefaultGlob
+	Helm     Helm     // for charts
+	// Variables replace ${name} in the objects; only when there are any is ${…} looked at. Path, the
+	// values here and those of Helm may use {agent.name} and {agent.labels.KEY}: then every agent gets
+	// its own variant.
 	Variables map[string]string
+}
+
+// SourceKind says how the files of a source become objects.
+type SourceKind string
+
+// The kinds of source.
+const (
+	SourceDetected  SourceKind = ""          // by what the folder holds, see package render
+	SourcePlain     SourceKind = "plain"     // YAML and JSON files by glob
+	SourceKustomize SourceKind = "kustomize" // the folder is the root of a build
+	SourceHelm      SourceKind = "helm"      // the folder is a chart
+)
+
+// Helm says how a chart is rendered.
+type Helm struct {
+	ReleaseName string   // "" means the name of the deployment
+	ValuesFiles []string // relative to the path of the source, or from the root of the repository when they begin with a slash; later ones win
+	Values      string   // YAML that wins over the files; may use {agent.…} in its texts
+	SkipCRDs    bool     // leave out the folder crds of the chart
+}
+
+// IsZero reports whether nothing is set.
+func (h Helm) IsZero() bool {
+	return h.ReleaseName == "" && len(h.ValuesFiles) == 0 && h.Values == "" && !h.SkipCRDs
 }
 
 // DefaultGlob selects every manifest below the path of a source.
@@ -42,6 +68,9 @@ type Deployment struct {
 	DeletedAt         time.Time // zero unless its tombstones are still on their way
 
 	Rendered Rendered
+	// Detected is what the newest commit holds where Source.Kind does not say it; SourceHelm when any
+	// variant is a chart, "" before the first look.
+	Detected SourceKind
 	// EditedAt is when source or namespace was edited, until the commit that is then newest was looked at:
 	// what comes of that is what a user has asked for, see Desired.Consent. Zero when there is nothing to
 	// look at.
@@ -68,12 +97,18 @@ type Rendered struct {
 	Key    string // hash of everything the render read: equal keys mean equal results
 	Digest string // names the bundle; "" for a deployment with variants, which have their own
 	At     time.Time
+	// Reads names what the render looked at, so that Key can be found for another commit without
+	// rendering it; see treefs. Plain manifests need none.
+	Reads []string
+	// Volatile says that the chart uses time or randomness: rendered again it gives something else, so it
+	// is rendered only when what it reads has changed.
+	Volatile bool
 }
 
-// Variant is a deployment as it is for the agents that share its path and variables. A deployment
-// whose source does not speak of agents has none.
+// Variant is a deployment as it is for the agents that share its path, variables and values, and for
+// a chart what their clusters are capable of. A deployment that does not vary has none.
 type Variant struct {
-	Name     string // see Source.For
+	Name     string // see Deployment.For
 	Rendered Rendered
 	Error    string // why the newest revision could not be used for it; "" when it could
 }

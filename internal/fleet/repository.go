@@ -8,10 +8,14 @@ type Repository struct {
 	TenantID     TenantID
 	URL          string
 	CredentialID CredentialID // "" when it is read without one
-	Spec         int64        // rises with every edit
-	CreatedAt    time.Time
-	CheckedAt    time.Time // since when Error is what it is; zero before the first look
-	Error        string    // why it cannot be read; "" when it can
+	Submodules   bool         // whether paths may lead into submodules
+	// Signers are who must have signed a commit or tag for it to be used: lines of an allowed_signers
+	// file and armored OpenPGP keys. "" asks for no signature.
+	Signers   string
+	Spec      int64 // rises with every edit
+	CreatedAt time.Time
+	CheckedAt time.Time // since when Error is what it is; zero before the first look
+	Error     string    // why it cannot be read; "" when it can
 }
 
 // CredentialKind says how a credential is used.

@@ -1,6 +1,7 @@
 package fleet
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
@@ -15,15 +16,13 @@ var reference = regexp.MustCompile(`\{agent\.(?:name|labels\.([^{}]+))\}`)
 
 // Templated reports whether the source speaks of agents, so that each may get its own variant.
 func (s Source) Templated() bool {
-	if reference.MatchString(s.Path) {
-		return true
-	}
+	speaks := reference.MatchString
 	for _, value := range s.Variables {
-		if reference.MatchString(value) {
+		if speaks(value) {
 			return true
 		}
 	}
-	return false
+	return speaks(s.Path) || speaks(s.Helm.ReleaseName) || speaks(s.Helm.Values) || slices.ContainsFunc(s.Helm.ValuesFiles, speaks)
 }
 
 // For returns the source as it is for one agent, and the name of that variant: agents with equal
@@ -44,7 +43,35 @@ func (s Source) For(agent Agent) (Source, string, error) {
 		}
 	}
 	s.Variables = variables
+	if s.Helm, err = s.Helm.forAgent(agent); err != nil {
+		return Source{}, "", err
+	}
 	return s, s.variantName(), nil
+}
+
+// forAgent expands what may speak of agents. Values are JSON, and neither names nor labels of agents hold
+// a character that means anything there.
+func (h Helm) forAgent(agent Agent) (Helm, error) {
+	var err error
+	if h.ReleaseName, err = expand("source.helm.releaseName", h.ReleaseName, agent); err != nil {
+		return Helm{}, err
+	}
+	if h.Values, err = expand("source.helm.values", h.Values, agent); err != nil {
+		return Helm{}, err
+	}
+	files := slices.Clone(h.ValuesFiles)
+	for i := range files {
+		if files[i], err = expand("source.helm.valuesFiles", files[i], agent); err != nil {
+			return Helm{}, err
+		}
+	}
+	h.ValuesFiles = files
+	return h, nil
+}
+
+// Equal reports whether two settings are the same.
+func (h Helm) Equal(o Helm) bool {
+	return h.ReleaseName == o.ReleaseName && h.Values == o.Values && h.SkipCRDs == o.SkipCRDs && slices.Equal(h.ValuesFiles, o.ValuesFiles)
 }
 
 // variantName is a hash, so that it has a bounded length whatever the values are.
@@ -54,7 +81,45 @@ func (s Source) variantName() string {
 	for _, name := range slices.Sorted(maps.Keys(s.Variables)) {
 		fmt.Fprintf(h, "%q=%q\n", name, s.Variables[name])
 	}
+	if !s.Helm.IsZero() {
+		fmt.Fprintf(h, "%q %q %q\n", s.Helm.ReleaseName, s.Helm.ValuesFiles, s.Helm.Values)
+	}
 	return hex.EncodeToString(h.Sum(nil))[:32]
+}
+
+// Chart reports whether any variant of the deployment is a chart, as far as is known: stated, or found in
+// the newest commit.
+func (d Deployment) Chart() bool {
+	return d.Source.Kind == SourceHelm || d.Source.Kind == SourceDetected && d.Detected == SourceHelm
+}
+
+// Varies reports whether agents may get different variants, so that the deployment itself has no digest.
+func (d Deployment) Varies() bool { return d.Source.Templated() || d.Chart() }
+
+// unknownCapabilities stands for those of an agent that has not told any: its chart is rendered with the
+// defaults of Helm.
+const unknownCapabilities = "default"
+
+// For is Source.For, with the capabilities of the agent's cluster in the name of the variant of a chart:
+// NAME@HASH, or @HASH where the source does not speak of agents.
+func (d Deployment) For(agent Agent) (Source, string, error) {
+	source, name, err := d.Source.For(agent)
+	if err != nil || !d.Chart() {
+		return source, name, err
+	}
+	return source, name + "@" + cmp.Or(agent.Capabilities, unknownCapabilities), nil
+}
+
+// OfChart reports whether a variant is one of a chart.
+func OfChart(variant string) bool {
+	return !strings.HasPrefix(variant, "!") && strings.Contains(variant, "@")
+}
+
+// SameButCapabilities reports whether two variants differ in the capabilities of clusters at most, known or not.
+func SameButCapabilities(a, b string) bool {
+	nameA, _, okA := strings.Cut(a, "@")
+	nameB, _, okB := strings.Cut(b, "@")
+	return okA && okB && OfChart(a) && OfChart(b) && nameA == nameB
 }
 
 func expand(field, text string, agent Agent) (string, error) {
@@ -71,7 +136,15 @@ func expand(field, text string, agent Agent) (string, error) {
 		return value
 	})
 	if missing != "" {
-		return "", Invalid(field, "agent %q has no label %q, which %q needs", agent.Name, missing, text)
+		return "", Invalid(field, "agent %q has no label %q, which %s needs", agent.Name, missing, quoted(text))
 	}
 	return out, nil
+}
+
+// quoted keeps a message short where the text is all the values of a chart.
+func quoted(text string) string {
+	if len(text) > 200 {
+		return "it"
+	}
+	return fmt.Sprintf("%q", text)
 }

@@ -29,8 +29,9 @@ func NewRegistry(version string) *prometheus.Registry {
 type Ready func(ctx context.Context) error
 
 // Handler serves /livez (the process answers), /readyz (ready returns nil; otherwise 503 with the
-// reason in plain text) and /metrics.
-func Handler(reg prometheus.Gatherer, ready Ready) http.Handler {
+// reason in plain text) and /metrics. What notes say at that moment, unless it is empty, follows the ok of
+// /readyz: what is weaker than it could be and does not keep the program from its work.
+func Handler(reg prometheus.Gatherer, ready Ready, notes ...func() string) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /livez", func(w http.ResponseWriter, _ *http.Request) { _, _ = fmt.Fprintln(w, "ok") })
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, r *http.Request) {
@@ -39,6 +40,11 @@ func Handler(reg prometheus.Gatherer, ready Ready) http.Handler {
 			return
 		}
 		_, _ = fmt.Fprintln(w, "ok")
+		for _, note := range notes {
+			if text := note(); text != "" {
+				_, _ = fmt.Fprintln(w, text)
+			}
+		}
 	})
 	mux.Handle("GET /metrics", promhttp.HandlerFor(reg, promhttp.HandlerOpts{}))
 	return mux

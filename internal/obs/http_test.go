@@ -19,7 +19,8 @@ import (
 func TestHandlerAnswersForHealthAndMetrics(t *testing.T) {
 	t.Parallel()
 	var problem error
-	srv := httptest.NewServer(obs.Handler(obs.NewRegistry("v9.9.9"), func(context.Context) error { return problem }))
+	note := ""
+	srv := httptest.NewServer(obs.Handler(obs.NewRegistry("v9.9.9"), func(context.Context) error { return problem }, func() string { return note }))
 	defer srv.Close()
 
 	get := func(path string) (int, string) {
@@ -42,6 +43,10 @@ func TestHandlerAnswersForHealthAndMetrics(t *testing.T) {
 	}
 	if code, body := get("/metrics"); code != http.StatusOK || !strings.Contains(body, `kedge_build_info{version="v9.9.9"} 1`) {
 		t.Errorf("GET /metrics = %d without the build, in:\n%s", code, body)
+	}
+	note = "something is weaker"
+	if code, body := get("/readyz"); code != http.StatusOK || body != "ok\nsomething is weaker\n" {
+		t.Errorf("GET /readyz = %d %q, want what is noted now", code, body)
 	}
 	problem = errors.New("the server refused the token")
 	if code, body := get("/readyz"); code != http.StatusServiceUnavailable || !strings.Contains(body, problem.Error()) {

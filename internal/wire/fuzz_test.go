@@ -1,6 +1,7 @@
 package wire_test
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -21,6 +22,11 @@ func FuzzFromAgent(f *testing.F) {
 			return
 		}
 		_, _ = wire.ParseHello(frame.GetHello())
+		if c, err := wire.ParseCapabilities(frame.GetCapabilities()); err == nil {
+			if fit := wire.FitCapabilities(c); fit.Hash() != c.Hash() && !slices.Contains(c.APIVersions, "") {
+				t.Errorf("%+v got through and cannot be sent", c)
+			}
+		}
 		if stored, err := wire.ParseTokenStored(frame.GetTokenStored()); err == nil {
 			bounded(t, stored.Problem)
 		}

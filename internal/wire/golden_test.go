@@ -56,6 +56,7 @@ var (
 		},
 	}
 	newToken    = wire.NewToken{Operation: "op-1", Token: "kedge-agent-secret"}
+	cluster     = fleet.Capabilities{KubeVersion: "v1.36.3", APIVersions: []string{"apps/v1", "apps/v1/Deployment", "v1"}}
 	tokenStored = wire.TokenStored{Operation: "op-1", Problem: "the file is read-only"}
 
 	status = wire.Status{
@@ -81,6 +82,7 @@ func frames() map[string]proto.Message {
 		"status":       request(&agentv1.ConnectRequest{Frame: &agentv1.ConnectRequest_Status{Status: status.Proto()}}),
 		"events":       request(&agentv1.ConnectRequest{Frame: &agentv1.ConnectRequest_Events{Events: wire.EventsProto([]wire.Event{event})}}),
 		"heartbeat":    request(&agentv1.ConnectRequest{Frame: &agentv1.ConnectRequest_Heartbeat{Heartbeat: &agentv1.Heartbeat{}}}),
+		"capabilities": request(&agentv1.ConnectRequest{Frame: &agentv1.ConnectRequest_Capabilities{Capabilities: wire.CapabilitiesProto(cluster)}}),
 		"token_stored": request(&agentv1.ConnectRequest{Frame: &agentv1.ConnectRequest_TokenStored{TokenStored: tokenStored.Proto()}}),
 
 		"welcome":           response(&agentv1.ConnectResponse{Frame: &agentv1.ConnectResponse_Welcome{Welcome: welcome.Proto()}}),
@@ -172,6 +174,10 @@ func TestGoldenFramesAreUnderstood(t *testing.T) {
 	if gotToken != newToken || err != nil {
 		t.Errorf("the golden new token is read as %v, %v", gotToken, err)
 	}
+
+	load(t, "capabilities", &request)
+	gotCluster, err := wire.ParseCapabilities(request.GetCapabilities())
+	check(t, cluster, gotCluster, err)
 
 	load(t, "token_stored", &request)
 	gotStored, err := wire.ParseTokenStored(request.GetTokenStored())

@@ -22,6 +22,9 @@ type Hello struct {
 	StatusHash   []byte
 	Clock        time.Time // zero when the agent did not say
 	Standby      bool      // another replica leads
+	// CapabilitiesHash names Capabilities, of which only it travels in Hello; "" when nothing is known.
+	CapabilitiesHash string
+	Capabilities     fleet.Capabilities
 	// Held is what the agent holds; nil when it did not say.
 	Held map[fleet.TargetID]Held
 }
@@ -38,6 +41,10 @@ type Welcome struct {
 	ServerVersion string
 	SendHeld      bool
 	SendStatuses  bool
+	// SendCapabilities asks for what Hello has named.
+	SendCapabilities bool
+	// TakeCapabilities says that they may be sent again when they have changed.
+	TakeCapabilities bool
 }
 
 // Proto is the message of h, with its words made fit to be sent.
@@ -50,6 +57,7 @@ func (h Hello) Proto() *agentv1.Hello {
 		Held:         held,
 		AgentVersion: cleanWord(h.AgentVersion), KubeVersion: cleanWord(h.KubeVersion), ClusterUid: cleanWord(h.ClusterUID),
 		Replica: cleanWord(h.Replica), StateHash: h.StateHash, StatusHash: h.StatusHash, Clock: timestamp(h.Clock), Standby: h.Standby,
+		CapabilitiesHash: h.Capabilities.Hash(),
 	}
 }
 
@@ -58,9 +66,11 @@ func ParseHello(m *agentv1.Hello) (Hello, error) {
 	h := Hello{
 		AgentVersion: m.GetAgentVersion(), KubeVersion: m.GetKubeVersion(), ClusterUID: m.GetClusterUid(),
 		Replica: m.GetReplica(), StateHash: m.GetStateHash(), StatusHash: m.GetStatusHash(), Standby: m.GetStandby(),
+		CapabilitiesHash: m.GetCapabilitiesHash(),
 	}
 	for what, word := range map[string]string{
 		"agent version": h.AgentVersion, "kube version": h.KubeVersion, "cluster uid": h.ClusterUID, "replica": h.Replica,
+		"capabilities hash": h.CapabilitiesHash,
 	} {
 		if err := checkWord(what, word); err != nil {
 			return Hello{}, err
@@ -87,6 +97,7 @@ func (w Welcome) Proto() *agentv1.Welcome {
 	return &agentv1.Welcome{
 		Session: string(w.Session), AgentId: string(w.AgentID), AgentName: w.AgentName, Tenant: w.Tenant,
 		LeaseMilliseconds: w.Lease.Milliseconds(), SendHeld: w.SendHeld, SendStatuses: w.SendStatuses,
+		SendCapabilities: w.SendCapabilities, TakeCapabilities: w.TakeCapabilities,
 		ServerVersion: w.ServerVersion, Config: &agentv1.AgentConfig{Scope: string(w.Scope), Namespaces: w.Namespaces},
 	}
 }
@@ -98,6 +109,7 @@ func ParseWelcome(m *agentv1.Welcome) (Welcome, error) {
 		Session: fleet.SessionID(m.GetSession()), AgentID: fleet.AgentID(m.GetAgentId()),
 		AgentName: clean(m.GetAgentName(), maxWord), Tenant: clean(m.GetTenant(), maxWord),
 		Lease: time.Duration(m.GetLeaseMilliseconds()) * time.Millisecond, SendHeld: m.GetSendHeld(), SendStatuses: m.GetSendStatuses(),
+		SendCapabilities: m.GetSendCapabilities(), TakeCapabilities: m.GetTakeCapabilities(),
 		ServerVersion: clean(m.GetServerVersion(), maxWord),
 		Scope:         fleet.Scope(m.GetConfig().GetScope()), Namespaces: m.GetConfig().GetNamespaces(),
 	}

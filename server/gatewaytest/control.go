@@ -16,13 +16,14 @@ var _ gateway.Control = (*Memory)(nil)
 
 // AuthenticateAgentToken implements gateway.Control.
 func (m *Memory) AuthenticateAgentToken(_ context.Context, token string) (fleet.Agent, fleet.Tenant, fleet.AgentToken, error) {
+	m.change(func() { m.counts.Authenticated++ })
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.counts.Authenticated++
 	found, ok := m.tokens[token]
 	if !ok {
 		return fleet.Agent{}, fleet.Tenant{}, fleet.AgentToken{}, auth.ErrUnauthenticated
 	}
+	found.agent.Capabilities = m.capabilities[found.agent.ID].Hash()
 	return found.agent, Tenant, fleet.AgentToken{ID: found.id, TenantID: Tenant.ID, AgentID: found.agent.ID}, nil
 }
 
@@ -42,6 +43,12 @@ func (m *Memory) AgentDisconnected(_ context.Context, c fleet.Connection, lastSe
 		c.LastSeenAt, c.DisconnectedAt = lastSeen, time.Now()
 		m.connections[c.SessionID] = c
 	})
+	return nil
+}
+
+// AgentCapable implements gateway.Control.
+func (m *Memory) AgentCapable(_ context.Context, agent fleet.Agent, c fleet.Capabilities) error {
+	m.change(func() { m.capabilities[agent.ID] = c })
 	return nil
 }
 

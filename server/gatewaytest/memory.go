@@ -27,19 +27,20 @@ type Memory struct {
 	// SlowBundle, when not nil, is called before a bundle is returned.
 	SlowBundle func()
 
-	mu          sync.Mutex
-	tokens      map[string]token
-	tenants     map[fleet.TenantID]string // names
-	targets     map[fleet.TargetID]fleet.Target
-	objects     map[fleet.TargetID][]fleet.ObjectStatus
-	bundles     map[bundleKey]fleet.Bundle
-	rotations   map[fleet.OperationID]*rotation
-	connections map[fleet.SessionID]fleet.Connection
-	events      []control.AgentEvent
-	ahead       []fleet.TargetID
-	changes     []store.Change
-	counts      Counts
-	changed     chan struct{} // closed and replaced with every change of anything above
+	mu           sync.Mutex
+	tokens       map[string]token
+	tenants      map[fleet.TenantID]string // names
+	targets      map[fleet.TargetID]fleet.Target
+	objects      map[fleet.TargetID][]fleet.ObjectStatus
+	bundles      map[bundleKey]fleet.Bundle
+	rotations    map[fleet.OperationID]*rotation
+	connections  map[fleet.SessionID]fleet.Connection
+	capabilities map[fleet.AgentID]fleet.Capabilities
+	events       []control.AgentEvent
+	ahead        []fleet.TargetID
+	changes      []store.Change
+	counts       Counts
+	changed      chan struct{} // closed and replaced with every change of anything above
 }
 
 // token is what a token lets in.
@@ -64,7 +65,8 @@ func NewMemory() *Memory {
 		tokens: map[string]token{}, tenants: map[fleet.TenantID]string{Tenant.ID: Tenant.Name},
 		targets: map[fleet.TargetID]fleet.Target{}, objects: map[fleet.TargetID][]fleet.ObjectStatus{},
 		bundles: map[bundleKey]fleet.Bundle{}, connections: map[fleet.SessionID]fleet.Connection{},
-		rotations: map[fleet.OperationID]*rotation{}, changed: make(chan struct{}),
+		capabilities: map[fleet.AgentID]fleet.Capabilities{},
+		rotations:    map[fleet.OperationID]*rotation{}, changed: make(chan struct{}),
 	}
 }
 
@@ -213,6 +215,16 @@ func (m *Memory) Counts() Counts {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.counts
+}
+
+// AwaitCapable waits until an agent has told what its cluster offers; it then knows that of it, as a store does.
+func (m *Memory) AwaitCapable(ctx context.Context, agent fleet.Agent, c fleet.Capabilities) error {
+	return m.until(ctx, func() bool { return m.capabilities[agent.ID].Hash() == c.Hash() })
+}
+
+// AwaitAuthenticated waits until at least n tokens were looked at.
+func (m *Memory) AwaitAuthenticated(ctx context.Context, n int) error {
+	return m.until(ctx, func() bool { return m.counts.Authenticated >= n })
 }
 
 // AwaitOpen waits until exactly n connections are open.

@@ -24,6 +24,7 @@ type Options struct {
 	MaxAge   time.Duration // of connections
 	Recheck  time.Duration // of tokens
 	Limits   gateway.Limits
+	Arrivals int          // agents that are let in at once
 	Handler  http.Handler // what else is served; nothing when nil
 	Log      *slog.Logger // discards when nil
 }
@@ -65,7 +66,7 @@ func Serve(c gateway.Control, o Options) (*Server, error) {
 	s := &Server{Metrics: prometheus.NewRegistry()}
 	var err error
 	s.gateway, err = gateway.New(gateway.Config{
-		Lease: o.Lease, MaxAge: o.MaxAge, RecheckEvery: o.Recheck, Limits: o.Limits, Version: "test", Log: o.Log, Metrics: s.Metrics,
+		Lease: o.Lease, MaxAge: o.MaxAge, RecheckEvery: o.Recheck, Limits: o.Limits, Arrivals: o.Arrivals, Version: "test", Log: o.Log, Metrics: s.Metrics,
 	}, c)
 	if err != nil {
 		return nil, err

@@ -23,6 +23,7 @@
 //	                                ◀──       SnapshotComplete
 //	then, in any order and for as long as the stream lives:
 //	Status, Events, Heartbeat       ──▶
+//	Capabilities                    ──▶                                   when they change
 //	                                ◀──       Desired, StatusStored
 //	                                ◀──       NewToken                    when the token is rotated
 //	TokenStored                     ──▶                                   kept; the agent reconnects with it
@@ -69,6 +70,7 @@ type ConnectRequest struct {
 	//	*ConnectRequest_Events
 	//	*ConnectRequest_Heartbeat
 	//	*ConnectRequest_TokenStored
+	//	*ConnectRequest_Capabilities
 	Frame         isConnectRequest_Frame `protobuf_oneof:"frame"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -165,6 +167,15 @@ func (x *ConnectRequest) GetTokenStored() *TokenStored {
 	return nil
 }
 
+func (x *ConnectRequest) GetCapabilities() *Capabilities {
+	if x != nil {
+		if x, ok := x.Frame.(*ConnectRequest_Capabilities); ok {
+			return x.Capabilities
+		}
+	}
+	return nil
+}
+
 type isConnectRequest_Frame interface {
 	isConnectRequest_Frame()
 }
@@ -193,6 +204,10 @@ type ConnectRequest_TokenStored struct {
 	TokenStored *TokenStored `protobuf:"bytes,6,opt,name=token_stored,json=tokenStored,proto3,oneof"`
 }
 
+type ConnectRequest_Capabilities struct {
+	Capabilities *Capabilities `protobuf:"bytes,7,opt,name=capabilities,proto3,oneof"`
+}
+
 func (*ConnectRequest_Hello) isConnectRequest_Frame() {}
 
 func (*ConnectRequest_Held) isConnectRequest_Frame() {}
@@ -204,6 +219,8 @@ func (*ConnectRequest_Events) isConnectRequest_Frame() {}
 func (*ConnectRequest_Heartbeat) isConnectRequest_Frame() {}
 
 func (*ConnectRequest_TokenStored) isConnectRequest_Frame() {}
+
+func (*ConnectRequest_Capabilities) isConnectRequest_Frame() {}
 
 type ConnectResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -371,9 +388,12 @@ type Hello struct {
 	Held *Held `protobuf:"bytes,8,opt,name=held,proto3" json:"held,omitempty"`
 	// Another replica of the agent leads: this one waits to take over. It is sent no Desired and sends
 	// no Held, Status or Event until it connects anew as the leader.
-	Standby       bool `protobuf:"varint,9,opt,name=standby,proto3" json:"standby,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	Standby bool `protobuf:"varint,9,opt,name=standby,proto3" json:"standby,omitempty"`
+	// Names what the cluster offers to charts, see fleet.Capabilities.Hash; empty when the agent could not
+	// find out. The server asks for Capabilities when it does not know them.
+	CapabilitiesHash string `protobuf:"bytes,10,opt,name=capabilities_hash,json=capabilitiesHash,proto3" json:"capabilities_hash,omitempty"`
+	unknownFields    protoimpl.UnknownFields
+	sizeCache        protoimpl.SizeCache
 }
 
 func (x *Hello) Reset() {
@@ -469,6 +489,68 @@ func (x *Hello) GetStandby() bool {
 	return false
 }
 
+func (x *Hello) GetCapabilitiesHash() string {
+	if x != nil {
+		return x.CapabilitiesHash
+	}
+	return ""
+}
+
+// Capabilities is what the agent's cluster offers: charts are rendered for it. Sent when Welcome asks, and
+// again when they have changed, to a server whose Welcome takes that.
+type Capabilities struct {
+	state       protoimpl.MessageState `protogen:"open.v1"`
+	KubeVersion string                 `protobuf:"bytes,1,opt,name=kube_version,json=kubeVersion,proto3" json:"kube_version,omitempty"`
+	// Sorted: group/version and group/version/Kind, at most 64 KiB in all.
+	ApiVersions   []string `protobuf:"bytes,2,rep,name=api_versions,json=apiVersions,proto3" json:"api_versions,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Capabilities) Reset() {
+	*x = Capabilities{}
+	mi := &file_kedge_agent_v1_agent_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Capabilities) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Capabilities) ProtoMessage() {}
+
+func (x *Capabilities) ProtoReflect() protoreflect.Message {
+	mi := &file_kedge_agent_v1_agent_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Capabilities.ProtoReflect.Descriptor instead.
+func (*Capabilities) Descriptor() ([]byte, []int) {
+	return file_kedge_agent_v1_agent_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *Capabilities) GetKubeVersion() string {
+	if x != nil {
+		return x.KubeVersion
+	}
+	return ""
+}
+
+func (x *Capabilities) GetApiVersions() []string {
+	if x != nil {
+		return x.ApiVersions
+	}
+	return nil
+}
+
 // Held lists what the agent holds, when the hashes disagree. An agent that has restarted sends it
 // unasked, since its Hello could not tell.
 type Held struct {
@@ -480,7 +562,7 @@ type Held struct {
 
 func (x *Held) Reset() {
 	*x = Held{}
-	mi := &file_kedge_agent_v1_agent_proto_msgTypes[3]
+	mi := &file_kedge_agent_v1_agent_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -492,7 +574,7 @@ func (x *Held) String() string {
 func (*Held) ProtoMessage() {}
 
 func (x *Held) ProtoReflect() protoreflect.Message {
-	mi := &file_kedge_agent_v1_agent_proto_msgTypes[3]
+	mi := &file_kedge_agent_v1_agent_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -505,7 +587,7 @@ func (x *Held) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Held.ProtoReflect.Descriptor instead.
 func (*Held) Descriptor() ([]byte, []int) {
-	return file_kedge_agent_v1_agent_proto_rawDescGZIP(), []int{3}
+	return file_kedge_agent_v1_agent_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *Held) GetTargets() []*HeldTarget {
@@ -528,7 +610,7 @@ type HeldTarget struct {
 
 func (x *HeldTarget) Reset() {
 	*x = HeldTarget{}
-	mi := &file_kedge_agent_v1_agent_proto_msgTypes[4]
+	mi := &file_kedge_agent_v1_agent_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -540,7 +622,7 @@ func (x *HeldTarget) String() string {
 func (*HeldTarget) ProtoMessage() {}
 
 func (x *HeldTarget) ProtoReflect() protoreflect.Message {
-	mi := &file_kedge_agent_v1_agent_proto_msgTypes[4]
+	mi := &file_kedge_agent_v1_agent_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -553,7 +635,7 @@ func (x *HeldTarget) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HeldTarget.ProtoReflect.Descriptor instead.
 func (*HeldTarget) Descriptor() ([]byte, []int) {
-	return file_kedge_agent_v1_agent_proto_rawDescGZIP(), []int{4}
+	return file_kedge_agent_v1_agent_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *HeldTarget) GetTarget() string {
@@ -599,14 +681,19 @@ type Welcome struct {
 	Tenant string `protobuf:"bytes,8,opt,name=tenant,proto3" json:"tenant,omitempty"`
 	// What the server has stored of the agent's statuses is not what the agent believes: send the
 	// Status of every target, whole. Otherwise only what has changed or was never confirmed.
-	SendStatuses  bool `protobuf:"varint,9,opt,name=send_statuses,json=sendStatuses,proto3" json:"send_statuses,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	SendStatuses bool `protobuf:"varint,9,opt,name=send_statuses,json=sendStatuses,proto3" json:"send_statuses,omitempty"`
+	// Answer with Capabilities: those that Hello named are not known.
+	SendCapabilities bool `protobuf:"varint,10,opt,name=send_capabilities,json=sendCapabilities,proto3" json:"send_capabilities,omitempty"`
+	// Capabilities may come again on this stream, unasked, whenever they have changed. A server that does not
+	// say so ends the stream at such a frame; it learns of them at the next Hello.
+	TakeCapabilities bool `protobuf:"varint,11,opt,name=take_capabilities,json=takeCapabilities,proto3" json:"take_capabilities,omitempty"`
+	unknownFields    protoimpl.UnknownFields
+	sizeCache        protoimpl.SizeCache
 }
 
 func (x *Welcome) Reset() {
 	*x = Welcome{}
-	mi := &file_kedge_agent_v1_agent_proto_msgTypes[5]
+	mi := &file_kedge_agent_v1_agent_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -618,7 +705,7 @@ func (x *Welcome) String() string {
 func (*Welcome) ProtoMessage() {}
 
 func (x *Welcome) ProtoReflect() protoreflect.Message {
-	mi := &file_kedge_agent_v1_agent_proto_msgTypes[5]
+	mi := &file_kedge_agent_v1_agent_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -631,7 +718,7 @@ func (x *Welcome) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Welcome.ProtoReflect.Descriptor instead.
 func (*Welcome) Descriptor() ([]byte, []int) {
-	return file_kedge_agent_v1_agent_proto_rawDescGZIP(), []int{5}
+	return file_kedge_agent_v1_agent_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *Welcome) GetSession() string {
@@ -697,6 +784,20 @@ func (x *Welcome) GetSendStatuses() bool {
 	return false
 }
 
+func (x *Welcome) GetSendCapabilities() bool {
+	if x != nil {
+		return x.SendCapabilities
+	}
+	return false
+}
+
+func (x *Welcome) GetTakeCapabilities() bool {
+	if x != nil {
+		return x.TakeCapabilities
+	}
+	return false
+}
+
 // AgentConfig is everything that an agent needs to know beyond address, token and CA.
 type AgentConfig struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -710,7 +811,7 @@ type AgentConfig struct {
 
 func (x *AgentConfig) Reset() {
 	*x = AgentConfig{}
-	mi := &file_kedge_agent_v1_agent_proto_msgTypes[6]
+	mi := &file_kedge_agent_v1_agent_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -722,7 +823,7 @@ func (x *AgentConfig) String() string {
 func (*AgentConfig) ProtoMessage() {}
 
 func (x *AgentConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_kedge_agent_v1_agent_proto_msgTypes[6]
+	mi := &file_kedge_agent_v1_agent_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -735,7 +836,7 @@ func (x *AgentConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AgentConfig.ProtoReflect.Descriptor instead.
 func (*AgentConfig) Descriptor() ([]byte, []int) {
-	return file_kedge_agent_v1_agent_proto_rawDescGZIP(), []int{6}
+	return file_kedge_agent_v1_agent_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *AgentConfig) GetScope() string {
@@ -779,7 +880,7 @@ type Desired struct {
 
 func (x *Desired) Reset() {
 	*x = Desired{}
-	mi := &file_kedge_agent_v1_agent_proto_msgTypes[7]
+	mi := &file_kedge_agent_v1_agent_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -791,7 +892,7 @@ func (x *Desired) String() string {
 func (*Desired) ProtoMessage() {}
 
 func (x *Desired) ProtoReflect() protoreflect.Message {
-	mi := &file_kedge_agent_v1_agent_proto_msgTypes[7]
+	mi := &file_kedge_agent_v1_agent_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -804,7 +905,7 @@ func (x *Desired) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Desired.ProtoReflect.Descriptor instead.
 func (*Desired) Descriptor() ([]byte, []int) {
-	return file_kedge_agent_v1_agent_proto_rawDescGZIP(), []int{7}
+	return file_kedge_agent_v1_agent_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *Desired) GetTarget() string {
@@ -926,7 +1027,7 @@ type Policy struct {
 
 func (x *Policy) Reset() {
 	*x = Policy{}
-	mi := &file_kedge_agent_v1_agent_proto_msgTypes[8]
+	mi := &file_kedge_agent_v1_agent_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -938,7 +1039,7 @@ func (x *Policy) String() string {
 func (*Policy) ProtoMessage() {}
 
 func (x *Policy) ProtoReflect() protoreflect.Message {
-	mi := &file_kedge_agent_v1_agent_proto_msgTypes[8]
+	mi := &file_kedge_agent_v1_agent_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -951,7 +1052,7 @@ func (x *Policy) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Policy.ProtoReflect.Descriptor instead.
 func (*Policy) Descriptor() ([]byte, []int) {
-	return file_kedge_agent_v1_agent_proto_rawDescGZIP(), []int{8}
+	return file_kedge_agent_v1_agent_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *Policy) GetNamespace() string {
@@ -1100,7 +1201,7 @@ type Limits struct {
 
 func (x *Limits) Reset() {
 	*x = Limits{}
-	mi := &file_kedge_agent_v1_agent_proto_msgTypes[9]
+	mi := &file_kedge_agent_v1_agent_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1112,7 +1213,7 @@ func (x *Limits) String() string {
 func (*Limits) ProtoMessage() {}
 
 func (x *Limits) ProtoReflect() protoreflect.Message {
-	mi := &file_kedge_agent_v1_agent_proto_msgTypes[9]
+	mi := &file_kedge_agent_v1_agent_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1125,7 +1226,7 @@ func (x *Limits) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Limits.ProtoReflect.Descriptor instead.
 func (*Limits) Descriptor() ([]byte, []int) {
-	return file_kedge_agent_v1_agent_proto_rawDescGZIP(), []int{9}
+	return file_kedge_agent_v1_agent_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *Limits) GetNamespaces() []string {
@@ -1151,7 +1252,7 @@ type SnapshotComplete struct {
 
 func (x *SnapshotComplete) Reset() {
 	*x = SnapshotComplete{}
-	mi := &file_kedge_agent_v1_agent_proto_msgTypes[10]
+	mi := &file_kedge_agent_v1_agent_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1163,7 +1264,7 @@ func (x *SnapshotComplete) String() string {
 func (*SnapshotComplete) ProtoMessage() {}
 
 func (x *SnapshotComplete) ProtoReflect() protoreflect.Message {
-	mi := &file_kedge_agent_v1_agent_proto_msgTypes[10]
+	mi := &file_kedge_agent_v1_agent_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1176,7 +1277,7 @@ func (x *SnapshotComplete) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SnapshotComplete.ProtoReflect.Descriptor instead.
 func (*SnapshotComplete) Descriptor() ([]byte, []int) {
-	return file_kedge_agent_v1_agent_proto_rawDescGZIP(), []int{10}
+	return file_kedge_agent_v1_agent_proto_rawDescGZIP(), []int{11}
 }
 
 // StatusStored says that the first count Status frames of this stream have been written (or
@@ -1192,7 +1293,7 @@ type StatusStored struct {
 
 func (x *StatusStored) Reset() {
 	*x = StatusStored{}
-	mi := &file_kedge_agent_v1_agent_proto_msgTypes[11]
+	mi := &file_kedge_agent_v1_agent_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1204,7 +1305,7 @@ func (x *StatusStored) String() string {
 func (*StatusStored) ProtoMessage() {}
 
 func (x *StatusStored) ProtoReflect() protoreflect.Message {
-	mi := &file_kedge_agent_v1_agent_proto_msgTypes[11]
+	mi := &file_kedge_agent_v1_agent_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1217,7 +1318,7 @@ func (x *StatusStored) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusStored.ProtoReflect.Descriptor instead.
 func (*StatusStored) Descriptor() ([]byte, []int) {
-	return file_kedge_agent_v1_agent_proto_rawDescGZIP(), []int{11}
+	return file_kedge_agent_v1_agent_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *StatusStored) GetCount() int64 {
@@ -1240,7 +1341,7 @@ type Goodbye struct {
 
 func (x *Goodbye) Reset() {
 	*x = Goodbye{}
-	mi := &file_kedge_agent_v1_agent_proto_msgTypes[12]
+	mi := &file_kedge_agent_v1_agent_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1252,7 +1353,7 @@ func (x *Goodbye) String() string {
 func (*Goodbye) ProtoMessage() {}
 
 func (x *Goodbye) ProtoReflect() protoreflect.Message {
-	mi := &file_kedge_agent_v1_agent_proto_msgTypes[12]
+	mi := &file_kedge_agent_v1_agent_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1265,7 +1366,7 @@ func (x *Goodbye) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Goodbye.ProtoReflect.Descriptor instead.
 func (*Goodbye) Descriptor() ([]byte, []int) {
-	return file_kedge_agent_v1_agent_proto_rawDescGZIP(), []int{12}
+	return file_kedge_agent_v1_agent_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *Goodbye) GetReason() string {
@@ -1295,7 +1396,7 @@ type NewToken struct {
 
 func (x *NewToken) Reset() {
 	*x = NewToken{}
-	mi := &file_kedge_agent_v1_agent_proto_msgTypes[13]
+	mi := &file_kedge_agent_v1_agent_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1307,7 +1408,7 @@ func (x *NewToken) String() string {
 func (*NewToken) ProtoMessage() {}
 
 func (x *NewToken) ProtoReflect() protoreflect.Message {
-	mi := &file_kedge_agent_v1_agent_proto_msgTypes[13]
+	mi := &file_kedge_agent_v1_agent_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1320,7 +1421,7 @@ func (x *NewToken) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NewToken.ProtoReflect.Descriptor instead.
 func (*NewToken) Descriptor() ([]byte, []int) {
-	return file_kedge_agent_v1_agent_proto_rawDescGZIP(), []int{13}
+	return file_kedge_agent_v1_agent_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *NewToken) GetOperation() string {
@@ -1349,7 +1450,7 @@ type TokenStored struct {
 
 func (x *TokenStored) Reset() {
 	*x = TokenStored{}
-	mi := &file_kedge_agent_v1_agent_proto_msgTypes[14]
+	mi := &file_kedge_agent_v1_agent_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1361,7 +1462,7 @@ func (x *TokenStored) String() string {
 func (*TokenStored) ProtoMessage() {}
 
 func (x *TokenStored) ProtoReflect() protoreflect.Message {
-	mi := &file_kedge_agent_v1_agent_proto_msgTypes[14]
+	mi := &file_kedge_agent_v1_agent_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1374,7 +1475,7 @@ func (x *TokenStored) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TokenStored.ProtoReflect.Descriptor instead.
 func (*TokenStored) Descriptor() ([]byte, []int) {
-	return file_kedge_agent_v1_agent_proto_rawDescGZIP(), []int{14}
+	return file_kedge_agent_v1_agent_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *TokenStored) GetOperation() string {
@@ -1413,7 +1514,7 @@ type Status struct {
 
 func (x *Status) Reset() {
 	*x = Status{}
-	mi := &file_kedge_agent_v1_agent_proto_msgTypes[15]
+	mi := &file_kedge_agent_v1_agent_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1425,7 +1526,7 @@ func (x *Status) String() string {
 func (*Status) ProtoMessage() {}
 
 func (x *Status) ProtoReflect() protoreflect.Message {
-	mi := &file_kedge_agent_v1_agent_proto_msgTypes[15]
+	mi := &file_kedge_agent_v1_agent_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1438,7 +1539,7 @@ func (x *Status) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Status.ProtoReflect.Descriptor instead.
 func (*Status) Descriptor() ([]byte, []int) {
-	return file_kedge_agent_v1_agent_proto_rawDescGZIP(), []int{15}
+	return file_kedge_agent_v1_agent_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *Status) GetTarget() string {
@@ -1531,7 +1632,7 @@ type ObjectRef struct {
 
 func (x *ObjectRef) Reset() {
 	*x = ObjectRef{}
-	mi := &file_kedge_agent_v1_agent_proto_msgTypes[16]
+	mi := &file_kedge_agent_v1_agent_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1543,7 +1644,7 @@ func (x *ObjectRef) String() string {
 func (*ObjectRef) ProtoMessage() {}
 
 func (x *ObjectRef) ProtoReflect() protoreflect.Message {
-	mi := &file_kedge_agent_v1_agent_proto_msgTypes[16]
+	mi := &file_kedge_agent_v1_agent_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1556,7 +1657,7 @@ func (x *ObjectRef) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ObjectRef.ProtoReflect.Descriptor instead.
 func (*ObjectRef) Descriptor() ([]byte, []int) {
-	return file_kedge_agent_v1_agent_proto_rawDescGZIP(), []int{16}
+	return file_kedge_agent_v1_agent_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *ObjectRef) GetGroup() string {
@@ -1606,7 +1707,7 @@ type ObjectStatus struct {
 
 func (x *ObjectStatus) Reset() {
 	*x = ObjectStatus{}
-	mi := &file_kedge_agent_v1_agent_proto_msgTypes[17]
+	mi := &file_kedge_agent_v1_agent_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1618,7 +1719,7 @@ func (x *ObjectStatus) String() string {
 func (*ObjectStatus) ProtoMessage() {}
 
 func (x *ObjectStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_kedge_agent_v1_agent_proto_msgTypes[17]
+	mi := &file_kedge_agent_v1_agent_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1631,7 +1732,7 @@ func (x *ObjectStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ObjectStatus.ProtoReflect.Descriptor instead.
 func (*ObjectStatus) Descriptor() ([]byte, []int) {
-	return file_kedge_agent_v1_agent_proto_rawDescGZIP(), []int{17}
+	return file_kedge_agent_v1_agent_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *ObjectStatus) GetRef() *ObjectRef {
@@ -1671,7 +1772,7 @@ type Events struct {
 
 func (x *Events) Reset() {
 	*x = Events{}
-	mi := &file_kedge_agent_v1_agent_proto_msgTypes[18]
+	mi := &file_kedge_agent_v1_agent_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1683,7 +1784,7 @@ func (x *Events) String() string {
 func (*Events) ProtoMessage() {}
 
 func (x *Events) ProtoReflect() protoreflect.Message {
-	mi := &file_kedge_agent_v1_agent_proto_msgTypes[18]
+	mi := &file_kedge_agent_v1_agent_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1696,7 +1797,7 @@ func (x *Events) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Events.ProtoReflect.Descriptor instead.
 func (*Events) Descriptor() ([]byte, []int) {
-	return file_kedge_agent_v1_agent_proto_rawDescGZIP(), []int{18}
+	return file_kedge_agent_v1_agent_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *Events) GetEvents() []*Event {
@@ -1722,7 +1823,7 @@ type Event struct {
 
 func (x *Event) Reset() {
 	*x = Event{}
-	mi := &file_kedge_agent_v1_agent_proto_msgTypes[19]
+	mi := &file_kedge_agent_v1_agent_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1734,7 +1835,7 @@ func (x *Event) String() string {
 func (*Event) ProtoMessage() {}
 
 func (x *Event) ProtoReflect() protoreflect.Message {
-	mi := &file_kedge_agent_v1_agent_proto_msgTypes[19]
+	mi := &file_kedge_agent_v1_agent_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1747,7 +1848,7 @@ func (x *Event) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Event.ProtoReflect.Descriptor instead.
 func (*Event) Descriptor() ([]byte, []int) {
-	return file_kedge_agent_v1_agent_proto_rawDescGZIP(), []int{19}
+	return file_kedge_agent_v1_agent_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *Event) GetAt() *timestamppb.Timestamp {
@@ -1800,7 +1901,7 @@ type Heartbeat struct {
 
 func (x *Heartbeat) Reset() {
 	*x = Heartbeat{}
-	mi := &file_kedge_agent_v1_agent_proto_msgTypes[20]
+	mi := &file_kedge_agent_v1_agent_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1812,7 +1913,7 @@ func (x *Heartbeat) String() string {
 func (*Heartbeat) ProtoMessage() {}
 
 func (x *Heartbeat) ProtoReflect() protoreflect.Message {
-	mi := &file_kedge_agent_v1_agent_proto_msgTypes[20]
+	mi := &file_kedge_agent_v1_agent_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1825,7 +1926,7 @@ func (x *Heartbeat) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Heartbeat.ProtoReflect.Descriptor instead.
 func (*Heartbeat) Descriptor() ([]byte, []int) {
-	return file_kedge_agent_v1_agent_proto_rawDescGZIP(), []int{20}
+	return file_kedge_agent_v1_agent_proto_rawDescGZIP(), []int{21}
 }
 
 type FetchBundleRequest struct {
@@ -1839,7 +1940,7 @@ type FetchBundleRequest struct {
 
 func (x *FetchBundleRequest) Reset() {
 	*x = FetchBundleRequest{}
-	mi := &file_kedge_agent_v1_agent_proto_msgTypes[21]
+	mi := &file_kedge_agent_v1_agent_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1851,7 +1952,7 @@ func (x *FetchBundleRequest) String() string {
 func (*FetchBundleRequest) ProtoMessage() {}
 
 func (x *FetchBundleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kedge_agent_v1_agent_proto_msgTypes[21]
+	mi := &file_kedge_agent_v1_agent_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1864,7 +1965,7 @@ func (x *FetchBundleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FetchBundleRequest.ProtoReflect.Descriptor instead.
 func (*FetchBundleRequest) Descriptor() ([]byte, []int) {
-	return file_kedge_agent_v1_agent_proto_rawDescGZIP(), []int{21}
+	return file_kedge_agent_v1_agent_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *FetchBundleRequest) GetDigest() string {
@@ -1892,7 +1993,7 @@ type FetchBundleResponse struct {
 
 func (x *FetchBundleResponse) Reset() {
 	*x = FetchBundleResponse{}
-	mi := &file_kedge_agent_v1_agent_proto_msgTypes[22]
+	mi := &file_kedge_agent_v1_agent_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1904,7 +2005,7 @@ func (x *FetchBundleResponse) String() string {
 func (*FetchBundleResponse) ProtoMessage() {}
 
 func (x *FetchBundleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kedge_agent_v1_agent_proto_msgTypes[22]
+	mi := &file_kedge_agent_v1_agent_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1917,7 +2018,7 @@ func (x *FetchBundleResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FetchBundleResponse.ProtoReflect.Descriptor instead.
 func (*FetchBundleResponse) Descriptor() ([]byte, []int) {
-	return file_kedge_agent_v1_agent_proto_rawDescGZIP(), []int{22}
+	return file_kedge_agent_v1_agent_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *FetchBundleResponse) GetChunk() []byte {
@@ -1938,14 +2039,15 @@ var File_kedge_agent_v1_agent_proto protoreflect.FileDescriptor
 
 const file_kedge_agent_v1_agent_proto_rawDesc = "" +
 	"\n" +
-	"\x1akedge/agent/v1/agent.proto\x12\x0ekedge.agent.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"\xd5\x02\n" +
+	"\x1akedge/agent/v1/agent.proto\x12\x0ekedge.agent.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"\x99\x03\n" +
 	"\x0eConnectRequest\x12-\n" +
 	"\x05hello\x18\x01 \x01(\v2\x15.kedge.agent.v1.HelloH\x00R\x05hello\x12*\n" +
 	"\x04held\x18\x02 \x01(\v2\x14.kedge.agent.v1.HeldH\x00R\x04held\x120\n" +
 	"\x06status\x18\x03 \x01(\v2\x16.kedge.agent.v1.StatusH\x00R\x06status\x120\n" +
 	"\x06events\x18\x04 \x01(\v2\x16.kedge.agent.v1.EventsH\x00R\x06events\x129\n" +
 	"\theartbeat\x18\x05 \x01(\v2\x19.kedge.agent.v1.HeartbeatH\x00R\theartbeat\x12@\n" +
-	"\ftoken_stored\x18\x06 \x01(\v2\x1b.kedge.agent.v1.TokenStoredH\x00R\vtokenStoredB\a\n" +
+	"\ftoken_stored\x18\x06 \x01(\v2\x1b.kedge.agent.v1.TokenStoredH\x00R\vtokenStored\x12B\n" +
+	"\fcapabilities\x18\a \x01(\v2\x1c.kedge.agent.v1.CapabilitiesH\x00R\fcapabilitiesB\a\n" +
 	"\x05frame\"\x88\x03\n" +
 	"\x0fConnectResponse\x123\n" +
 	"\awelcome\x18\x01 \x01(\v2\x17.kedge.agent.v1.WelcomeH\x00R\awelcome\x123\n" +
@@ -1954,7 +2056,7 @@ const file_kedge_agent_v1_agent_proto_rawDesc = "" +
 	"\rstatus_stored\x18\x04 \x01(\v2\x1c.kedge.agent.v1.StatusStoredH\x00R\fstatusStored\x123\n" +
 	"\agoodbye\x18\x05 \x01(\v2\x17.kedge.agent.v1.GoodbyeH\x00R\agoodbye\x127\n" +
 	"\tnew_token\x18\x06 \x01(\v2\x18.kedge.agent.v1.NewTokenH\x00R\bnewTokenB\a\n" +
-	"\x05frame\"\xc0\x02\n" +
+	"\x05frame\"\xed\x02\n" +
 	"\x05Hello\x12#\n" +
 	"\ragent_version\x18\x01 \x01(\tR\fagentVersion\x12!\n" +
 	"\fkube_version\x18\x02 \x01(\tR\vkubeVersion\x12\x1f\n" +
@@ -1967,7 +2069,12 @@ const file_kedge_agent_v1_agent_proto_rawDesc = "" +
 	"\vstatus_hash\x18\a \x01(\fR\n" +
 	"statusHash\x12(\n" +
 	"\x04held\x18\b \x01(\v2\x14.kedge.agent.v1.HeldR\x04held\x12\x18\n" +
-	"\astandby\x18\t \x01(\bR\astandby\"<\n" +
+	"\astandby\x18\t \x01(\bR\astandby\x12+\n" +
+	"\x11capabilities_hash\x18\n" +
+	" \x01(\tR\x10capabilitiesHash\"T\n" +
+	"\fCapabilities\x12!\n" +
+	"\fkube_version\x18\x01 \x01(\tR\vkubeVersion\x12!\n" +
+	"\fapi_versions\x18\x02 \x03(\tR\vapiVersions\"<\n" +
 	"\x04Held\x124\n" +
 	"\atargets\x18\x01 \x03(\v2\x1a.kedge.agent.v1.HeldTargetR\atargets\"r\n" +
 	"\n" +
@@ -1977,7 +2084,7 @@ const file_kedge_agent_v1_agent_proto_rawDesc = "" +
 	"\n" +
 	"generation\x18\x03 \x01(\x03R\n" +
 	"generation\x12\x16\n" +
-	"\x06digest\x18\x04 \x01(\tR\x06digest\"\xc2\x02\n" +
+	"\x06digest\x18\x04 \x01(\tR\x06digest\"\x9c\x03\n" +
 	"\aWelcome\x12\x18\n" +
 	"\asession\x18\x01 \x01(\tR\asession\x12\x19\n" +
 	"\bagent_id\x18\x02 \x01(\tR\aagentId\x12\x1d\n" +
@@ -1988,7 +2095,10 @@ const file_kedge_agent_v1_agent_proto_rawDesc = "" +
 	"\x06config\x18\x06 \x01(\v2\x1b.kedge.agent.v1.AgentConfigR\x06config\x12%\n" +
 	"\x0eserver_version\x18\a \x01(\tR\rserverVersion\x12\x16\n" +
 	"\x06tenant\x18\b \x01(\tR\x06tenant\x12#\n" +
-	"\rsend_statuses\x18\t \x01(\bR\fsendStatuses\"C\n" +
+	"\rsend_statuses\x18\t \x01(\bR\fsendStatuses\x12+\n" +
+	"\x11send_capabilities\x18\n" +
+	" \x01(\bR\x10sendCapabilities\x12+\n" +
+	"\x11take_capabilities\x18\v \x01(\bR\x10takeCapabilities\"C\n" +
 	"\vAgentConfig\x12\x14\n" +
 	"\x05scope\x18\x01 \x01(\tR\x05scope\x12\x1e\n" +
 	"\n" +
@@ -2109,67 +2219,69 @@ func file_kedge_agent_v1_agent_proto_rawDescGZIP() []byte {
 	return file_kedge_agent_v1_agent_proto_rawDescData
 }
 
-var file_kedge_agent_v1_agent_proto_msgTypes = make([]protoimpl.MessageInfo, 23)
+var file_kedge_agent_v1_agent_proto_msgTypes = make([]protoimpl.MessageInfo, 24)
 var file_kedge_agent_v1_agent_proto_goTypes = []any{
 	(*ConnectRequest)(nil),        // 0: kedge.agent.v1.ConnectRequest
 	(*ConnectResponse)(nil),       // 1: kedge.agent.v1.ConnectResponse
 	(*Hello)(nil),                 // 2: kedge.agent.v1.Hello
-	(*Held)(nil),                  // 3: kedge.agent.v1.Held
-	(*HeldTarget)(nil),            // 4: kedge.agent.v1.HeldTarget
-	(*Welcome)(nil),               // 5: kedge.agent.v1.Welcome
-	(*AgentConfig)(nil),           // 6: kedge.agent.v1.AgentConfig
-	(*Desired)(nil),               // 7: kedge.agent.v1.Desired
-	(*Policy)(nil),                // 8: kedge.agent.v1.Policy
-	(*Limits)(nil),                // 9: kedge.agent.v1.Limits
-	(*SnapshotComplete)(nil),      // 10: kedge.agent.v1.SnapshotComplete
-	(*StatusStored)(nil),          // 11: kedge.agent.v1.StatusStored
-	(*Goodbye)(nil),               // 12: kedge.agent.v1.Goodbye
-	(*NewToken)(nil),              // 13: kedge.agent.v1.NewToken
-	(*TokenStored)(nil),           // 14: kedge.agent.v1.TokenStored
-	(*Status)(nil),                // 15: kedge.agent.v1.Status
-	(*ObjectRef)(nil),             // 16: kedge.agent.v1.ObjectRef
-	(*ObjectStatus)(nil),          // 17: kedge.agent.v1.ObjectStatus
-	(*Events)(nil),                // 18: kedge.agent.v1.Events
-	(*Event)(nil),                 // 19: kedge.agent.v1.Event
-	(*Heartbeat)(nil),             // 20: kedge.agent.v1.Heartbeat
-	(*FetchBundleRequest)(nil),    // 21: kedge.agent.v1.FetchBundleRequest
-	(*FetchBundleResponse)(nil),   // 22: kedge.agent.v1.FetchBundleResponse
-	(*timestamppb.Timestamp)(nil), // 23: google.protobuf.Timestamp
+	(*Capabilities)(nil),          // 3: kedge.agent.v1.Capabilities
+	(*Held)(nil),                  // 4: kedge.agent.v1.Held
+	(*HeldTarget)(nil),            // 5: kedge.agent.v1.HeldTarget
+	(*Welcome)(nil),               // 6: kedge.agent.v1.Welcome
+	(*AgentConfig)(nil),           // 7: kedge.agent.v1.AgentConfig
+	(*Desired)(nil),               // 8: kedge.agent.v1.Desired
+	(*Policy)(nil),                // 9: kedge.agent.v1.Policy
+	(*Limits)(nil),                // 10: kedge.agent.v1.Limits
+	(*SnapshotComplete)(nil),      // 11: kedge.agent.v1.SnapshotComplete
+	(*StatusStored)(nil),          // 12: kedge.agent.v1.StatusStored
+	(*Goodbye)(nil),               // 13: kedge.agent.v1.Goodbye
+	(*NewToken)(nil),              // 14: kedge.agent.v1.NewToken
+	(*TokenStored)(nil),           // 15: kedge.agent.v1.TokenStored
+	(*Status)(nil),                // 16: kedge.agent.v1.Status
+	(*ObjectRef)(nil),             // 17: kedge.agent.v1.ObjectRef
+	(*ObjectStatus)(nil),          // 18: kedge.agent.v1.ObjectStatus
+	(*Events)(nil),                // 19: kedge.agent.v1.Events
+	(*Event)(nil),                 // 20: kedge.agent.v1.Event
+	(*Heartbeat)(nil),             // 21: kedge.agent.v1.Heartbeat
+	(*FetchBundleRequest)(nil),    // 22: kedge.agent.v1.FetchBundleRequest
+	(*FetchBundleResponse)(nil),   // 23: kedge.agent.v1.FetchBundleResponse
+	(*timestamppb.Timestamp)(nil), // 24: google.protobuf.Timestamp
 }
 var file_kedge_agent_v1_agent_proto_depIdxs = []int32{
 	2,  // 0: kedge.agent.v1.ConnectRequest.hello:type_name -> kedge.agent.v1.Hello
-	3,  // 1: kedge.agent.v1.ConnectRequest.held:type_name -> kedge.agent.v1.Held
-	15, // 2: kedge.agent.v1.ConnectRequest.status:type_name -> kedge.agent.v1.Status
-	18, // 3: kedge.agent.v1.ConnectRequest.events:type_name -> kedge.agent.v1.Events
-	20, // 4: kedge.agent.v1.ConnectRequest.heartbeat:type_name -> kedge.agent.v1.Heartbeat
-	14, // 5: kedge.agent.v1.ConnectRequest.token_stored:type_name -> kedge.agent.v1.TokenStored
-	5,  // 6: kedge.agent.v1.ConnectResponse.welcome:type_name -> kedge.agent.v1.Welcome
-	7,  // 7: kedge.agent.v1.ConnectResponse.desired:type_name -> kedge.agent.v1.Desired
-	10, // 8: kedge.agent.v1.ConnectResponse.snapshot_complete:type_name -> kedge.agent.v1.SnapshotComplete
-	11, // 9: kedge.agent.v1.ConnectResponse.status_stored:type_name -> kedge.agent.v1.StatusStored
-	12, // 10: kedge.agent.v1.ConnectResponse.goodbye:type_name -> kedge.agent.v1.Goodbye
-	13, // 11: kedge.agent.v1.ConnectResponse.new_token:type_name -> kedge.agent.v1.NewToken
-	23, // 12: kedge.agent.v1.Hello.clock:type_name -> google.protobuf.Timestamp
-	3,  // 13: kedge.agent.v1.Hello.held:type_name -> kedge.agent.v1.Held
-	4,  // 14: kedge.agent.v1.Held.targets:type_name -> kedge.agent.v1.HeldTarget
-	6,  // 15: kedge.agent.v1.Welcome.config:type_name -> kedge.agent.v1.AgentConfig
-	8,  // 16: kedge.agent.v1.Desired.policy:type_name -> kedge.agent.v1.Policy
-	9,  // 17: kedge.agent.v1.Policy.limits:type_name -> kedge.agent.v1.Limits
-	23, // 18: kedge.agent.v1.Status.as_of:type_name -> google.protobuf.Timestamp
-	17, // 19: kedge.agent.v1.Status.objects:type_name -> kedge.agent.v1.ObjectStatus
-	16, // 20: kedge.agent.v1.Status.gone:type_name -> kedge.agent.v1.ObjectRef
-	16, // 21: kedge.agent.v1.ObjectStatus.ref:type_name -> kedge.agent.v1.ObjectRef
-	19, // 22: kedge.agent.v1.Events.events:type_name -> kedge.agent.v1.Event
-	23, // 23: kedge.agent.v1.Event.at:type_name -> google.protobuf.Timestamp
-	0,  // 24: kedge.agent.v1.AgentService.Connect:input_type -> kedge.agent.v1.ConnectRequest
-	21, // 25: kedge.agent.v1.AgentService.FetchBundle:input_type -> kedge.agent.v1.FetchBundleRequest
-	1,  // 26: kedge.agent.v1.AgentService.Connect:output_type -> kedge.agent.v1.ConnectResponse
-	22, // 27: kedge.agent.v1.AgentService.FetchBundle:output_type -> kedge.agent.v1.FetchBundleResponse
-	26, // [26:28] is the sub-list for method output_type
-	24, // [24:26] is the sub-list for method input_type
-	24, // [24:24] is the sub-list for extension type_name
-	24, // [24:24] is the sub-list for extension extendee
-	0,  // [0:24] is the sub-list for field type_name
+	4,  // 1: kedge.agent.v1.ConnectRequest.held:type_name -> kedge.agent.v1.Held
+	16, // 2: kedge.agent.v1.ConnectRequest.status:type_name -> kedge.agent.v1.Status
+	19, // 3: kedge.agent.v1.ConnectRequest.events:type_name -> kedge.agent.v1.Events
+	21, // 4: kedge.agent.v1.ConnectRequest.heartbeat:type_name -> kedge.agent.v1.Heartbeat
+	15, // 5: kedge.agent.v1.ConnectRequest.token_stored:type_name -> kedge.agent.v1.TokenStored
+	3,  // 6: kedge.agent.v1.ConnectRequest.capabilities:type_name -> kedge.agent.v1.Capabilities
+	6,  // 7: kedge.agent.v1.ConnectResponse.welcome:type_name -> kedge.agent.v1.Welcome
+	8,  // 8: kedge.agent.v1.ConnectResponse.desired:type_name -> kedge.agent.v1.Desired
+	11, // 9: kedge.agent.v1.ConnectResponse.snapshot_complete:type_name -> kedge.agent.v1.SnapshotComplete
+	12, // 10: kedge.agent.v1.ConnectResponse.status_stored:type_name -> kedge.agent.v1.StatusStored
+	13, // 11: kedge.agent.v1.ConnectResponse.goodbye:type_name -> kedge.agent.v1.Goodbye
+	14, // 12: kedge.agent.v1.ConnectResponse.new_token:type_name -> kedge.agent.v1.NewToken
+	24, // 13: kedge.agent.v1.Hello.clock:type_name -> google.protobuf.Timestamp
+	4,  // 14: kedge.agent.v1.Hello.held:type_name -> kedge.agent.v1.Held
+	5,  // 15: kedge.agent.v1.Held.targets:type_name -> kedge.agent.v1.HeldTarget
+	7,  // 16: kedge.agent.v1.Welcome.config:type_name -> kedge.agent.v1.AgentConfig
+	9,  // 17: kedge.agent.v1.Desired.policy:type_name -> kedge.agent.v1.Policy
+	10, // 18: kedge.agent.v1.Policy.limits:type_name -> kedge.agent.v1.Limits
+	24, // 19: kedge.agent.v1.Status.as_of:type_name -> google.protobuf.Timestamp
+	18, // 20: kedge.agent.v1.Status.objects:type_name -> kedge.agent.v1.ObjectStatus
+	17, // 21: kedge.agent.v1.Status.gone:type_name -> kedge.agent.v1.ObjectRef
+	17, // 22: kedge.agent.v1.ObjectStatus.ref:type_name -> kedge.agent.v1.ObjectRef
+	20, // 23: kedge.agent.v1.Events.events:type_name -> kedge.agent.v1.Event
+	24, // 24: kedge.agent.v1.Event.at:type_name -> google.protobuf.Timestamp
+	0,  // 25: kedge.agent.v1.AgentService.Connect:input_type -> kedge.agent.v1.ConnectRequest
+	22, // 26: kedge.agent.v1.AgentService.FetchBundle:input_type -> kedge.agent.v1.FetchBundleRequest
+	1,  // 27: kedge.agent.v1.AgentService.Connect:output_type -> kedge.agent.v1.ConnectResponse
+	23, // 28: kedge.agent.v1.AgentService.FetchBundle:output_type -> kedge.agent.v1.FetchBundleResponse
+	27, // [27:29] is the sub-list for method output_type
+	25, // [25:27] is the sub-list for method input_type
+	25, // [25:25] is the sub-list for extension type_name
+	25, // [25:25] is the sub-list for extension extendee
+	0,  // [0:25] is the sub-list for field type_name
 }
 
 func init() { file_kedge_agent_v1_agent_proto_init() }
@@ -2184,6 +2296,7 @@ func file_kedge_agent_v1_agent_proto_init() {
 		(*ConnectRequest_Events)(nil),
 		(*ConnectRequest_Heartbeat)(nil),
 		(*ConnectRequest_TokenStored)(nil),
+		(*ConnectRequest_Capabilities)(nil),
 	}
 	file_kedge_agent_v1_agent_proto_msgTypes[1].OneofWrappers = []any{
 		(*ConnectResponse_Welcome)(nil),
@@ -2199,7 +2312,7 @@ func file_kedge_agent_v1_agent_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_kedge_agent_v1_agent_proto_rawDesc), len(file_kedge_agent_v1_agent_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   23,
+			NumMessages:   24,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -23,6 +23,7 @@
 //	                                ◀──       SnapshotComplete
 //	then, in any order and for as long as the stream lives:
 //	Status, Events, Heartbeat       ──▶
+//	Capabilities                    ──▶                                   when they change
 //	                                ◀──       Desired, StatusStored
 //	                                ◀──       NewToken                    when the token is rotated
 //	TokenStored                     ──▶                                   kept; the agent reconnects with it

@@ -12,6 +12,8 @@ type Agents interface {
 	Create(ctx context.Context, a fleet.Agent) error
 	Get(ctx context.Context, tenant fleet.TenantID, id fleet.AgentID) (fleet.Agent, error)
 	ByName(ctx context.Context, tenant fleet.TenantID, name string) (fleet.Agent, error)
+	// Of returns those of these agents that are there, in the order of their names.
+	Of(ctx context.Context, tenant fleet.TenantID, ids []fleet.AgentID) ([]fleet.Agent, error)
 	// List returns agents in the order of their names.
 	List(ctx context.Context, tenant fleet.TenantID, f AgentFilter) ([]fleet.Agent, error)
 	// Update writes labels and namespaces (with the scope that follows) and raises Spec.
@@ -19,6 +21,11 @@ type Agents interface {
 	// Delete removes an agent with its tokens and connections. Its targets stay, with no AgentID.
 	Delete(ctx context.Context, tenant fleet.TenantID, id fleet.AgentID) error
 	Count(ctx context.Context, tenant fleet.TenantID) (int, error)
+	// SetCapabilities records what the cluster of an agent offers, once for all agents of the tenant that
+	// tell the same. It is no edit, and writes nothing when that is known already.
+	SetCapabilities(ctx context.Context, tenant fleet.TenantID, id fleet.AgentID, c fleet.Capabilities) error
+	// Capabilities returns what Agent.Capabilities names.
+	Capabilities(ctx context.Context, tenant fleet.TenantID, hash string) (fleet.Capabilities, error)
 }
 
 // AgentFilter narrows a listing of agents; zero fields match everything.

@@ -26,6 +26,9 @@ const (
 	ChangeCredential  ChangeKind = "credential" // ID is the credential's
 	ChangeRun         ChangeKind = "run"        // a sync run, of DeploymentID
 	ChangeOperation   ChangeKind = "operation"
+	// ChangeAgentConfig is about where the configuration of AgentID is in Git; without AgentID, about what
+	// the files of the tenant mean.
+	ChangeAgentConfig ChangeKind = "agentconfig"
 	ChangePush        ChangeKind = "push" // a ref of the repository ID may have moved: Ref
 )
 

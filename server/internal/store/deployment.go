@@ -20,13 +20,16 @@ type Repositories interface {
 	Problems(ctx context.Context, tenant fleet.TenantID, ids []fleet.RepositoryID) (map[fleet.RepositoryID]string, error)
 	// OfCredential returns those that are read with a credential.
 	OfCredential(ctx context.Context, tenant fleet.TenantID, id fleet.CredentialID) ([]fleet.Repository, error)
-	// ListAllTenants returns every repository that a deployment which is not deleted uses.
+	// ListAllTenants returns every repository that a deployment which is not deleted uses, or the
+	// configuration of an agent.
 	ListAllTenants(ctx context.Context) ([]fleet.Repository, error)
 	// SetCredential sets or, with "", clears the credential and raises Spec.
 	SetCredential(ctx context.Context, tenant fleet.TenantID, id fleet.RepositoryID, credential fleet.CredentialID) error
+	// SetPolicy sets whether submodules are read and who must have signed, and raises Spec.
+	SetPolicy(ctx context.Context, tenant fleet.TenantID, id fleet.RepositoryID, submodules bool, signers string) error
 	// SetChecked records a look at the remote; message is "" when it could be read.
 	SetChecked(ctx context.Context, tenant fleet.TenantID, id fleet.RepositoryID, at time.Time, message string) error
-	// Delete fails with ErrExists while deployments refer to it.
+	// Delete fails with ErrExists while deployments or configurations of agents refer to it.
 	Delete(ctx context.Context, tenant fleet.TenantID, id fleet.RepositoryID) error
 	Count(ctx context.Context, tenant fleet.TenantID) (int, error)
 }
@@ -68,6 +71,8 @@ type Deployments interface {
 	// bundle of the tenant. It and SetSourceError record nothing when nothing but the time is new.
 	SetRendered(ctx context.Context, tenant fleet.TenantID, id fleet.DeploymentID, r fleet.Rendered) error
 	SetSourceError(ctx context.Context, tenant fleet.TenantID, id fleet.DeploymentID, message string, at time.Time) error
+	// SetDetected records what the newest commit holds, see fleet.Deployment; nothing when it is known.
+	SetDetected(ctx context.Context, tenant fleet.TenantID, id fleet.DeploymentID, kind fleet.SourceKind) error
 	// Variants returns the variants of a deployment by name; PutVariant inserts or replaces one, and
 	// KeepVariants removes all but those named.
 	Variants(ctx context.Context, tenant fleet.TenantID, id fleet.DeploymentID) ([]fleet.Variant, error)

@@ -65,6 +65,7 @@ type Tx interface {
 	Members() Members
 	People() People
 	Agents() Agents
+	AgentConfigs() AgentConfigs
 	Connections() Connections
 	Replicas() Replicas
 	Tokens() Tokens
@@ -73,6 +74,8 @@ type Tx interface {
 	Repositories() Repositories
 	Credentials() Credentials
 	Deployments() Deployments
+	Declarations() Declarations
+	GitLabProjects() GitLabProjects
 	Revisions() Revisions
 	Targets() Targets
 	Bundles() Bundles

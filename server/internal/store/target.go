@@ -26,8 +26,10 @@ type Targets interface {
 	OfAgentAllTenants(ctx context.Context, id fleet.AgentID) ([]fleet.Target, error)
 	// GetAllTenants returns those of the targets that are on this agent.
 	GetAllTenants(ctx context.Context, agent fleet.AgentID, ids []fleet.TargetID) ([]fleet.Target, error)
-	// ListAllTenants returns those of the targets that exist, by id, whosever they are.
-	ListAllTenants(ctx context.Context, ids []fleet.TargetID) ([]fleet.Target, error)
+	// StandingsAllTenants returns how those of the targets stand that exist, by id, whosever they are. It is
+	// made for many at once, and nothing is to be decided on it but what SetObserved writes: others may
+	// change what is desired meanwhile without either noticing.
+	StandingsAllTenants(ctx context.Context, ids []fleet.TargetID) ([]Standing, error)
 	// LeftBehindAllTenants returns the targets that have no agent any more and were on one of the name and
 	// tenant of this one, by the tenants and names of their deployments, and those that left last first.
 	LeftBehindAllTenants(ctx context.Context, agent fleet.Agent) ([]fleet.Target, error)
@@ -84,7 +86,27 @@ type Report struct {
 // AgentReport is a report with the agent that makes it.
 type AgentReport struct {
 	Agent fleet.AgentID
+	// Before is how the target stood when the same transaction looked; nil has SetObserved look itself.
+	Before *Standing
 	Report
+}
+
+// Standing is the little of a target that reports on it are judged by.
+type Standing struct {
+	ID             fleet.TargetID
+	TenantID       fleet.TenantID
+	DeploymentID   fleet.DeploymentID
+	DeploymentName string
+	AgentID        fleet.AgentID
+	Desired        DesiredStanding
+	Observed       fleet.Observed
+}
+
+// DesiredStanding is the part of [fleet.Desired] that an agent answers to.
+type DesiredStanding struct {
+	fleet.Version
+	Digest              string
+	Tombstone, Detached bool
 }
 
 // TargetFilter narrows a listing of the targets of a deployment; zero fields match everything. Sync and

@@ -63,6 +63,8 @@ type Environments interface {
 	Update(ctx context.Context, e fleet.Environment) error
 	// Delete fails with ErrExists while deployments or grants refer to it.
 	Delete(ctx context.Context, tenant fleet.TenantID, id fleet.EnvironmentID) error
+	// Count leaves out those of configurations in Git, which have a dot in their names: there are as many
+	// as agents.
 	Count(ctx context.Context, tenant fleet.TenantID) (int, error)
 }
 

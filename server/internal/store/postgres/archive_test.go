@@ -38,12 +38,15 @@ func fillAll(t *testing.T, s store.Store) *neighbours {
 	run := fleet.SyncRun{ID: fleet.NewRunID(), TenantID: h.tenant, DeploymentID: d.ID, Kind: fleet.RunSync, Phase: fleet.RunRunning, CreatedAt: now}
 	limited := n.grant
 	limited.Limits = fleet.Limits{Namespaces: []string{"x"}, Kinds: []string{"ConfigMap"}}
+	config := fleet.AgentConfig{TenantID: h.tenant, AgentID: named.ID, RepositoryID: d.RepositoryID, CreatedAt: now,
+		State: fleet.ConfigInvalid, ReadAt: now, Errors: []fleet.ConfigFinding{{Field: "a", Line: 1, Message: "b"}}, Notices: []fleet.ConfigFinding{{Message: "c"}}}
 	must := func(_ any, err error) error { return err }
 	steps := func(ctx context.Context, tx store.Tx) []error {
 		return []error{
 			tx.Members().Put(ctx, fleet.Member{TenantID: h.tenant, Kind: fleet.MemberPerson, Subject: "anna", Role: fleet.RoleAdmin, CreatedAt: now}),
 			tx.People().Bind(ctx, fleet.Person{Name: "anna", Issuer: "https://id.example.com", Subject: "1", CreatedAt: now, LoggedInAt: now}),
 			tx.Agents().Create(ctx, named),
+			tx.Agents().SetCapabilities(ctx, h.tenant, named.ID, fleet.Capabilities{KubeVersion: "v1.36.3", APIVersions: []string{"apps/v1", "v1"}}),
 			tx.Connections().Put(ctx, fleet.Connection{SessionID: "s", AgentID: named.ID, TenantID: h.tenant, Replica: "r", Server: "x", ConnectedAt: now, LastSeenAt: now}),
 			tx.Tokens().CreateAgentToken(ctx, fleet.AgentToken{ID: fleet.NewTokenID(), AgentID: named.ID, TenantID: h.tenant, Hash: make([]byte, 32), CreatedAt: now}),
 			tx.Tokens().CreateAPIToken(ctx, fleet.APIToken{ID: fleet.NewTokenID(), Subject: "anna", Groups: []string{"g"}, Hash: make([]byte, 32), CreatedAt: now}),
@@ -63,6 +66,10 @@ func fillAll(t *testing.T, s store.Store) *neighbours {
 			tx.Operations().Create(ctx, fleet.Operation{ID: fleet.NewOperationID(), TenantID: h.tenant, Action: "delete", State: fleet.OperationWaiting, CreatedAt: now, UpdatedAt: now}),
 			tx.Audit().Append(ctx, fleet.AuditEvent{At: now, Actor: "anna", Action: "suspend"}),
 			tx.Events().Append(ctx, event(h.tenant, "größe \U0001F6A2")),
+			tx.AgentConfigs().Put(ctx, config),
+			tx.AgentConfigs().SetRead(ctx, config),
+			tx.Declarations().Put(ctx, fleet.Declaration{TenantID: h.tenant, DeploymentID: target.DeploymentID, AgentName: "a", Name: "b", Prune: true}),
+			tx.GitLabProjects().Put(ctx, fleet.GitLabProject{TenantID: h.tenant, Project: "1", URL: "u"}),
 			tx.Settings().SetEpoch(ctx, 7),
 		}
 	}

@@ -13,9 +13,11 @@ import (
 const bulkRows = 5000
 
 // Bulk implements [sqlstore.Conn] with one statement for many rows, which travel as columns.
-func (t *tx) Bulk(ctx context.Context, of sqlstore.Scope, b sqlstore.Bulk, rows [][]any, touched func(first string)) error {
+func (t *tx) Bulk(ctx context.Context, of sqlstore.Scope, b sqlstore.Bulk, rows [][]any, touched func(i int)) error {
 	tenant, _ := of.Tenant()
+	first := -bulkRows
 	for part := range slices.Chunk(rows, bulkRows) {
+		first += bulkRows
 		args := []any{string(tenant)}
 		for i := range part[0] {
 			args = append(args, column(part, i))
@@ -23,11 +25,11 @@ func (t *tx) Bulk(ctx context.Context, of sqlstore.Scope, b sqlstore.Bulk, rows 
 		err := t.query(ctx, of, b.Many, args, func(rows pgx.Rows) error {
 			defer rows.Close()
 			for rows.Next() {
-				var first string
-				if err := rows.Scan(&first); err != nil {
+				var position int
+				if err := rows.Scan(&position); err != nil {
 					return err
 				}
-				touched(first)
+				touched(first + position - 1)
 			}
 			return rows.Err()
 		})

@@ -280,7 +280,7 @@ func readAll(ctx context.Context, tx store.Tx, n *neighbours) (errs []error) {
 	note(tx.Members().OfAllTenants(ctx, "anna", []string{"all"}))
 	note(tx.Targets().OfAgentAllTenants(ctx, n.host.agent.ID))
 	note(tx.Targets().GetAllTenants(ctx, n.host.agent.ID, []fleet.TargetID{"x"}))
-	note(tx.Targets().ListAllTenants(ctx, []fleet.TargetID{"x"}))
+	note(tx.Targets().StandingsAllTenants(ctx, []fleet.TargetID{"x"}))
 	note(tx.Targets().OfGrantAllTenants(ctx, n.grant.ID))
 	note(tx.Targets().CountByAgentAllTenants(ctx, []fleet.AgentID{n.host.agent.ID}))
 	note(tx.Deployments().OfEnvironmentAllTenants(ctx, n.host.env.ID))

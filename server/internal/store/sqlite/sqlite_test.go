@@ -194,7 +194,7 @@ func TestEventsAreFoundByTheirIndex(t *testing.T) {
 // plan returns the steps in which SQLite would run a query.
 func plan(t *testing.T, s *Store, query string) []string {
 	t.Helper()
-	rows, err := s.readerDB.QueryContext(t.Context(), "EXPLAIN QUERY PLAN "+query, make([]any, 50)...)
+	rows, err := s.readerDB.QueryContext(t.Context(), "EXPLAIN QUERY PLAN "+query, make([]any, 60)...)
 	if err != nil {
 		t.Fatalf("explaining %s: %v", query, err)
 	}

@@ -141,15 +141,17 @@ func (t *tx) Alone() bool { return true }
 
 // Bulk implements [sqlstore.Conn]. A prepared statement in the same process costs less per row than
 // taking rows apart that come as one argument.
-func (t *tx) Bulk(ctx context.Context, of sqlstore.Scope, b sqlstore.Bulk, rows [][]any, touched func(first string)) error {
+func (t *tx) Bulk(ctx context.Context, of sqlstore.Scope, b sqlstore.Bulk, rows [][]any, touched func(i int)) error {
 	tenant, _ := of.Tenant()
-	for _, row := range rows {
-		n, err := t.Exec(ctx, of, b.One, append([]any{string(tenant)}, row...)...)
+	var args []any
+	for i, row := range rows {
+		args = append(append(args[:0], string(tenant)), row...)
+		n, err := t.Exec(ctx, of, b.One, args...)
 		if err != nil {
 			return err
 		}
 		if n > 0 && touched != nil {
-			touched(row[0].(string))
+			touched(i)
 		}
 	}
 	return nil

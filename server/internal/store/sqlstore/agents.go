@@ -10,7 +10,7 @@ import (
 
 type agents struct{ tx *Tx }
 
-const agentColumns = `SELECT id, tenant_id, name, scope, spec, created_at FROM agents `
+const agentColumns = `SELECT id, tenant_id, name, scope, spec, created_at, COALESCE(capabilities, '') FROM agents `
 
 func (s agents) Get(ctx context.Context, tenant fleet.TenantID, id fleet.AgentID) (fleet.Agent, error) {
 	a, err := only(s.list(ctx, tenant, agentColumns+`WHERE tenant_id = $1 AND id = $2`, tenant, id))
@@ -26,6 +26,14 @@ func (s agents) ByName(ctx context.Context, tenant fleet.TenantID, name string) 
 		return fleet.Agent{}, fmt.Errorf("reading agent %q: %w", name, err)
 	}
 	return a, nil
+}
+
+func (s agents) Of(ctx context.Context, tenant fleet.TenantID, ids []fleet.AgentID) ([]fleet.Agent, error) {
+	out, err := s.list(ctx, tenant, agentColumns+`WHERE tenant_id = $1 AND id IN (SELECT value FROM json_each($2)) ORDER BY name`, tenant, idList(ids))
+	if err != nil {
+		return nil, fmt.Errorf("reading %d agents: %w", len(ids), err)
+	}
+	return out, nil
 }
 
 func (s agents) List(ctx context.Context, tenant fleet.TenantID, f store.AgentFilter) ([]fleet.Agent, error) {
@@ -54,7 +62,7 @@ func (s agents) list(ctx context.Context, tenant fleet.TenantID, query string, a
 	at := map[fleet.AgentID]int{}
 	err := s.tx.of(tenant).each(ctx, func(row Row) error {
 		a := fleet.Agent{Labels: map[string]string{}}
-		err := row.Scan(&a.ID, &a.TenantID, &a.Name, &a.Scope, &a.Spec, timeInto(&a.CreatedAt))
+		err := row.Scan(&a.ID, &a.TenantID, &a.Name, &a.Scope, &a.Spec, timeInto(&a.CreatedAt), &a.Capabilities)
 		at[a.ID] = len(out)
 		out = append(out, a)
 		return err

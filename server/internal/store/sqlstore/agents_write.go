@@ -86,8 +86,8 @@ func (s agents) delete(ctx context.Context, tenant fleet.TenantID, id fleet.Agen
 		return store.ErrReadOnly
 	}
 	db := s.tx.of(tenant)
-	var one int
-	err := db.get(ctx, []any{&one}, `SELECT 1 FROM agents WHERE tenant_id = $1 AND id = $2 /* FOR UPDATE */`, tenant, id)
+	var had string
+	err := db.get(ctx, []any{&had}, `SELECT COALESCE(capabilities, '') FROM agents WHERE tenant_id = $1 AND id = $2 /* FOR UPDATE */`, tenant, id)
 	if err != nil {
 		return err
 	}
@@ -111,6 +111,8 @@ func (s agents) delete(ctx context.Context, tenant fleet.TenantID, id fleet.Agen
 	if err != nil {
 		return err
 	}
-	_, err = db.exec(ctx, `DELETE FROM agents WHERE tenant_id = $1 AND id = $2`, tenant, id)
-	return err
+	if _, err = db.exec(ctx, `DELETE FROM agents WHERE tenant_id = $1 AND id = $2`, tenant, id); err != nil {
+		return err
+	}
+	return s.dropCapabilities(ctx, tenant, had)
 }

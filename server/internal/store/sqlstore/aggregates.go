@@ -17,6 +17,9 @@ func (t *Tx) People() store.People { return people{t} }
 // Agents implements [store.Tx].
 func (t *Tx) Agents() store.Agents { return agents{t} }
 
+// AgentConfigs implements [store.Tx].
+func (t *Tx) AgentConfigs() store.AgentConfigs { return agentConfigs{t} }
+
 // Connections implements [store.Tx].
 func (t *Tx) Connections() store.Connections { return connections{t} }
 
@@ -40,6 +43,12 @@ func (t *Tx) Credentials() store.Credentials { return credentials{t} }
 
 // Deployments implements [store.Tx].
 func (t *Tx) Deployments() store.Deployments { return deployments{t} }
+
+// Declarations implements [store.Tx].
+func (t *Tx) Declarations() store.Declarations { return declarations{t} }
+
+// GitLabProjects implements [store.Tx].
+func (t *Tx) GitLabProjects() store.GitLabProjects { return gitLabProjects{t} }
 
 // Revisions implements [store.Tx].
 func (t *Tx) Revisions() store.Revisions { return revisions{t} }

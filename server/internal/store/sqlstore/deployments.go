@@ -11,12 +11,14 @@ import (
 type deployments struct{ tx *Tx }
 
 const deploymentColumns = `SELECT d.id, d.tenant_id, d.name, d.repository_id, r.url, d.path, d.revision,
+		d.kind, d.helm_release, d.helm_values_files, d.helm_values, d.helm_skip_crds,
 		d.environment_tenant, d.environment_id, d.environment_name, d.namespace,
 		d.prune, d.adopt, d.allow_empty, d.manual, d.prune_on_detach,
 		d.force_conflicts, d.replace_objects, d.dry_run, d.drift, d.ignore_fields,
 		d.service_account, d.propagation, d.prune_timeout, d.ready_timeout, d.prune_limit_objects, d.prune_limit_percent,
 		d.pin_revision, d.pin_commit, d.pinned_at, d.pinned_by, d.spec, d.created_at, d.deleted_at, d.edited_at,
-		d.rendered_commit, d.rendered_key, COALESCE(d.rendered_digest, ''), d.rendered_at, d.source_error, d.source_at,
+		d.rendered_commit, d.rendered_key, COALESCE(d.rendered_digest, ''), d.rendered_at,
+		d.rendered_reads, d.rendered_volatile, d.detected, d.source_error, d.source_at,
 		d.suspended_at, d.suspended_by, d.suspension_reason
 	FROM deployments d
 	JOIN repositories r ON r.tenant_id = d.tenant_id AND r.id = d.repository_id `
@@ -24,10 +26,12 @@ const deploymentColumns = `SELECT d.id, d.tenant_id, d.name, d.repository_id, r.
 func scanDeployment(row Row) (fleet.Deployment, error) {
 	d := fleet.Deployment{Labels: map[string]string{}, Source: fleet.Source{Variables: map[string]string{}}}
 	err := row.Scan(slices.Concat([]any{&d.ID, &d.TenantID, &d.Name, &d.RepositoryID, &d.Source.RepoURL, &d.Source.Path, &d.Source.Revision,
+		&d.Source.Kind, &d.Source.Helm.ReleaseName, listInto(&d.Source.Helm.ValuesFiles), &d.Source.Helm.Values, &d.Source.Helm.SkipCRDs,
 		&d.EnvironmentTenant, &d.EnvironmentID, &d.Environment, &d.Namespace,
 	}, policyInto(&d.Policy), []any{
 		&d.Pin.Revision, &d.Pin.Commit, timeInto(&d.Pin.At), &d.Pin.By, &d.Spec, timeInto(&d.CreatedAt), timeInto(&d.DeletedAt), timeInto(&d.EditedAt),
-		&d.Rendered.Commit, &d.Rendered.Key, &d.Rendered.Digest, timeInto(&d.Rendered.At), &d.SourceError, timeInto(&d.SourceAt),
+		&d.Rendered.Commit, &d.Rendered.Key, &d.Rendered.Digest, timeInto(&d.Rendered.At),
+		listInto(&d.Rendered.Reads), &d.Rendered.Volatile, &d.Detected, &d.SourceError, timeInto(&d.SourceAt),
 	}, suspensionInto(&d.Suspension))...)
 	return d, err
 }

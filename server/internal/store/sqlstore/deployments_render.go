@@ -10,10 +10,10 @@ import (
 
 func (s deployments) SetRendered(ctx context.Context, tenant fleet.TenantID, id fleet.DeploymentID, r fleet.Rendered) error {
 	changed, err := s.change(ctx, tenant, id, `UPDATE deployments SET rendered_commit = $3, rendered_key = $4, rendered_digest = $5,
-			rendered_at = $6, source_error = '', source_at = $6
+			rendered_at = $6, rendered_reads = $7, rendered_volatile = $8, source_error = '', source_at = $6
 		WHERE tenant_id = $1 AND id = $2 AND (rendered_commit <> $3 OR rendered_key <> $4
-			OR rendered_digest IS DISTINCT FROM $5 OR source_error <> '')`,
-		r.Commit, r.Key, nullable(r.Digest), micros(r.At))
+			OR rendered_digest IS DISTINCT FROM $5 OR rendered_reads <> $7 OR rendered_volatile <> $8 OR source_error <> '')`,
+		r.Commit, r.Key, nullable(r.Digest), micros(r.At), textList(r.Reads), r.Volatile)
 	if err == nil && changed {
 		err = s.setNewest(ctx, tenant, id, "", r.Digest)
 	}
@@ -40,15 +40,24 @@ func (s deployments) SetSourceError(ctx context.Context, tenant fleet.TenantID, 
 	return nil
 }
 
+func (s deployments) SetDetected(ctx context.Context, tenant fleet.TenantID, id fleet.DeploymentID, kind fleet.SourceKind) error {
+	_, err := s.change(ctx, tenant, id, `UPDATE deployments SET detected = $3 WHERE tenant_id = $1 AND id = $2 AND detected <> $3`, kind)
+	if err != nil {
+		return fmt.Errorf("recording what the source of deployment %q is: %w", id, err)
+	}
+	return nil
+}
+
 func (s deployments) Variants(ctx context.Context, tenant fleet.TenantID, id fleet.DeploymentID) ([]fleet.Variant, error) {
 	var out []fleet.Variant
 	err := s.tx.of(tenant).each(ctx, func(row Row) error {
 		var v fleet.Variant
 		r := &v.Rendered
-		err := row.Scan(&v.Name, &r.Commit, &r.Key, &r.Digest, timeInto(&r.At), &v.Error)
+		err := row.Scan(&v.Name, &r.Commit, &r.Key, &r.Digest, timeInto(&r.At), listInto(&r.Reads), &r.Volatile, &v.Error)
 		out = append(out, v)
 		return err
-	}, `SELECT name, rendered_commit, rendered_key, COALESCE(rendered_digest, ''), rendered_at, error FROM deployment_variants
+	}, `SELECT name, rendered_commit, rendered_key, COALESCE(rendered_digest, ''), rendered_at,
+			rendered_reads, rendered_volatile, error FROM deployment_variants
 		WHERE tenant_id = $1 AND deployment_id = $2 ORDER BY name`, tenant, id)
 	if err != nil {
 		return nil, fmt.Errorf("listing variants of deployment %q: %w", id, err)
@@ -67,14 +76,16 @@ func (s deployments) PutVariant(ctx context.Context, tenant fleet.TenantID, id f
 func (s deployments) putVariant(ctx context.Context, tenant fleet.TenantID, id fleet.DeploymentID, v fleet.Variant) error {
 	r := v.Rendered
 	n, err := s.tx.of(tenant).exec(ctx, `INSERT INTO deployment_variants AS v
-			(tenant_id, deployment_id, name, rendered_commit, rendered_key, rendered_digest, rendered_at, error)
-		VALUES ($1, $2, $3, $4, $5, $6, $7, $8)
+			(tenant_id, deployment_id, name, rendered_commit, rendered_key, rendered_digest, rendered_at, rendered_reads, rendered_volatile, error)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)
 		ON CONFLICT (tenant_id, deployment_id, name) DO UPDATE SET rendered_commit = excluded.rendered_commit,
 			rendered_key = excluded.rendered_key, rendered_digest = excluded.rendered_digest,
-			rendered_at = excluded.rendered_at, error = excluded.error
+			rendered_at = excluded.rendered_at, rendered_reads = excluded.rendered_reads,
+			rendered_volatile = excluded.rendered_volatile, error = excluded.error
 		WHERE v.rendered_commit <> excluded.rendered_commit OR v.rendered_key <> excluded.rendered_key
-			OR v.rendered_digest IS DISTINCT FROM excluded.rendered_digest OR v.error <> excluded.error`,
-		tenant, id, v.Name, r.Commit, r.Key, nullable(r.Digest), micros(r.At), v.Error)
+			OR v.rendered_digest IS DISTINCT FROM excluded.rendered_digest OR v.rendered_reads <> excluded.rendered_reads
+			OR v.rendered_volatile <> excluded.rendered_volatile OR v.error <> excluded.error`,
+		tenant, id, v.Name, r.Commit, r.Key, nullable(r.Digest), micros(r.At), textList(r.Reads), r.Volatile, v.Error)
 	if err != nil || n == 0 {
 		return err
 	}

@@ -35,9 +35,11 @@ func (s deployments) create(ctx context.Context, d fleet.Deployment) error {
 			force_conflicts, replace_objects, dry_run, drift, ignore_fields, service_account,
 			propagation, prune_timeout, ready_timeout, prune_limit_objects, prune_limit_percent,
 			suspended_at, suspended_by, suspension_reason, pin_revision, pin_commit, pinned_at, pinned_by, spec,
-			created_at, deleted_at, edited_at, rendered_commit, rendered_key, rendered_digest, rendered_at, source_error, source_at)
+			created_at, deleted_at, edited_at, rendered_commit, rendered_key, rendered_digest, rendered_at, source_error, source_at,
+			kind, helm_release, helm_values_files, helm_values, helm_skip_crds, rendered_reads, rendered_volatile, detected)
 		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23,
-			$24, $25, $26, $27, $28, $29, $30, $31, $32, $33, $34, $35, $36, $37, $38, $39, $40, $41, $42, $43)
+			$24, $25, $26, $27, $28, $29, $30, $31, $32, $33, $34, $35, $36, $37, $38, $39, $40, $41, $42, $43,
+			$44, $45, $46, $47, $48, $49, $50, $51)
 		ON CONFLICT DO NOTHING`,
 		slices.Concat([]any{
 			d.TenantID, d.ID, d.Name, d.RepositoryID, d.Source.Path, d.Source.Revision,
@@ -45,7 +47,7 @@ func (s deployments) create(ctx context.Context, d fleet.Deployment) error {
 		}, policyValues(d.Policy), []any{
 			micros(x.At), x.By, x.Reason, d.Pin.Revision, d.Pin.Commit, micros(d.Pin.At), d.Pin.By, cmp.Or(d.Spec, 1),
 			micros(d.CreatedAt), micros(d.DeletedAt), micros(d.EditedAt), r.Commit, r.Key, nullable(r.Digest), micros(r.At), d.SourceError, micros(d.SourceAt),
-		})...)
+		}, renderingValues(d.Source), []any{textList(r.Reads), r.Volatile, d.Detected})...)
 	if err != nil {
 		return err
 	}
@@ -54,6 +56,11 @@ func (s deployments) create(ctx context.Context, d fleet.Deployment) error {
 		return err
 	}
 	return s.fill(ctx, d)
+}
+
+// renderingValues says how the files of a source become objects.
+func renderingValues(s fleet.Source) []any {
+	return []any{s.Kind, s.Helm.ReleaseName, textList(s.Helm.ValuesFiles), s.Helm.Values, s.Helm.SkipCRDs}
 }
 
 // environmentName is what users read: "owner/name" for an environment of another tenant, whose rows
@@ -131,13 +138,14 @@ func (s deployments) update(ctx context.Context, d fleet.Deployment) error {
 			prune_on_detach = $14, force_conflicts = $15, replace_objects = $16, dry_run = $17, drift = $18, ignore_fields = $19,
 			service_account = $20, propagation = $21, prune_timeout = $22, ready_timeout = $23, prune_limit_objects = $24, prune_limit_percent = $25,
 			suspended_at = $26, suspended_by = $27, suspension_reason = $28,
-			pin_revision = $29, pin_commit = $30, pinned_at = $31, pinned_by = $32, edited_at = $33, spec = spec + 1
+			pin_revision = $29, pin_commit = $30, pinned_at = $31, pinned_by = $32, edited_at = $33,
+			kind = $34, helm_release = $35, helm_values_files = $36, helm_values = $37, helm_skip_crds = $38, spec = spec + 1
 		WHERE tenant_id = $1 AND id = $2`,
 		slices.Concat([]any{
 			d.TenantID, d.ID, d.RepositoryID, d.Source.Path, d.Source.Revision, d.EnvironmentTenant, d.EnvironmentID, environment, d.Namespace,
 		}, policyValues(d.Policy), []any{
 			micros(x.At), x.By, x.Reason, d.Pin.Revision, d.Pin.Commit, micros(d.Pin.At), d.Pin.By, micros(d.EditedAt),
-		})...)
+		}, renderingValues(d.Source))...)
 	if err != nil {
 		return err
 	}

@@ -78,7 +78,7 @@ func (s environments) list(ctx context.Context, tenant fleet.TenantID, query str
 
 func (s environments) Count(ctx context.Context, tenant fleet.TenantID) (int, error) {
 	var n int
-	if err := s.tx.of(tenant).get(ctx, []any{&n}, `SELECT COUNT(*) FROM environments WHERE tenant_id = $1`, tenant); err != nil {
+	if err := s.tx.of(tenant).get(ctx, []any{&n}, `SELECT COUNT(*) FROM environments WHERE tenant_id = $1 AND name NOT LIKE '%.%'`, tenant); err != nil {
 		return 0, fmt.Errorf("counting environments: %w", err)
 	}
 	return n, nil

@@ -10,7 +10,7 @@ import (
 
 type repositories struct{ tx *Tx }
 
-const repositoryColumns = `SELECT r.id, r.tenant_id, r.url, COALESCE(r.credential_id, ''), r.spec, r.created_at, r.checked_at, r.error
+const repositoryColumns = `SELECT r.id, r.tenant_id, r.url, COALESCE(r.credential_id, ''), r.submodules, r.signers, r.spec, r.created_at, r.checked_at, r.error
 	FROM repositories r `
 
 func (s repositories) Get(ctx context.Context, tenant fleet.TenantID, id fleet.RepositoryID) (fleet.Repository, error) {
@@ -74,6 +74,7 @@ func (s repositories) OfCredential(ctx context.Context, tenant fleet.TenantID, i
 func (s repositories) ListAllTenants(ctx context.Context) ([]fleet.Repository, error) {
 	out, err := s.list(ctx, s.tx.everywhere(), repositoryColumns+`WHERE EXISTS (SELECT 1 FROM deployments d
 			WHERE d.tenant_id = r.tenant_id AND d.repository_id = r.id AND d.deleted_at IS NULL)
+			OR EXISTS (SELECT 1 FROM agent_configs c WHERE c.tenant_id = r.tenant_id AND c.repository_id = r.id)
 		ORDER BY r.tenant_id, r.url`)
 	if err != nil {
 		return nil, fmt.Errorf("listing the repositories in use: %w", err)
@@ -85,7 +86,7 @@ func (s repositories) list(ctx context.Context, db bound, query string, args ...
 	var out []fleet.Repository
 	err := db.each(ctx, func(row Row) error {
 		var r fleet.Repository
-		err := row.Scan(&r.ID, &r.TenantID, &r.URL, &r.CredentialID, &r.Spec, timeInto(&r.CreatedAt), timeInto(&r.CheckedAt), &r.Error)
+		err := row.Scan(&r.ID, &r.TenantID, &r.URL, &r.CredentialID, &r.Submodules, &r.Signers, &r.Spec, timeInto(&r.CreatedAt), timeInto(&r.CheckedAt), &r.Error)
 		out = append(out, r)
 		return err
 	}, query, args...)

@@ -12,9 +12,9 @@ import (
 )
 
 func (s repositories) Create(ctx context.Context, r fleet.Repository) error {
-	err := s.tx.of(r.TenantID).insert(ctx, `INSERT INTO repositories (tenant_id, id, url, credential_id, spec, created_at, checked_at, error)
-		VALUES ($1, $2, $3, $4, $5, $6, $7, $8) ON CONFLICT DO NOTHING`,
-		r.TenantID, r.ID, r.URL, nullable(string(r.CredentialID)), cmp.Or(r.Spec, 1), micros(r.CreatedAt), micros(r.CheckedAt), r.Error)
+	err := s.tx.of(r.TenantID).insert(ctx, `INSERT INTO repositories (tenant_id, id, url, credential_id, submodules, signers, spec, created_at, checked_at, error)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10) ON CONFLICT DO NOTHING`,
+		r.TenantID, r.ID, r.URL, nullable(string(r.CredentialID)), r.Submodules, r.Signers, cmp.Or(r.Spec, 1), micros(r.CreatedAt), micros(r.CheckedAt), r.Error)
 	if err == nil {
 		err = repositoryWords.add(ctx, s.tx, r.TenantID, string(r.ID), suffixes(r.URL))
 	}
@@ -36,6 +36,18 @@ func (s repositories) SetCredential(ctx context.Context, tenant fleet.TenantID, 
 	}
 	if err != nil {
 		return fmt.Errorf("setting the credential of repository %q: %w", id, err)
+	}
+	return s.recordRepository(tenant, id)
+}
+
+func (s repositories) SetPolicy(ctx context.Context, tenant fleet.TenantID, id fleet.RepositoryID, submodules bool, signers string) error {
+	n, err := s.tx.of(tenant).exec(ctx, `UPDATE repositories SET submodules = $3, signers = $4, spec = spec + 1 WHERE tenant_id = $1 AND id = $2`,
+		tenant, id, submodules, signers)
+	if err == nil && n == 0 {
+		err = store.ErrNotFound
+	}
+	if err != nil {
+		return fmt.Errorf("setting the policy of repository %q: %w", id, err)
 	}
 	return s.recordRepository(tenant, id)
 }
@@ -72,13 +84,14 @@ func (s repositories) Delete(ctx context.Context, tenant fleet.TenantID, id flee
 	return s.recordRepository(tenant, id)
 }
 
-// delete asks for deployments itself: the foreign key would stop the statement too, but an error
+// delete asks for what uses it itself: the foreign key would stop the statement too, but an error
 // of the database costs the whole transaction.
 func (s repositories) delete(ctx context.Context, tenant fleet.TenantID, id fleet.RepositoryID) error {
 	db := s.tx.of(tenant)
 	var url string
 	err := db.returning(ctx, []any{&url}, `DELETE FROM repositories WHERE tenant_id = $1 AND id = $2 AND NOT EXISTS (
-		SELECT 1 FROM deployments WHERE tenant_id = $1 AND repository_id = $2) RETURNING url`, tenant, id)
+		SELECT 1 FROM deployments WHERE tenant_id = $1 AND repository_id = $2) AND NOT EXISTS (
+		SELECT 1 FROM agent_configs WHERE tenant_id = $1 AND repository_id = $2) RETURNING url`, tenant, id)
 	if err == nil {
 		return repositoryWords.drop(ctx, s.tx, tenant, string(id), suffixes(url))
 	}
@@ -88,5 +101,5 @@ func (s repositories) delete(ctx context.Context, tenant fleet.TenantID, id flee
 	if _, err := s.Get(ctx, tenant, id); err != nil {
 		return err
 	}
-	return fmt.Errorf("deployments use it: %w", store.ErrExists)
+	return fmt.Errorf("deployments, or configurations of agents, use it: %w", store.ErrExists)
 }

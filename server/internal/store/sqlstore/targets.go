@@ -72,19 +72,6 @@ func (s targets) GetAllTenants(ctx context.Context, agent fleet.AgentID, ids []f
 	return out, nil
 }
 
-func (s targets) ListAllTenants(ctx context.Context, ids []fleet.TargetID) ([]fleet.Target, error) {
-	if len(ids) == 0 {
-		return nil, nil
-	}
-	list := idList(ids)
-	db := s.tx.everywhere().aboutOwners(`SELECT DISTINCT tenant_id FROM targets WHERE id IN (SELECT value FROM json_each($1))`, list)
-	out, err := s.list(ctx, db, targetColumns+`WHERE t.id IN (SELECT value FROM json_each($1)) ORDER BY t.id`, list)
-	if err != nil {
-		return nil, fmt.Errorf("reading %d targets: %w", len(ids), err)
-	}
-	return out, nil
-}
-
 func (s targets) LeftBehindAllTenants(ctx context.Context, agent fleet.Agent) ([]fleet.Target, error) {
 	out, err := s.list(ctx, s.tx.at(agent.TenantID), targetColumns+`WHERE t.agent_id IS NULL AND t.agent_tenant = $1 AND t.agent_name = $2
 		ORDER BY t.tenant_id, t.deployment_name, t.deployment_id, t.detached_at DESC, t.id`, agent.TenantID, agent.Name)

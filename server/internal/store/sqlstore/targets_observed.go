@@ -29,25 +29,26 @@ func (s targets) SetObserved(ctx context.Context, tenant fleet.TenantID, reports
 // rounds splits reports such that each round has at most one of each target, in their order.
 func rounds(reports []store.AgentReport) [][]store.AgentReport {
 	var out [][]store.AgentReport
-	turn := map[fleet.TargetID]int{}
+	turn := make(map[fleet.TargetID]int, len(reports))
 	for _, r := range reports {
 		n := turn[r.Target]
 		turn[r.Target]++
 		if n == len(out) {
 			out = append(out, make([]store.AgentReport, 0, len(reports)-len(turn)+1))
 		}
+		if n > 0 {
+			r.Before = nil // the round before may have changed it
+		}
 		out[n] = append(out[n], r)
 	}
 	return out
 }
 
-// observation is a report that may be news, with what there was before.
+// observation is a report that may be news.
 type observation struct {
-	store.Report
-	agent      fleet.AgentID
-	deployment fleet.DeploymentID
-	fresh      bool // it tells more than the time, of the target itself
-	touched    bool // or of its objects
+	*store.AgentReport
+	fresh   bool // it tells more than the time, of the target itself
+	touched bool // or of its objects
 }
 
 // observe writes reports of different targets.
@@ -59,18 +60,23 @@ func (s targets) observe(ctx context.Context, tenant fleet.TenantID, reports []s
 	if !s.tx.writable {
 		return nil, store.ErrReadOnly
 	}
-	news, err := s.news(ctx, tenant, mended(reports), ``)
-	if err != nil || len(news) == 0 {
+	reports = mended(reports)
+	if err := s.lookFirst(ctx, tenant, reports); err != nil {
 		return nil, err
 	}
+	reports = newsOf(tenant, reports)
+	if len(reports) == 0 {
+		return nil, nil
+	}
 	if !s.tx.conn.Alone() {
-		again := make([]store.AgentReport, len(news))
-		for i, o := range news {
-			again[i] = store.AgentReport{Agent: o.agent, Report: o.Report}
-		}
-		if news, err = s.news(ctx, tenant, again, `ORDER BY id /* FOR NO KEY UPDATE */`); err != nil {
+		if err := s.look(ctx, tenant, reports, `ORDER BY t.id /* FOR NO KEY UPDATE */`); err != nil {
 			return nil, err
 		}
+		reports = newsOf(tenant, reports)
+	}
+	news := make([]*observation, len(reports))
+	for i := range reports {
+		news[i] = &observation{AgentReport: &reports[i], fresh: tellsMore(reports[i].Observed, reports[i].Before.Observed)}
 	}
 	if err := s.setObjects(ctx, tenant, news); err != nil {
 		return nil, err
@@ -91,39 +97,54 @@ func mended(reports []store.AgentReport) []store.AgentReport {
 	return out
 }
 
-// news returns what may have to be written. Reports of targets of others and of older versions are
-// passed over.
-func (s targets) news(ctx context.Context, tenant fleet.TenantID, reports []store.AgentReport, hold string) (out []*observation, err error) {
-	at := make(map[fleet.TargetID]*store.AgentReport, len(reports))
-	for i := range reports {
-		at[reports[i].Target] = &reports[i]
+// lookFirst looks at the targets that the caller has not looked at.
+func (s targets) lookFirst(ctx context.Context, tenant fleet.TenantID, reports []store.AgentReport) error {
+	var unknown []store.AgentReport
+	var at []int
+	for i, r := range reports {
+		if r.Before == nil {
+			unknown, at = append(unknown, r), append(at, i)
+		}
 	}
-	found := make(map[fleet.TargetID]*observation, len(reports))
-	err = s.tx.of(tenant).each(ctx, func(row Row) error {
-		var id fleet.TargetID
-		var agent fleet.AgentID
-		var o fleet.Observed
-		x := &observation{}
-		err := row.Scan(&id, &agent, &x.deployment, &o.Epoch, &o.Generation, &o.Digest, &o.Sync, &o.Health, timeInto(&o.AsOf), &o.Message)
-		r := at[id]
-		if err != nil || r == nil || r.Agent != agent {
-			return err
-		}
-		x.Report, x.agent, x.fresh = r.Report, agent, tellsMore(r.Observed, o)
-		if r.Observed.Compare(o.Version) >= 0 && (x.fresh || r.Full || len(r.Objects)+len(r.Gone) > 0) {
-			found[id] = x
-		}
+	if len(unknown) == 0 {
 		return nil
-	}, `SELECT id, COALESCE(agent_id, ''), deployment_id, observed_epoch, observed_generation, observed_digest, observed_sync,
-			observed_health, observed_as_of, observed_message
-		FROM targets WHERE tenant_id = $1 AND id IN (SELECT value FROM json_each($2)) `+hold,
-		string(tenant), idList(idsOf(reports, func(r *store.AgentReport) fleet.TargetID { return r.Target })))
-	for _, r := range reports { // in their order: that of the records
-		if x := found[r.Target]; x != nil {
-			out = append(out, x)
+	}
+	err := s.look(ctx, tenant, unknown, ``)
+	for i, r := range unknown {
+		reports[at[i]].Before = r.Before
+	}
+	return err
+}
+
+// look sets what there was Before reports; nil where there is no such target.
+func (s targets) look(ctx context.Context, tenant fleet.TenantID, reports []store.AgentReport, hold string) error {
+	ids := idsOf(reports, func(r *store.AgentReport) fleet.TargetID { return r.Target })
+	found, err := s.standings(ctx, s.tx.of(tenant), ids, standingColumns+`WHERE t.tenant_id = $1 AND t.id IN (SELECT value FROM json_each($2)) `+hold,
+		string(tenant), idList(ids))
+	at := make(map[fleet.TargetID]*store.Standing, len(found))
+	for i := range found {
+		at[found[i].ID] = &found[i]
+	}
+	for i := range reports {
+		reports[i].Before = at[reports[i].Target]
+	}
+	return err
+}
+
+// newsOf returns what may have to be written, in the order of the reports: that of the records. Reports
+// of targets of others and of older versions are passed over.
+func newsOf(tenant fleet.TenantID, reports []store.AgentReport) []store.AgentReport {
+	out := reports[:0]
+	for _, r := range reports {
+		b := r.Before
+		if b == nil || b.TenantID != tenant || b.AgentID != r.Agent || r.Observed.Compare(b.Observed.Version) < 0 {
+			continue
+		}
+		if r.Full || len(r.Objects)+len(r.Gone) > 0 || tellsMore(r.Observed, b.Observed) {
+			out = append(out, r)
 		}
 	}
-	return out, err
+	return out
 }
 
 // tellsMore reports whether a status says more than the time that it is of; the first one always does.
@@ -133,30 +154,47 @@ func tellsMore(reported, stored fleet.Observed) bool {
 	return first || reported != stored
 }
 
-var setStatus = Bulk{
-	One: `UPDATE targets SET observed_epoch = $3, observed_generation = $4, observed_digest = $5, observed_sync = $6,
-			observed_health = $7, observed_as_of = $8, observed_message = $9
-		WHERE tenant_id = $1 AND id = $2`,
-	Many: `UPDATE targets AS t SET observed_epoch = r.epoch, observed_generation = r.generation, observed_digest = r.digest,
-			observed_sync = r.sync, observed_health = r.health, observed_as_of = r.as_of, observed_message = r.message
-		FROM unnest($2::text[], $3::bigint[], $4::bigint[], $5::text[], $6::text[], $7::text[], $8::bigint[], $9::text[])
-			AS r (id, epoch, generation, digest, sync, health, as_of, message)
-		WHERE t.tenant_id = $1 AND t.id = r.id`,
-}
+// setStatus writes a status, and setMessage one in which the words that users sort by are what they were: a
+// database that does not compare would take the row out of the indexes of those words and put it back.
+var (
+	setStatus = Bulk{
+		One: `UPDATE targets SET observed_epoch = $3, observed_generation = $4, observed_digest = $5, observed_sync = $6,
+				observed_health = $7, observed_as_of = $8, observed_message = $9
+			WHERE tenant_id = $1 AND id = $2`,
+		Many: `UPDATE targets AS t SET observed_epoch = r.epoch, observed_generation = r.generation, observed_digest = r.digest,
+				observed_sync = r.sync, observed_health = r.health, observed_as_of = r.as_of, observed_message = r.message
+			FROM unnest($2::text[], $3::bigint[], $4::bigint[], $5::text[], $6::text[], $7::text[], $8::bigint[], $9::text[])
+				AS r (id, epoch, generation, digest, sync, health, as_of, message)
+			WHERE t.tenant_id = $1 AND t.id = r.id`,
+	}
+	setMessage = Bulk{
+		One: `UPDATE targets SET observed_digest = $3, observed_as_of = $4, observed_message = $5 WHERE tenant_id = $1 AND id = $2`,
+		Many: `UPDATE targets AS t SET observed_digest = r.digest, observed_as_of = r.as_of, observed_message = r.message
+			FROM unnest($2::text[], $3::text[], $4::bigint[], $5::text[]) AS r (id, digest, as_of, message)
+			WHERE t.tenant_id = $1 AND t.id = r.id`,
+	}
+)
 
 // setStatuses writes and records those that changed, in the order of their reports.
 func (s targets) setStatuses(ctx context.Context, tenant fleet.TenantID, news []*observation) (changed []fleet.TargetID, err error) {
-	var rows [][]any
+	var statuses, messages [][]any
 	for _, x := range news {
 		if !x.fresh && !x.touched {
 			continue
 		}
-		o := x.Observed
-		rows = append(rows, []any{string(x.Target), o.Epoch, o.Generation, o.Digest, string(o.Sync), string(o.Health), micros(o.AsOf), o.Message})
+		o, b := x.Observed, x.Before.Observed
+		if o.Version == b.Version && o.Sync == b.Sync && o.Health == b.Health {
+			messages = append(messages, []any{string(x.Target), o.Digest, micros(o.AsOf), o.Message})
+		} else {
+			statuses = append(statuses, []any{string(x.Target), o.Epoch, o.Generation, o.Digest, string(o.Sync), string(o.Health), micros(o.AsOf), o.Message})
+		}
 		changed = append(changed, x.Target)
-		if err := s.recordTarget(store.ChangeStatus, tenant, x.Target, x.agent, x.deployment); err != nil {
+		if err := s.recordTarget(store.ChangeStatus, tenant, x.Target, x.Agent, x.Before.DeploymentID); err != nil {
 			return nil, err
 		}
 	}
-	return changed, s.tx.of(tenant).bulk(ctx, setStatus, rows, nil)
+	if err := s.tx.of(tenant).bulk(ctx, setStatus, statuses, nil); err != nil {
+		return nil, err
+	}
+	return changed, s.tx.of(tenant).bulk(ctx, setMessage, messages, nil)
 }

@@ -24,8 +24,8 @@ type Conn interface {
 	// Each calls scan for every row of the answer. scan must not use the Conn.
 	Each(ctx context.Context, of Scope, scan func(Row) error, query string, args ...any) error
 	// Bulk runs a statement for many rows of the tenant of a scope. touched, if it is not nil, gets the
-	// first value of each row that made a difference.
-	Bulk(ctx context.Context, of Scope, b Bulk, rows [][]any, touched func(first string)) error
+	// place of each row that made a difference.
+	Bulk(ctx context.Context, of Scope, b Bulk, rows [][]any, touched func(i int)) error
 	// Alone reports whether nobody else writes to the database during this transaction.
 	Alone() bool
 	// Usable says why no statement could run now. A context that has ended ends the transaction.
@@ -60,7 +60,7 @@ type Bulk struct {
 	// One does it for one row: $1 is the tenant, and from $2 on come the values.
 	One string
 	// Many does it for any number, in a database that has arrays: from $2 on come columns in the
-	// place of values. It returns the first value of each row that made a difference, or nothing.
+	// place of values. It returns the place, from 1, of each row that made a difference, or nothing.
 	Many string
 }
 
@@ -151,7 +151,7 @@ func (b bound) returningEach(ctx context.Context, scan func(Row) error, query st
 }
 
 // bulk runs a statement that writes for many rows.
-func (b bound) bulk(ctx context.Context, statement Bulk, rows [][]any, touched func(first string)) error {
+func (b bound) bulk(ctx context.Context, statement Bulk, rows [][]any, touched func(i int)) error {
 	if !b.tx.writable {
 		return store.ErrReadOnly
 	}

@@ -17,6 +17,7 @@ var agentTests = map[string]func(*testing.T, store.Store){
 	"are filtered":               agentsAreFiltered,
 	"are edited":                 agentsAreEdited,
 	"take along what is theirs":  agentDeletionCascades,
+	"share capabilities":         agentsShareCapabilities,
 }
 
 func agentsKeepWhatTheyAre(t *testing.T, s store.Store) {
@@ -37,6 +38,64 @@ func agentsKeepWhatTheyAre(t *testing.T, s store.Store) {
 	missing(t, s, func(ctx context.Context, tx store.Tx) (fleet.Agent, error) {
 		return tx.Agents().ByName(ctx, w.tenant.ID, "nobody")
 	})
+	for _, c := range []struct {
+		reason string
+		ids    []fleet.AgentID
+		want   []fleet.Agent
+	}{
+		{"each once, by name", []fleet.AgentID{plain.ID, w.agent.ID, plain.ID}, []fleet.Agent{w.agent, plain}},
+		{"one that is not there is left out", []fleet.AgentID{"agt-nobody", plain.ID}, []fleet.Agent{plain}},
+		{"none is none", nil, nil},
+	} {
+		same(t, c.reason, read(t, s, func(ctx context.Context, tx store.Tx) ([]fleet.Agent, error) {
+			return tx.Agents().Of(ctx, w.tenant.ID, c.ids)
+		}), c.want)
+	}
+}
+
+func agentsShareCapabilities(t *testing.T, s store.Store) {
+	w := newWorld(t, s, "a")
+	second := newAgent(w.tenant.ID, "edge-2")
+	other := fleet.Capabilities{KubeVersion: "v1.37.0"}
+	set := func(a fleet.Agent, c fleet.Capabilities) func(context.Context, store.Tx) error {
+		return func(ctx context.Context, tx store.Tx) error {
+			return tx.Agents().SetCapabilities(ctx, w.tenant.ID, a.ID, c)
+		}
+	}
+	known := func(ctx context.Context, tx store.Tx) (fleet.Capabilities, error) {
+		return tx.Agents().Capabilities(ctx, w.tenant.ID, capabilities.Hash())
+	}
+	update(t, s, func(ctx context.Context, tx store.Tx) error { return tx.Agents().Create(ctx, second) })
+	record := func(a fleet.Agent) []store.Change {
+		return []store.Change{{TenantID: w.tenant.ID, Kind: store.ChangeAgent, ID: string(a.ID), AgentID: a.ID}}
+	}
+	for _, step := range []struct {
+		reason  string
+		do      func(context.Context, store.Tx) error
+		there   bool
+		changes []store.Change
+	}{
+		{"another agent tells the same", set(second, capabilities), true, record(second)},
+		{"the same again is no news", set(second, capabilities), true, nil},
+		{"one has others", set(w.agent, other), true, record(w.agent)},
+		{"nobody has them any more", set(second, fleet.Capabilities{}), false, record(second)},
+	} {
+		before := last(t, s)
+		update(t, s, step.do)
+		same(t, step.reason+": changes", since(t, s, before), step.changes)
+		if step.there {
+			same(t, step.reason, read(t, s, known), capabilities)
+		} else {
+			missing(t, s, known)
+		}
+	}
+	got := read(t, s, func(ctx context.Context, tx store.Tx) (fleet.Agent, error) {
+		return tx.Agents().Get(ctx, w.tenant.ID, w.agent.ID)
+	})
+	if got.Capabilities != other.Hash() || got.Spec != w.agent.Spec {
+		t.Errorf("the agent is %+v", got)
+	}
+	refuse(t, s, store.ErrNotFound, set(newAgent(w.tenant.ID, "x"), other))
 }
 
 func agentNamesAreUnique(t *testing.T, s store.Store) {

@@ -80,6 +80,9 @@ var identityCalls = []call{
 	{"Agents.ByName", false, notFound, func(ctx context.Context, tx store.Tx, tenant fleet.TenantID, w *world) (any, error) {
 		return tx.Agents().ByName(ctx, tenant, w.agent.Name)
 	}},
+	{"Agents.Of", false, empty, func(ctx context.Context, tx store.Tx, tenant fleet.TenantID, w *world) (any, error) {
+		return tx.Agents().Of(ctx, tenant, []fleet.AgentID{w.agent.ID})
+	}},
 	{"Agents.List", false, empty, func(ctx context.Context, tx store.Tx, tenant fleet.TenantID, _ *world) (any, error) {
 		return tx.Agents().List(ctx, tenant, store.AgentFilter{})
 	}},
@@ -90,6 +93,12 @@ var identityCalls = []call{
 	}},
 	{"Agents.Delete", true, notFound, func(ctx context.Context, tx store.Tx, tenant fleet.TenantID, w *world) (any, error) {
 		return nil, tx.Agents().Delete(ctx, tenant, w.agent.ID)
+	}},
+	{"Agents.SetCapabilities", true, notFound, func(ctx context.Context, tx store.Tx, tenant fleet.TenantID, w *world) (any, error) {
+		return nil, tx.Agents().SetCapabilities(ctx, tenant, w.agent.ID, fleet.Capabilities{KubeVersion: "v1.36.3"})
+	}},
+	{"Agents.Capabilities", false, notFound, func(ctx context.Context, tx store.Tx, tenant fleet.TenantID, w *world) (any, error) {
+		return tx.Agents().Capabilities(ctx, tenant, w.agent.Capabilities)
 	}},
 	{"Agents.Count", false, empty, func(ctx context.Context, tx store.Tx, tenant fleet.TenantID, _ *world) (any, error) {
 		return tx.Agents().Count(ctx, tenant)

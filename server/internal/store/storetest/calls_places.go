@@ -89,6 +89,9 @@ var placeCalls = []call{
 	{"Repositories.SetCredential", true, notFound, func(ctx context.Context, tx store.Tx, tenant fleet.TenantID, w *world) (any, error) {
 		return nil, tx.Repositories().SetCredential(ctx, tenant, w.repo.ID, "")
 	}},
+	{"Repositories.SetPolicy", true, notFound, func(ctx context.Context, tx store.Tx, tenant fleet.TenantID, w *world) (any, error) {
+		return nil, tx.Repositories().SetPolicy(ctx, tenant, w.repo.ID, true, "x")
+	}},
 	{"Repositories.SetChecked", true, notFound, func(ctx context.Context, tx store.Tx, tenant fleet.TenantID, w *world) (any, error) {
 		return nil, tx.Repositories().SetChecked(ctx, tenant, w.repo.ID, at(50), "broken")
 	}},

@@ -40,6 +40,9 @@ var workCalls = []call{
 	{"Deployments.SetSourceError", true, notFound, func(ctx context.Context, tx store.Tx, tenant fleet.TenantID, w *world) (any, error) {
 		return nil, tx.Deployments().SetSourceError(ctx, tenant, w.deployment.ID, "broken", at(50))
 	}},
+	{"Deployments.SetDetected", true, notFound, func(ctx context.Context, tx store.Tx, tenant fleet.TenantID, w *world) (any, error) {
+		return nil, tx.Deployments().SetDetected(ctx, tenant, w.deployment.ID, fleet.SourcePlain)
+	}},
 	{"Deployments.Variants", false, empty, func(ctx context.Context, tx store.Tx, tenant fleet.TenantID, w *world) (any, error) {
 		return tx.Deployments().Variants(ctx, tenant, w.deployment.ID)
 	}},
@@ -90,8 +93,8 @@ var workCalls = []call{
 	{"Targets.GetAllTenants", false, global, func(ctx context.Context, tx store.Tx, _ fleet.TenantID, w *world) (any, error) {
 		return tx.Targets().GetAllTenants(ctx, w.agent.ID, []fleet.TargetID{w.target.ID})
 	}},
-	{"Targets.ListAllTenants", false, global, func(ctx context.Context, tx store.Tx, _ fleet.TenantID, w *world) (any, error) {
-		return tx.Targets().ListAllTenants(ctx, []fleet.TargetID{w.target.ID})
+	{"Targets.StandingsAllTenants", false, global, func(ctx context.Context, tx store.Tx, _ fleet.TenantID, w *world) (any, error) {
+		return tx.Targets().StandingsAllTenants(ctx, []fleet.TargetID{w.target.ID})
 	}},
 	{"Targets.LeftBehindAllTenants", false, global, func(ctx context.Context, tx store.Tx, _ fleet.TenantID, w *world) (any, error) {
 		return tx.Targets().LeftBehindAllTenants(ctx, w.agent)

@@ -21,7 +21,7 @@ func changesAreOrdered(t *testing.T, s store.Store) {
 	same(t, "first of none", read(t, s, func(ctx context.Context, tx store.Tx) (int64, error) { return tx.Changes().First(ctx) }), 0)
 	w := newWorld(t, s, "a")
 	kinds := []store.ChangeKind{
-		store.ChangeTenant, store.ChangeTenant, store.ChangeAgent, store.ChangeConnection, store.ChangeToken, store.ChangeToken,
+		store.ChangeTenant, store.ChangeTenant, store.ChangeAgent, store.ChangeAgent, store.ChangeConnection, store.ChangeToken, store.ChangeToken,
 		store.ChangeEnvironment, store.ChangeEnvironment, store.ChangeCredential, store.ChangeRepository,
 		store.ChangeDeployment, store.ChangeDeployment, store.ChangeDesired, store.ChangeStatus,
 		store.ChangeRun, store.ChangeRun, store.ChangeOperation, store.ChangeEvent,

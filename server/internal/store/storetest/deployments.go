@@ -176,6 +176,12 @@ func deploymentRenders(t *testing.T, s store.Store) {
 		{"the same render is no news", func(ctx context.Context, d store.Deployments) error {
 			return d.SetRendered(ctx, w.tenant.ID, w.deployment.ID, later)
 		}, func(*fleet.Deployment) {}, 0},
+		{"what it is made of is news", func(ctx context.Context, d store.Deployments) error {
+			return d.SetDetected(ctx, w.tenant.ID, w.deployment.ID, fleet.SourceKustomize)
+		}, func(d *fleet.Deployment) { d.Detected = fleet.SourceKustomize }, 1},
+		{"the same is no news", func(ctx context.Context, d store.Deployments) error {
+			return d.SetDetected(ctx, w.tenant.ID, w.deployment.ID, fleet.SourceKustomize)
+		}, func(*fleet.Deployment) {}, 0},
 		{"a new error", func(ctx context.Context, d store.Deployments) error {
 			return d.SetSourceError(ctx, w.tenant.ID, w.deployment.ID, "no such path", at(50))
 		}, func(d *fleet.Deployment) { d.SourceError, d.SourceAt = "no such path", at(50) }, 1},
@@ -252,6 +258,7 @@ func deploymentsAreEdited(t *testing.T, s store.Store) {
 	want.Policy = fleet.Policy{AllowEmpty: true, Manual: true}
 	want.EditedAt = at(61)
 	want.Suspension, want.Pin = fleet.Suspension{}, fleet.Pin{Revision: 7, Commit: "beef", At: at(60), By: "bob"}
+	want.Source.Kind, want.Source.Helm = fleet.SourceHelm, fleet.Helm{ReleaseName: "other", ValuesFiles: []string{"b.yaml"}, Values: `{"b":2}`}
 	edited := want
 	edited.Name, edited.SourceError, edited.Rendered = "renamed", "made up", fleet.Rendered{} // which an edit does not do
 	before := last(t, s)

@@ -64,6 +64,12 @@ func (d *dumper) places(ctx context.Context, tx store.Tx, w *world) {
 	d.keep("credentials")(credentials, err)
 	repositories, err := tx.Repositories().List(ctx, id, store.Page{})
 	d.keep("repositories")(repositories, err)
+	configs, err := tx.AgentConfigs().All(ctx, id)
+	d.keep("agent configurations")(configs, err)
+	declarations, err := tx.Declarations().OfAgent(ctx, id, w.agent.Name)
+	d.keep("declarations")(declarations, err)
+	projects, err := tx.GitLabProjects().List(ctx, id, store.Whole())
+	d.keep("GitLab projects")(projects, err)
 }
 
 func (d *dumper) work(ctx context.Context, tx store.Tx, w *world) {

@@ -36,6 +36,11 @@ type world struct {
 	operation  fleet.Operation
 	audit      fleet.AuditEvent
 	event      fleet.Event
+
+	// These three only after withConfig.
+	config   fleet.AgentConfig
+	declares fleet.Declaration
+	project  fleet.GitLabProject
 }
 
 // newWorld makes a tenant and fills it. Two worlds differ in ids only, so that a query that
@@ -50,6 +55,7 @@ func newWorld(t *testing.T, s store.Store, name string) *world {
 	w.member = fleet.Member{TenantID: tenant, Kind: fleet.MemberPerson, Subject: "ada", Role: fleet.RoleDeployer, CreatedAt: at(1)}
 	w.person = newPerson(name, "id-of-"+name)
 	w.agent = newAgent(tenant, "edge-1")
+	w.agent.Capabilities = capabilities.Hash()
 	w.connection = newConnection(w.agent, "pod-0")
 	w.token = newToken(w.agent)
 	w.apiToken = newAPIToken(tenant, "ci")
@@ -64,7 +70,7 @@ func newWorld(t *testing.T, s store.Store, name string) *world {
 	}
 	w.bundle = newBundle(tenant, "one")
 	w.deployment = newDeployment(w, "shop")
-	w.variant = fleet.Variant{Name: "v1", Rendered: fleet.Rendered{Commit: "c0ffee", Key: "key-v1", Digest: w.bundle.Digest, At: at(8)}, Error: "no label"}
+	w.variant = fleet.Variant{Name: "v1", Rendered: fleet.Rendered{Commit: "c0ffee", Key: "key-v1", Digest: w.bundle.Digest, At: at(8), Reads: []string{"x"}, Volatile: true}, Error: "no label"}
 	w.revision = fleet.Revision{Seq: 1, Commit: "c0ffee", RenderedAt: at(8), Bundles: map[string]string{"": w.bundle.Digest}}
 	w.target = newTarget(w, w.deployment, w.agent)
 	w.objects = []fleet.ObjectStatus{
@@ -98,6 +104,7 @@ func (w *world) fill(ctx context.Context, tx store.Tx) error {
 		func() error { return tx.Members().Put(ctx, w.member) },
 		func() error { return tx.People().Bind(ctx, w.person) },
 		func() error { return tx.Agents().Create(ctx, w.agent) },
+		func() error { return tx.Agents().SetCapabilities(ctx, tenant, w.agent.ID, capabilities) },
 		func() error { return tx.Connections().Put(ctx, w.connection) },
 		func() error { return tx.Tokens().CreateAgentToken(ctx, w.token) },
 		func() error { return tx.Tokens().CreateAPIToken(ctx, w.apiToken) },
@@ -138,6 +145,9 @@ func (w *world) fill(ctx context.Context, tx store.Tx) error {
 	}
 	return nil
 }
+
+// capabilities are those of the cluster of every world's agent.
+var capabilities = fleet.Capabilities{KubeVersion: "v1.36.3", APIVersions: []string{"apps/v1", "apps/v1/Deployment", "v1"}}
 
 func newAgent(tenant fleet.TenantID, name string) fleet.Agent {
 	return fleet.Agent{
@@ -201,13 +211,16 @@ func newDeployment(w *world, name string) fleet.Deployment {
 		ID: fleet.NewDeploymentID(), TenantID: w.tenant.ID, Name: name, RepositoryID: w.repo.ID,
 		Labels: map[string]string{"team": "web", "tier": ""},
 		Source: fleet.Source{Path: "deploy", Revision: "main", Globs: []string{"z/*.yaml", "a/**"},
-			Variables: map[string]string{"name": "{agent.name}", "size": "1"}},
+			Variables: map[string]string{"name": "{agent.name}", "size": "1"},
+			Kind:      fleet.SourceHelm,
+			Helm:      fleet.Helm{ReleaseName: "r", ValuesFiles: []string{"z.yaml", "/a.yaml"}, Values: `{"a":1}`, SkipCRDs: true}},
 		EnvironmentTenant: w.tenant.ID, EnvironmentID: w.env.ID, Namespace: "shop",
 		Policy:     wholePolicy(),
 		Suspension: fleet.Suspension{At: at(7), By: "ada", Reason: "holidays"},
 		Pin:        fleet.Pin{Revision: 1, Commit: "c0ffee", At: at(7), By: "ada"},
 		Spec:       1, CreatedAt: at(7), EditedAt: at(8),
-		Rendered: fleet.Rendered{Commit: "c0ffee", Key: "key-1", Digest: w.bundle.Digest, At: at(8)}, SourceAt: at(8),
+		Rendered: fleet.Rendered{Commit: "c0ffee", Key: "key-1", Digest: w.bundle.Digest, At: at(8), Reads: []string{"f a", "d ."}, Volatile: true}, SourceAt: at(8),
+		Detected: fleet.SourceHelm,
 	}
 }
 

@@ -2,6 +2,7 @@ package storetest
 
 import (
 	"context"
+	"slices"
 	"testing"
 
 	"github.com/kedge-dev/kedge/internal/fleet"
@@ -146,12 +147,12 @@ func grantsReachAgents(t *testing.T, s store.Store) {
 			return l.GetAllTenants(ctx, w.agent.ID, []fleet.TargetID{x.ID, fleet.NewTargetID(), w.target.ID})
 		},
 	}
-	byID := []fleet.Target{w.target, x}
+	byID := []store.Standing{standing(w.target), standing(x)}
 	if x.ID < w.target.ID {
-		byID = []fleet.Target{x, w.target}
+		slices.Reverse(byID)
 	}
-	same(t, "ListAllTenants", read(t, s, func(ctx context.Context, tx store.Tx) ([]fleet.Target, error) {
-		return tx.Targets().ListAllTenants(ctx, []fleet.TargetID{x.ID, fleet.NewTargetID(), w.target.ID})
+	same(t, "StandingsAllTenants", read(t, s, func(ctx context.Context, tx store.Tx) ([]store.Standing, error) {
+		return tx.Targets().StandingsAllTenants(ctx, []fleet.TargetID{x.ID, fleet.NewTargetID(), w.target.ID})
 	}), byID)
 	for name, list := range listings {
 		same(t, name, read(t, s, func(ctx context.Context, tx store.Tx) ([]fleet.Target, error) { return list(ctx, tx.Targets()) }), want)

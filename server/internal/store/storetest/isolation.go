@@ -53,7 +53,7 @@ func everyMethodIsTried(t *testing.T, _ store.Store) {
 }
 
 func tenantsAreWalls(t *testing.T, s store.Store) {
-	w := newWorld(t, s, "a")
+	w := withConfig(t, s, newWorld(t, s, "a"))
 	for _, c := range calls {
 		if c.foreign == global {
 			continue

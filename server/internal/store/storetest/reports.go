@@ -17,6 +17,7 @@ var reportTests = map[string]func(*testing.T, store.Store){
 	"that are refused leave a batch of them whole": reportBatch,
 	"of too many objects are cut":                  reportsAreBounded,
 	"in a batch do what they do one by one":        batchesAreSums,
+	"on what was looked at before":                 reportsOnStandings,
 }
 
 func getObjects(t *testing.T, s store.Store, w *world) []fleet.ObjectStatus {
@@ -24,6 +25,15 @@ func getObjects(t *testing.T, s store.Store, w *world) []fleet.ObjectStatus {
 	return read(t, s, func(ctx context.Context, tx store.Tx) ([]fleet.ObjectStatus, error) {
 		return tx.Targets().Objects(ctx, w.tenant.ID, w.target.ID)
 	})
+}
+
+// standing is how a target stands.
+func standing(x fleet.Target) store.Standing {
+	return store.Standing{
+		ID: x.ID, TenantID: x.TenantID, DeploymentID: x.DeploymentID, DeploymentName: x.DeploymentName, AgentID: x.AgentID, Observed: x.Observed,
+		Desired: store.DesiredStanding{
+			Version: x.Desired.Version, Digest: x.Desired.Digest, Tombstone: x.Desired.Tombstone, Detached: x.Desired.Detached},
+	}
 }
 
 // observe makes one report.
@@ -280,4 +290,43 @@ func batchesAreSums(t *testing.T, s store.Store) {
 		return err
 	})
 	same(t, "changes", since(t, s, before), nil)
+}
+
+// reportsOnStandings makes reports with what the same transaction has read before.
+func reportsOnStandings(t *testing.T, s store.Store) {
+	a, b := newWorld(t, s, "a"), newWorld(t, s, "b")
+	say := func(x *store.Standing, message string) store.AgentReport {
+		o := a.target.Observed
+		o.Message, o.AsOf = message, at(90)
+		return store.AgentReport{Agent: a.agent.ID, Before: x, Report: store.Report{Target: a.target.ID, Observed: o}}
+	}
+	was := a.target.Observed.Message
+	steps := []struct {
+		reason  string
+		tenant  fleet.TenantID
+		say     []string
+		want    string
+		changes bool
+	}{
+		{"what is known already", a.tenant.ID, []string{was}, was, false},
+		{"under another tenant", b.tenant.ID, []string{"foreign"}, was, false},
+		{"news", a.tenant.ID, []string{"news"}, "news", true},
+		{"news, and then what was there before", a.tenant.ID, []string{"other", "news"}, "news", true},
+	}
+	for _, step := range steps {
+		update(t, s, func(ctx context.Context, tx store.Tx) error {
+			found, err := tx.Targets().StandingsAllTenants(ctx, []fleet.TargetID{a.target.ID})
+			if err != nil {
+				return err
+			}
+			var reports []store.AgentReport
+			for _, message := range step.say {
+				reports = append(reports, say(&found[0], message))
+			}
+			changed, err := tx.Targets().SetObserved(ctx, step.tenant, reports)
+			same(t, step.reason+" changes something", len(changed) > 0, step.changes)
+			return err
+		})
+		same(t, step.reason, getTarget(t, s, a).Observed.Message, step.want)
+	}
 }

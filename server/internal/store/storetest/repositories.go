@@ -15,6 +15,7 @@ var repositoryTests = map[string]func(*testing.T, store.Store){
 	"tell others only of news":                    repositoryChecks,
 	"are polled while a live deployment uses one": repositoriesInUse,
 	"are read with a credential or without":       repositoryCredentials,
+	"keep their policy":                           repositoryPolicy,
 	"stay while deployments use them":             repositoryDeletion,
 }
 
@@ -157,4 +158,26 @@ func repositoryDeletion(t *testing.T, s store.Store) {
 	again := w.repo
 	again.ID = fleet.NewRepositoryID()
 	update(t, s, func(ctx context.Context, tx store.Tx) error { return tx.Repositories().Create(ctx, again) })
+}
+
+func repositoryPolicy(t *testing.T, s store.Store) {
+	w := newWorld(t, s, "a")
+	signed := fleet.Repository{
+		ID: fleet.NewRepositoryID(), TenantID: w.tenant.ID, URL: "https://git.example/signed.git", Submodules: true, Signers: "ann ssh-ed25519 AAAA",
+		Spec: 1, CreatedAt: at(5),
+	}
+	update(t, s, func(ctx context.Context, tx store.Tx) error { return tx.Repositories().Create(ctx, signed) })
+	get := func() fleet.Repository {
+		return read(t, s, func(ctx context.Context, tx store.Tx) (fleet.Repository, error) {
+			return tx.Repositories().Get(ctx, w.tenant.ID, signed.ID)
+		})
+	}
+	same(t, "as it was made", get(), signed)
+	before := last(t, s)
+	update(t, s, func(ctx context.Context, tx store.Tx) error {
+		return tx.Repositories().SetPolicy(ctx, w.tenant.ID, signed.ID, false, "")
+	})
+	signed.Submodules, signed.Signers, signed.Spec = false, "", 2
+	same(t, "after an edit", get(), signed)
+	same(t, "changes", since(t, s, before), []store.Change{{TenantID: w.tenant.ID, Kind: store.ChangeRepository, ID: string(signed.ID)}})
 }

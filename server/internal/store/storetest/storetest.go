@@ -24,6 +24,7 @@ func Run(t *testing.T, open func(t *testing.T) store.Store) {
 		"members":      memberTests,
 		"people":       peopleTests,
 		"agents":       agentTests,
+		"agentconfigs": agentConfigTests,
 		"connections":  connectionTests,
 		"replicas":     replicaTests,
 		"tokens":       tokenTests,

@@ -181,7 +181,7 @@ func viewsAreSnapshots(t *testing.T, s store.Store) {
 }
 
 func viewsAreReadOnly(t *testing.T, s store.Store) {
-	w := newWorld(t, s, "a")
+	w := withConfig(t, s, newWorld(t, s, "a"))
 	before := dump(t, s, w)
 	for _, c := range calls {
 		var got error
@@ -200,7 +200,7 @@ func viewsAreReadOnly(t *testing.T, s store.Store) {
 }
 
 func closedStore(t *testing.T, s store.Store) {
-	w := newWorld(t, s, "a")
+	w := withConfig(t, s, newWorld(t, s, "a"))
 	var kept store.Tx
 	update(t, s, func(_ context.Context, tx store.Tx) error { kept = tx; return nil })
 	for _, c := range calls {

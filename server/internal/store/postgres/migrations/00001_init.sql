@@ -67,21 +67,34 @@ CREATE TABLE people (
     logged_in_at BIGINT           NOT NULL
 );
 
+-- What clusters offer to charts, once for all agents of a tenant that report the same.
+CREATE TABLE agent_capabilities (
+    tenant_id    TEXT COLLATE "C" NOT NULL REFERENCES tenants (id) ON DELETE CASCADE,
+    hash         TEXT COLLATE "C" NOT NULL CHECK (hash <> ''),
+    kube_version TEXT COLLATE "C" NOT NULL,
+    api_versions TEXT COLLATE "C" NOT NULL,
+    PRIMARY KEY (tenant_id, hash)
+);
+
 -- connected says that the agent has an open connection: it is kept with them, in one transaction,
 -- because a listing of thousands cannot ask for each.
 CREATE TABLE agents (
-    tenant_id  TEXT COLLATE "C" NOT NULL REFERENCES tenants (id) ON DELETE RESTRICT,
-    id         TEXT COLLATE "C" NOT NULL UNIQUE CHECK (id <> ''),
-    name       TEXT COLLATE "C" NOT NULL CHECK (name <> ''),
-    scope      TEXT COLLATE "C" NOT NULL CHECK (scope IN ('cluster', 'namespaced')),
-    spec       BIGINT           NOT NULL CHECK (spec > 0),
-    connected  BOOLEAN          NOT NULL,
-    created_at BIGINT           NOT NULL,
+    tenant_id    TEXT COLLATE "C" NOT NULL REFERENCES tenants (id) ON DELETE RESTRICT,
+    id           TEXT COLLATE "C" NOT NULL UNIQUE CHECK (id <> ''),
+    name         TEXT COLLATE "C" NOT NULL CHECK (name <> ''),
+    scope        TEXT COLLATE "C" NOT NULL CHECK (scope IN ('cluster', 'namespaced')),
+    spec         BIGINT           NOT NULL CHECK (spec > 0),
+    connected    BOOLEAN          NOT NULL,
+    created_at   BIGINT           NOT NULL,
+    capabilities TEXT COLLATE "C",
     PRIMARY KEY (tenant_id, id),
-    UNIQUE (tenant_id, name)
+    UNIQUE (tenant_id, name),
+    FOREIGN KEY (tenant_id, capabilities) REFERENCES agent_capabilities (tenant_id, hash) ON DELETE RESTRICT
 );
 
 CREATE INDEX agents_by_presence ON agents (tenant_id, connected, name, id);
+
+CREATE INDEX agents_by_capabilities ON agents (tenant_id, capabilities);
 
 CREATE TABLE agent_labels (
     tenant_id TEXT COLLATE "C" NOT NULL,
@@ -265,6 +278,8 @@ CREATE TABLE repositories (
     id            TEXT COLLATE "C" NOT NULL UNIQUE CHECK (id <> ''),
     url           TEXT COLLATE "C" NOT NULL CHECK (url <> ''),
     credential_id TEXT COLLATE "C" CHECK (credential_id <> ''),
+    submodules    BOOLEAN          NOT NULL,
+    signers       TEXT COLLATE "C" NOT NULL,
     spec          BIGINT           NOT NULL CHECK (spec > 0),
     created_at    BIGINT           NOT NULL,
     checked_at    BIGINT,
@@ -284,6 +299,48 @@ CREATE TABLE repository_words (
     suffix        TEXT COLLATE "C" NOT NULL CHECK (suffix <> ''),
     repository_id TEXT COLLATE "C" NOT NULL,
     PRIMARY KEY (tenant_id, suffix, repository_id)
+);
+
+-- Where the configuration of an agent is in Git, and what became of it when it was last read.
+CREATE TABLE agent_configs (
+    tenant_id     TEXT COLLATE "C" NOT NULL,
+    agent_id      TEXT COLLATE "C" NOT NULL,
+    repository_id TEXT COLLATE "C" NOT NULL,
+    spec          BIGINT           NOT NULL CHECK (spec > 0),
+    created_at    BIGINT           NOT NULL,
+    state         TEXT COLLATE "C" NOT NULL CHECK (state IN ('', 'Applied', 'Absent', 'Invalid', 'Refused')),
+    file          TEXT COLLATE "C" NOT NULL,
+    commit_hash   TEXT COLLATE "C" NOT NULL,
+    live_commit   TEXT COLLATE "C" NOT NULL,
+    read_at       BIGINT,
+    more          BIGINT           NOT NULL CHECK (more >= 0),
+    declares      BIGINT           NOT NULL CHECK (declares >= 0),
+    PRIMARY KEY (tenant_id, agent_id),
+    FOREIGN KEY (tenant_id, agent_id) REFERENCES agents (tenant_id, id) ON DELETE CASCADE,
+    FOREIGN KEY (tenant_id, repository_id) REFERENCES repositories (tenant_id, id) ON DELETE RESTRICT
+);
+
+CREATE INDEX agent_configs_by_repository ON agent_configs (tenant_id, repository_id);
+
+-- line is 0 where there is none; field is '' for the whole file.
+CREATE TABLE agent_config_findings (
+    tenant_id TEXT COLLATE "C" NOT NULL,
+    agent_id  TEXT COLLATE "C" NOT NULL,
+    notice    BOOLEAN          NOT NULL,
+    position  BIGINT           NOT NULL CHECK (position >= 0),
+    field     TEXT COLLATE "C" NOT NULL,
+    line      BIGINT           NOT NULL CHECK (line >= 0),
+    message   TEXT COLLATE "C" NOT NULL,
+    PRIMARY KEY (tenant_id, agent_id, notice, position),
+    FOREIGN KEY (tenant_id, agent_id) REFERENCES agent_configs (tenant_id, agent_id) ON DELETE CASCADE
+);
+
+-- What files of GitLab's name and do not say where it is.
+CREATE TABLE gitlab_projects (
+    tenant_id TEXT COLLATE "C" NOT NULL REFERENCES tenants (id) ON DELETE CASCADE,
+    project   TEXT COLLATE "C" NOT NULL CHECK (project <> ''),
+    url       TEXT COLLATE "C" NOT NULL CHECK (url <> ''),
+    PRIMARY KEY (tenant_id, project)
 );
 
 -- content comes last: a row is read up to the last column asked for, and the others are small.
@@ -309,6 +366,11 @@ CREATE TABLE deployments (
     repository_id       TEXT COLLATE "C" NOT NULL,
     path                TEXT COLLATE "C" NOT NULL,
     revision            TEXT COLLATE "C" NOT NULL,
+    kind                TEXT COLLATE "C" NOT NULL,
+    helm_release        TEXT COLLATE "C" NOT NULL,
+    helm_values_files   TEXT COLLATE "C" NOT NULL,
+    helm_values         TEXT COLLATE "C" NOT NULL,
+    helm_skip_crds      BOOLEAN          NOT NULL,
     environment_tenant  TEXT COLLATE "C" NOT NULL,
     environment_id      TEXT COLLATE "C" NOT NULL,
     environment_name    TEXT COLLATE "C" NOT NULL,
@@ -344,6 +406,9 @@ CREATE TABLE deployments (
     rendered_key        TEXT COLLATE "C" NOT NULL,
     rendered_digest     TEXT COLLATE "C" CHECK (rendered_digest <> ''),
     rendered_at         BIGINT,
+    rendered_reads      TEXT COLLATE "C" NOT NULL,
+    rendered_volatile   BOOLEAN          NOT NULL,
+    detected            TEXT COLLATE "C" NOT NULL,
     source_error        TEXT COLLATE "C" NOT NULL,
     source_at           BIGINT,
     last_run            BIGINT           NOT NULL DEFAULT 0 CHECK (last_run >= 0),
@@ -401,20 +466,39 @@ CREATE TABLE deployment_words (
 );
 
 CREATE TABLE deployment_variants (
-    tenant_id       TEXT COLLATE "C" NOT NULL,
-    deployment_id   TEXT COLLATE "C" NOT NULL,
-    name            TEXT COLLATE "C" NOT NULL CHECK (name <> ''),
-    rendered_commit TEXT COLLATE "C" NOT NULL,
-    rendered_key    TEXT COLLATE "C" NOT NULL,
-    rendered_digest TEXT COLLATE "C" CHECK (rendered_digest <> ''),
-    rendered_at     BIGINT,
-    error           TEXT COLLATE "C" NOT NULL,
+    tenant_id         TEXT COLLATE "C" NOT NULL,
+    deployment_id     TEXT COLLATE "C" NOT NULL,
+    name              TEXT COLLATE "C" NOT NULL CHECK (name <> ''),
+    rendered_commit   TEXT COLLATE "C" NOT NULL,
+    rendered_key      TEXT COLLATE "C" NOT NULL,
+    rendered_digest   TEXT COLLATE "C" CHECK (rendered_digest <> ''),
+    rendered_at       BIGINT,
+    rendered_reads    TEXT COLLATE "C" NOT NULL,
+    rendered_volatile BOOLEAN          NOT NULL,
+    error             TEXT COLLATE "C" NOT NULL,
     PRIMARY KEY (tenant_id, deployment_id, name),
     FOREIGN KEY (tenant_id, deployment_id) REFERENCES deployments (tenant_id, id) ON DELETE CASCADE,
     FOREIGN KEY (tenant_id, rendered_digest) REFERENCES bundles (tenant_id, digest) ON DELETE RESTRICT
 );
 
 CREATE INDEX deployment_variants_by_digest ON deployment_variants (tenant_id, rendered_digest);
+
+-- Deployments that a file in Git declares, or did. The agent is named, not referred to: what it had
+-- outlives it.
+CREATE TABLE declarations (
+    tenant_id       TEXT COLLATE "C" NOT NULL,
+    deployment_id   TEXT COLLATE "C" NOT NULL,
+    agent_name      TEXT COLLATE "C" NOT NULL CHECK (agent_name <> ''),
+    name            TEXT COLLATE "C" NOT NULL CHECK (name <> ''),
+    repo_url        TEXT COLLATE "C" NOT NULL,
+    file            TEXT COLLATE "C" NOT NULL,
+    prune_on_remove BOOLEAN          NOT NULL,
+    released_at     BIGINT,
+    PRIMARY KEY (tenant_id, deployment_id),
+    FOREIGN KEY (tenant_id, deployment_id) REFERENCES deployments (tenant_id, id) ON DELETE CASCADE
+);
+
+CREATE INDEX declarations_by_agent ON declarations (tenant_id, agent_name, name, deployment_id);
 
 CREATE TABLE revisions (
     tenant_id     TEXT COLLATE "C" NOT NULL,

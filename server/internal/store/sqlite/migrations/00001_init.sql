@@ -66,21 +66,34 @@ CREATE TABLE people (
     logged_in_at INTEGER NOT NULL
 ) STRICT, WITHOUT ROWID;
 
+-- What clusters offer to charts, once for all agents of a tenant that report the same.
+CREATE TABLE agent_capabilities (
+    tenant_id    TEXT NOT NULL REFERENCES tenants (id) ON DELETE CASCADE,
+    hash         TEXT NOT NULL CHECK (hash <> ''),
+    kube_version TEXT NOT NULL,
+    api_versions TEXT NOT NULL,
+    PRIMARY KEY (tenant_id, hash)
+) STRICT, WITHOUT ROWID;
+
 -- connected says that the agent has an open connection: it is kept with them, in one transaction,
 -- because a listing of thousands cannot ask for each.
 CREATE TABLE agents (
-    tenant_id  TEXT    NOT NULL REFERENCES tenants (id) ON DELETE RESTRICT,
-    id         TEXT    NOT NULL UNIQUE CHECK (id <> ''),
-    name       TEXT    NOT NULL CHECK (name <> ''),
-    scope      TEXT    NOT NULL CHECK (scope IN ('cluster', 'namespaced')),
-    spec       INTEGER NOT NULL CHECK (spec > 0),
-    connected  INTEGER NOT NULL CHECK (connected IN (0, 1)),
-    created_at INTEGER NOT NULL,
+    tenant_id    TEXT    NOT NULL REFERENCES tenants (id) ON DELETE RESTRICT,
+    id           TEXT    NOT NULL UNIQUE CHECK (id <> ''),
+    name         TEXT    NOT NULL CHECK (name <> ''),
+    scope        TEXT    NOT NULL CHECK (scope IN ('cluster', 'namespaced')),
+    spec         INTEGER NOT NULL CHECK (spec > 0),
+    connected    INTEGER NOT NULL CHECK (connected IN (0, 1)),
+    created_at   INTEGER NOT NULL,
+    capabilities TEXT,
     PRIMARY KEY (tenant_id, id),
-    UNIQUE (tenant_id, name)
+    UNIQUE (tenant_id, name),
+    FOREIGN KEY (tenant_id, capabilities) REFERENCES agent_capabilities (tenant_id, hash) ON DELETE RESTRICT
 ) STRICT;
 
 CREATE INDEX agents_by_presence ON agents (tenant_id, connected, name, id);
+
+CREATE INDEX agents_by_capabilities ON agents (tenant_id, capabilities);
 
 CREATE TABLE agent_labels (
     tenant_id TEXT NOT NULL,
@@ -264,6 +277,8 @@ CREATE TABLE repositories (
     id            TEXT    NOT NULL UNIQUE CHECK (id <> ''),
     url           TEXT    NOT NULL CHECK (url <> ''),
     credential_id TEXT    CHECK (credential_id <> ''),
+    submodules    INTEGER NOT NULL CHECK (submodules IN (0, 1)),
+    signers       TEXT    NOT NULL,
     spec          INTEGER NOT NULL CHECK (spec > 0),
     created_at    INTEGER NOT NULL,
     checked_at    INTEGER,
@@ -283,6 +298,48 @@ CREATE TABLE repository_words (
     suffix        TEXT NOT NULL CHECK (suffix <> ''),
     repository_id TEXT NOT NULL,
     PRIMARY KEY (tenant_id, suffix, repository_id)
+) STRICT, WITHOUT ROWID;
+
+-- Where the configuration of an agent is in Git, and what became of it when it was last read.
+CREATE TABLE agent_configs (
+    tenant_id     TEXT    NOT NULL,
+    agent_id      TEXT    NOT NULL,
+    repository_id TEXT    NOT NULL,
+    spec          INTEGER NOT NULL CHECK (spec > 0),
+    created_at    INTEGER NOT NULL,
+    state         TEXT    NOT NULL CHECK (state IN ('', 'Applied', 'Absent', 'Invalid', 'Refused')),
+    file          TEXT    NOT NULL,
+    commit_hash   TEXT    NOT NULL,
+    live_commit   TEXT    NOT NULL,
+    read_at       INTEGER,
+    more          INTEGER NOT NULL CHECK (more >= 0),
+    declares      INTEGER NOT NULL CHECK (declares >= 0),
+    PRIMARY KEY (tenant_id, agent_id),
+    FOREIGN KEY (tenant_id, agent_id) REFERENCES agents (tenant_id, id) ON DELETE CASCADE,
+    FOREIGN KEY (tenant_id, repository_id) REFERENCES repositories (tenant_id, id) ON DELETE RESTRICT
+) STRICT, WITHOUT ROWID;
+
+CREATE INDEX agent_configs_by_repository ON agent_configs (tenant_id, repository_id);
+
+-- line is 0 where there is none; field is '' for the whole file.
+CREATE TABLE agent_config_findings (
+    tenant_id TEXT    NOT NULL,
+    agent_id  TEXT    NOT NULL,
+    notice    INTEGER NOT NULL CHECK (notice IN (0, 1)),
+    position  INTEGER NOT NULL CHECK (position >= 0),
+    field     TEXT    NOT NULL,
+    line      INTEGER NOT NULL CHECK (line >= 0),
+    message   TEXT    NOT NULL,
+    PRIMARY KEY (tenant_id, agent_id, notice, position),
+    FOREIGN KEY (tenant_id, agent_id) REFERENCES agent_configs (tenant_id, agent_id) ON DELETE CASCADE
+) STRICT, WITHOUT ROWID;
+
+-- What files of GitLab's name and do not say where it is.
+CREATE TABLE gitlab_projects (
+    tenant_id TEXT    NOT NULL REFERENCES tenants (id) ON DELETE CASCADE,
+    project   TEXT    NOT NULL CHECK (project <> ''),
+    url       TEXT    NOT NULL CHECK (url <> ''),
+    PRIMARY KEY (tenant_id, project)
 ) STRICT, WITHOUT ROWID;
 
 -- content comes last: a row is read up to the last column asked for, and the others are small.
@@ -308,6 +365,11 @@ CREATE TABLE deployments (
     repository_id       TEXT    NOT NULL,
     path                TEXT    NOT NULL,
     revision            TEXT    NOT NULL,
+    kind                TEXT    NOT NULL,
+    helm_release        TEXT    NOT NULL,
+    helm_values_files   TEXT    NOT NULL,
+    helm_values         TEXT    NOT NULL,
+    helm_skip_crds      INTEGER NOT NULL CHECK (helm_skip_crds IN (0, 1)),
     environment_tenant  TEXT    NOT NULL,
     environment_id      TEXT    NOT NULL,
     environment_name    TEXT    NOT NULL,
@@ -343,6 +405,9 @@ CREATE TABLE deployments (
     rendered_key        TEXT    NOT NULL,
     rendered_digest     TEXT    CHECK (rendered_digest <> ''),
     rendered_at         INTEGER,
+    rendered_reads      TEXT    NOT NULL,
+    rendered_volatile   INTEGER NOT NULL CHECK (rendered_volatile IN (0, 1)),
+    detected            TEXT    NOT NULL,
     source_error        TEXT    NOT NULL,
     source_at           INTEGER,
     last_run            INTEGER NOT NULL DEFAULT 0 CHECK (last_run >= 0),
@@ -400,20 +465,39 @@ CREATE TABLE deployment_words (
 ) STRICT, WITHOUT ROWID;
 
 CREATE TABLE deployment_variants (
-    tenant_id       TEXT NOT NULL,
-    deployment_id   TEXT NOT NULL,
-    name            TEXT NOT NULL CHECK (name <> ''),
-    rendered_commit TEXT NOT NULL,
-    rendered_key    TEXT NOT NULL,
-    rendered_digest TEXT CHECK (rendered_digest <> ''),
-    rendered_at     INTEGER,
-    error           TEXT NOT NULL,
+    tenant_id         TEXT    NOT NULL,
+    deployment_id     TEXT    NOT NULL,
+    name              TEXT    NOT NULL CHECK (name <> ''),
+    rendered_commit   TEXT    NOT NULL,
+    rendered_key      TEXT    NOT NULL,
+    rendered_digest   TEXT    CHECK (rendered_digest <> ''),
+    rendered_at       INTEGER,
+    rendered_reads    TEXT    NOT NULL,
+    rendered_volatile INTEGER NOT NULL CHECK (rendered_volatile IN (0, 1)),
+    error             TEXT    NOT NULL,
     PRIMARY KEY (tenant_id, deployment_id, name),
     FOREIGN KEY (tenant_id, deployment_id) REFERENCES deployments (tenant_id, id) ON DELETE CASCADE,
     FOREIGN KEY (tenant_id, rendered_digest) REFERENCES bundles (tenant_id, digest) ON DELETE RESTRICT
 ) STRICT, WITHOUT ROWID;
 
 CREATE INDEX deployment_variants_by_digest ON deployment_variants (tenant_id, rendered_digest);
+
+-- Deployments that a file in Git declares, or did. The agent is named, not referred to: what it had
+-- outlives it.
+CREATE TABLE declarations (
+    tenant_id       TEXT    NOT NULL,
+    deployment_id   TEXT    NOT NULL,
+    agent_name      TEXT    NOT NULL CHECK (agent_name <> ''),
+    name            TEXT    NOT NULL CHECK (name <> ''),
+    repo_url        TEXT    NOT NULL,
+    file            TEXT    NOT NULL,
+    prune_on_remove INTEGER NOT NULL CHECK (prune_on_remove IN (0, 1)),
+    released_at     INTEGER,
+    PRIMARY KEY (tenant_id, deployment_id),
+    FOREIGN KEY (tenant_id, deployment_id) REFERENCES deployments (tenant_id, id) ON DELETE CASCADE
+) STRICT, WITHOUT ROWID;
+
+CREATE INDEX declarations_by_agent ON declarations (tenant_id, agent_name, name, deployment_id);
 
 CREATE TABLE revisions (
     tenant_id     TEXT    NOT NULL,
