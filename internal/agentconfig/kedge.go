@@ -1,0 +1,164 @@
+package agentconfig
+
+import (
+	"errors"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/kedge-dev/kedge/internal/fleet"
+)
+
+// KedgePath is where the configuration of an agent is.
+func KedgePath(agent string) string { return ".kedge/agents/" + agent + "/config.yaml" }
+
+// ParseKedge reads Kedge's own file. What is wrong is an *Error; an empty file declares nothing.
+func ParseKedge(data []byte) (File, error) {
+	p := &parser{}
+	root, ok := p.document(data)
+	if !ok {
+		return File{}, p.result()
+	}
+	var out File
+	names := map[string]string{}
+	root.fields(map[string]func(value){
+		"version": func(v value) {
+			n := 1
+			number(&n)(v)
+			if n != 1 {
+				v.problem("is %d, and this server knows version 1", n)
+			}
+		},
+		"deployments": func(v value) {
+			out.Lists = true
+			v.items(func(i int, item value) {
+				if i == maxDeployments {
+					item.problem("a file declares at most %d deployments", maxDeployments)
+				}
+				if i >= maxDeployments {
+					return
+				}
+				d := readDeployment(item)
+				if before := names[d.Name]; before != "" && d.Name != "" {
+					item.problem("the name %q is given to %s already", d.Name, before)
+				}
+				names[d.Name] = item.path
+				out.Deployments = append(out.Deployments, d)
+			})
+		},
+	})
+	return out, p.result()
+}
+
+func readDeployment(v value) Deployment {
+	d := Deployment{Namespace: "default", Policy: fleet.Policy{Prune: true}}
+	d.at = where{field: v.path, lines: v.p.lines}
+	onRemove := ""
+	v.fields(map[string]func(value){
+		"name":      word(&d.Name),
+		"labels":    texts(&d.Labels),
+		"source":    readSource(&d.Source),
+		"namespace": word(&d.Namespace),
+		"policy":    readPolicy(&d.Policy),
+		"onRemove":  oneOf(&onRemove, "keep", "prune"),
+	})
+	d.Prune = onRemove == "prune"
+	if d.Name == "" {
+		if v.p.lines[v.path+".name"] == 0 && v.node.Kind == yaml.MappingNode {
+			v.p.problem(v.path+".name", v.node.Line, "is missing: every deployment has a name")
+		}
+		return d
+	}
+	var invalid *fleet.InvalidError
+	if err := fleet.CheckName("name", d.Name); errors.As(err, &invalid) {
+		v.p.problem(v.path+".name", v.p.lines[v.path+".name"], "%s", invalid.Problem)
+	}
+	return d
+}
+
+func readSource(to *fleet.Source) func(value) {
+	return func(v value) {
+		v.fields(map[string]func(value){
+			"repoURL":   word(&to.RepoURL),
+			"path":      text(&to.Path),
+			"revision":  text(&to.Revision),
+			"kind":      oneOf((*string)(&to.Kind), string(fleet.SourcePlain), string(fleet.SourceKustomize), string(fleet.SourceHelm)),
+			"globs":     words(&to.Globs),
+			"helm":      readHelm(&to.Helm),
+			"variables": texts(&to.Variables),
+		})
+	}
+}
+
+func readHelm(to *fleet.Helm) func(value) {
+	return func(v value) {
+		v.fields(map[string]func(value){
+			"releaseName": text(&to.ReleaseName),
+			"valuesFiles": words(&to.ValuesFiles),
+			"values":      readValues(&to.Values),
+			"skipCRDs":    boolean(&to.SkipCRDs),
+		})
+	}
+}
+
+// readValues takes values as people write them, as a mapping, and as the API does, as text.
+func readValues(to *string) func(value) {
+	return func(v value) {
+		v, ok := v.resolve()
+		if !ok {
+			return
+		}
+		if v.node.Kind != yaml.MappingNode {
+			text(to)(v)
+			return
+		}
+		if hasAlias(v.node) {
+			v.problem("aliases cannot be used in values: write them out")
+			return
+		}
+		raw, err := yaml.Marshal(v.node)
+		if err != nil {
+			v.problem("cannot be read: %v", err)
+			return
+		}
+		*to = string(raw)
+	}
+}
+
+func hasAlias(n *yaml.Node) bool {
+	if n.Kind == yaml.AliasNode {
+		return true
+	}
+	for _, child := range n.Content {
+		if hasAlias(child) {
+			return true
+		}
+	}
+	return false
+}
+
+func readPolicy(to *fleet.Policy) func(value) {
+	return func(v value) {
+		v.fields(map[string]func(value){
+			"prune":          boolean(&to.Prune),
+			"adopt":          boolean(&to.Adopt),
+			"allowEmpty":     boolean(&to.AllowEmpty),
+			"manual":         boolean(&to.Manual),
+			"force":          boolean(&to.Force),
+			"replace":        boolean(&to.Replace),
+			"dryRun":         boolean(&to.DryRun),
+			"drift":          oneOf((*string)(&to.Drift), string(fleet.DriftCorrect), string(fleet.DriftReport), string(fleet.DriftIgnore)),
+			"ignore":         words(&to.Ignore),
+			"serviceAccount": text(&to.ServiceAccount),
+			"propagation": oneOf((*string)(&to.Propagation),
+				string(fleet.PropagationBackground), string(fleet.PropagationForeground), string(fleet.PropagationOrphan)),
+			"pruneTimeout": duration(&to.PruneTimeout),
+			"readyTimeout": duration(&to.ReadyTimeout),
+			"pruneLimit": func(v value) {
+				v.fields(map[string]func(value){"objects": number(&to.PruneLimit.Objects), "percent": number(&to.PruneLimit.Percent)})
+			},
+			"pruneOnDetach": func(v value) {
+				v.problem("has no meaning here: onRemove: prune, beside the policy, deletes the objects of a deployment that the file no longer lists")
+			},
+		})
+	}
+}

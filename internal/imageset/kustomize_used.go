@@ -1,0 +1,176 @@
+package imageset
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"path"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/kedge-dev/kedge/internal/filetree"
+)
+
+// maxOverlays bounds how deep overlays may be nested.
+const maxOverlays = 20
+
+// resources finds out which images the resources of an overlay use, as its own images see them.
+type resources struct {
+	search *search
+	seen   map[string]bool // files and folders, so that a circle ends
+}
+
+// used returns the images that arrive at the kustomization of a folder, by their names.
+func (r *resources) used(ctx context.Context, folder string, depth int) (map[string]Place, error) {
+	used := map[string]Place{}
+	if depth == 0 || r.seen[folder] {
+		return used, nil
+	}
+	r.seen[folder] = true
+	f, err := r.search.kustomization(ctx, folder)
+	if errors.Is(err, fs.ErrNotExist) {
+		return used, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	k := target(root(f.docs[0]))
+	for _, key := range []string{"resources", "bases", "components", "patchesStrategicMerge"} {
+		for _, name := range texts(find(k, key)) {
+			if err := r.add(ctx, used, folder, name, key == "components", depth); err != nil {
+				return nil, err
+			}
+		}
+	}
+	for _, key := range []string{"patches", "patchesJson6902"} {
+		for _, patch := range items(find(k, key)) {
+			if err := r.add(ctx, used, folder, text(lookUp(patch, "path")), false, depth); err != nil {
+				return nil, err
+			}
+			inline(used, f, text(lookUp(patch, "patch")))
+		}
+	}
+	return used, nil
+}
+
+// add adds what a resource uses: a file, a folder with a kustomization, or a patch that is written out.
+func (r *resources) add(ctx context.Context, used map[string]Place, folder, name string, component bool, depth int) error {
+	if name == "" || strings.ContainsAny(name, "\n:?") {
+		inline(used, r.search.files[path.Join(folder, kustomizationNames[0])], name)
+		return nil // not in this repository, or a patch in place
+	}
+	where := path.Join(folder, name)
+	if where == ".." || strings.HasPrefix(where, "../") || path.IsAbs(name) {
+		return nil
+	}
+	e, err := r.search.entry(ctx, where)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil // rendering says so, and better
+	case err != nil:
+		return err
+	case e.Mode == filetree.Dir:
+		return r.addFolder(ctx, used, where, component, depth)
+	case e.Mode != filetree.File:
+		return nil
+	}
+	f, err := r.search.open(ctx, where)
+	var mistake *Error
+	if errors.As(err, &mistake) {
+		return nil // it is not ours to mend
+	}
+	if err != nil {
+		return err
+	}
+	collect(used, f)
+	return nil
+}
+
+// addFolder adds what a base or component uses, with the names that its own images give. A component
+// renames what the overlay has gathered as well.
+func (r *resources) addFolder(ctx context.Context, used map[string]Place, folder string, component bool, depth int) error {
+	below, err := r.used(ctx, folder, depth-1)
+	if err != nil {
+		return err
+	}
+	if component {
+		for name, p := range below {
+			used[name] = p
+		}
+		below = used
+	}
+	f, err := r.search.kustomization(ctx, folder)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	for _, entry := range items(find(target(root(f.docs[0])), "images")) {
+		e := entrySite{overlay: &overlay{file: f}, entry: target(entry)}
+		was, ok := below[text(find(e.entry, "name"))]
+		if !ok {
+			continue
+		}
+		now := split(was.Image)
+		if set := e.now(); set.Tag != "" || set.Digest != "" {
+			now = set
+		} else {
+			now.Repo = set.Repo
+		}
+		delete(below, text(find(e.entry, "name")))
+		p := e.place()
+		p.Image = now.String()
+		below[now.Repo] = p
+	}
+	if !component {
+		for name, p := range below {
+			used[name] = p
+		}
+	}
+	return nil
+}
+
+// inline adds what a patch uses that is written out in a kustomization.
+func inline(used map[string]Place, f *file, patch string) {
+	docs, err := parse([]byte(patch))
+	if err != nil || f == nil {
+		return
+	}
+	collect(used, &file{path: f.path, docs: docs})
+}
+
+// collect adds the images of a file: of its pods, and those that a JSON patch puts somewhere.
+func collect(used map[string]Place, f *file) {
+	for _, site := range containers(f) {
+		p := site.place()
+		used[split(p.Image).Repo] = p
+	}
+	for _, doc := range f.docs {
+		for _, op := range items(root(doc)) {
+			value := lookUp(op, "value")
+			if strings.HasSuffix(text(lookUp(op, "path")), "/image") && text(value) != "" {
+				used[split(text(value)).Repo] = Place{File: f.path, Line: target(value).Line, Field: text(lookUp(op, "path")), Image: text(value), Old: text(value)}
+			}
+		}
+	}
+}
+
+func items(n *yaml.Node) []*yaml.Node {
+	n = target(n)
+	if n == nil || n.Kind != yaml.SequenceNode {
+		return nil
+	}
+	return n.Content
+}
+
+func texts(n *yaml.Node) []string {
+	var out []string
+	for _, item := range items(n) {
+		if s := text(item); s != "" {
+			out = append(out, s)
+		}
+	}
+	return out
+}

@@ -1,0 +1,118 @@
+package imageset
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/kedge-dev/kedge/internal/filetree"
+	"github.com/kedge-dev/kedge/internal/fleet"
+)
+
+// search holds the files that a request looks at, each opened once.
+type search struct {
+	tree  filetree.Tree
+	req   Request
+	files map[string]*file
+	left  int64 // how many bytes may still be read
+	count int   // how many files may still be opened
+}
+
+func newSearch(tree filetree.Tree, req Request) *search {
+	req.Limits = req.Limits.OrDefault()
+	req.Path = path.Clean(strings.TrimLeft(req.Path, "/"))
+	return &search{tree: tree, req: req, files: map[string]*file{}, left: req.Limits.TotalBytes, count: req.Limits.Files}
+}
+
+// sites finds the images of the request.
+func (s *search) sites(ctx context.Context) ([]site, error) {
+	if s.req.Path == ".." || strings.HasPrefix(s.req.Path, "../") {
+		return nil, problem("", "the path %q leaves the repository", s.req.Path)
+	}
+	switch s.req.Kind {
+	case fleet.SourceKustomize:
+		return s.kustomize(ctx)
+	case fleet.SourceHelm:
+		return s.helm(ctx)
+	default:
+		return s.plain(ctx)
+	}
+}
+
+// where says what was looked at, for errors.
+func (s *search) where() string {
+	switch s.req.Kind {
+	case fleet.SourceKustomize:
+		return fmt.Sprintf(" in the overlay %q and the files that it names in this repository (what it takes from elsewhere is not seen: add an entry under images by hand)", s.req.Path)
+	case fleet.SourceHelm:
+		return fmt.Sprintf(" in the values of the chart %q", s.req.Path)
+	}
+	return fmt.Sprintf(" in the manifests below %q", s.req.Path)
+}
+
+// entry finds a regular file; fs.ErrNotExist when there is none.
+func (s *search) entry(ctx context.Context, name string) (filetree.Entry, error) {
+	entries, err := s.tree.List(ctx, path.Dir(name))
+	if err != nil {
+		return filetree.Entry{}, err
+	}
+	i := slices.IndexFunc(entries, func(e filetree.Entry) bool { return e.Name == path.Base(name) })
+	if i < 0 {
+		return filetree.Entry{}, fmt.Errorf("looking for %q: %w", name, fs.ErrNotExist)
+	}
+	return entries[i], nil
+}
+
+// open reads a file by its path in the tree.
+func (s *search) open(ctx context.Context, name string) (*file, error) {
+	if f := s.files[name]; f != nil {
+		return f, nil
+	}
+	e, err := s.entry(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	return s.openEntry(ctx, name, e)
+}
+
+func (s *search) openEntry(ctx context.Context, name string, e filetree.Entry) (*file, error) {
+	if e.Mode != filetree.File {
+		return nil, problem(name, "not a regular file: links are not followed when images are set")
+	}
+	if s.count--; s.count < 0 {
+		return nil, problem("", "more than %d files would have to be looked at", s.req.Limits.Files)
+	}
+	data, err := s.tree.Read(ctx, e, min(s.req.Limits.FileBytes, s.left))
+	if errors.Is(err, filetree.ErrTooBig) {
+		return nil, problem(name, "it is too large, or all files together are")
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reading %q: %w", name, err)
+	}
+	s.left -= int64(len(data))
+	f, err := open(name, data)
+	if err != nil {
+		return nil, err
+	}
+	s.files[name] = f
+	return f, nil
+}
+
+// finish returns the new content of the files that change.
+func (s *search) finish() (map[string][]byte, error) {
+	edits := map[string][]byte{}
+	for name, f := range s.files {
+		data, err := f.finish()
+		if err != nil {
+			return nil, err
+		}
+		if data != nil {
+			edits[name] = data
+		}
+	}
+	return edits, nil
+}
