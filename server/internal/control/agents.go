@@ -53,6 +53,11 @@ func (s *Service) EnrollAgent(ctx context.Context, p auth.Principal, tenant stri
 		if err := s.placeAgent(ctx, tx, agent); err != nil {
 			return err
 		}
+		if req.ConfigRepoURL != "" {
+			if err := s.setConfig(ctx, tx, p, t, agent, req.ConfigRepoURL); err != nil {
+				return err
+			}
+		}
 		return s.enrolled(ctx, tx, p, agent)
 	})
 	if err != nil {
@@ -215,6 +220,9 @@ func (s *Service) DeleteAgent(ctx context.Context, p auth.Principal, tenant, nam
 			return err
 		}
 		if err := match.check(string(a.ID), a.Spec); err != nil {
+			return err
+		}
+		if err := s.releaseAll(ctx, tx, a); err != nil {
 			return err
 		}
 		if err := s.detachAgent(ctx, tx, a); err != nil {

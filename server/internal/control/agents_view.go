@@ -62,6 +62,10 @@ func (s *Service) viewAgents(ctx context.Context, tx store.Tx, agents []fleet.Ag
 	if err != nil {
 		return nil, err
 	}
+	warnings, err := configWarnings(ctx, tx, agents, ids)
+	if err != nil {
+		return nil, err
+	}
 	byAgent := groupConnections(connections)
 	out := make([]AgentView, 0, len(agents))
 	for _, a := range agents {
@@ -74,6 +78,9 @@ func (s *Service) viewAgents(ctx context.Context, tx store.Tx, agents []fleet.Ag
 			if o.State == fleet.OperationFailed {
 				v.Warnings = append(v.Warnings, fmt.Sprintf("operation %s (%s) failed: %s", o.ID, o.Action, o.Message))
 			}
+		}
+		if text := warnings[a.ID]; text != "" {
+			v.Warnings = append(v.Warnings, text)
 		}
 		out = append(out, v)
 	}

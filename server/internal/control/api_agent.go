@@ -13,6 +13,8 @@ type EnrollAgent struct {
 	Labels     map[string]string
 	Namespaces []string // not empty: scope namespaced
 	Token      string   // chosen by the user; "" means that one is made
+	// ConfigRepoURL is the repository of its configuration; "" means that there is none.
+	ConfigRepoURL string
 }
 
 // Enrollment is a new agent with its token, which is shown this once.

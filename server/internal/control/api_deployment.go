@@ -46,6 +46,8 @@ type DeploymentView struct {
 	// Held says why nothing new is sent: suspended, pinned, waiting for a sync run; "" when it would be.
 	Held   string
 	Counts TargetCounts
+	// Declared says which file in Git declares it; nil when none does or did.
+	Declared *fleet.Declaration
 	// Targets are the first ones, by the names of their agents. Only where one deployment is asked for.
 	Targets []TargetView
 	// Operations are the newest ones that are not done, and the newest of all when it failed. Only
@@ -73,10 +75,18 @@ type CreateRun struct{ Revision string }
 type UpdateRun struct{ Revision string }
 
 // CreateRepository asks for a repository; Credential is the name of one, or "".
-type CreateRepository struct{ URL, Credential string }
+type CreateRepository struct {
+	URL, Credential string
+	Submodules      bool
+	Signers         string // see fleet.Repository
+}
 
 // UpdateRepository asks for a repository to be changed; what is nil stays as it is.
-type UpdateRepository struct{ Credential *string }
+type UpdateRepository struct {
+	Credential *string
+	Submodules *bool
+	Signers    *string
+}
 
 // RepositoryView is a repository as users see it.
 type RepositoryView struct {

@@ -14,11 +14,13 @@ import (
 
 // reads are the use-cases that change nothing that anybody would want to know about.
 var reads = []string{
-	"APITokens", "Agent", "AgentTokens", "Agents", "Audit", "Credential", "Credentials", "Deployment", "Deployments", "Environment", "Environments", "Events",
-	"Fleet", "Follow", "Grants", "HeldPrunes", "Members", "Operation", "Operations", "People", "Person", "Repositories", "Repository", "Revisions", "Run", "Runs", "SyncRun", "TargetObjects", "Targets",
+	"APITokens", "Agent", "AgentConfig", "AgentTokens", "Agents", "Audit", "Credential", "Credentials", "Deployment", "Deployments", "Diff", "Environment", "Environments", "Events",
+	"Fleet", "Follow", "GitLabProjects", "Grants", "HeldPrunes", "Images", "Members", "Operation", "Operations", "People", "Person", "Repositories", "Repository", "Revisions", "Run", "Runs", "SyncRun", "TargetObjects", "Targets",
 	"Tenant", "Tenants", "Webhook",
 	// The memory of answers that were given: what was done under them is recorded by what did it.
 	"ClaimReply", "CompleteReply", "ReleaseReply",
+	// It writes to Git, which is not here: TestSetImages looks at its line.
+	"SetImages",
 }
 
 // scene is a tenant "acme" with something of everything for a write to work on.
@@ -86,6 +88,24 @@ func simply(do func(s *scene) error) write { return write{do: do} }
 func tenancyWrites() map[string]write {
 	suspended := func(do func(s *scene) error) write { return write{(*scene).suspendAll, do} }
 	return map[string]write{
+		"SetAgentConfig": {do: func(s *scene) error {
+			return result(s.SetAgentConfig(s.ctx, root, "acme", "paris", "https://git.example.com/fleet"))
+		}},
+		"UnsetAgentConfig": {
+			prepare: func(s *scene) error {
+				return result(s.SetAgentConfig(s.ctx, root, "acme", "paris", "https://git.example.com/fleet"))
+			},
+			do: func(s *scene) error { return s.UnsetAgentConfig(s.ctx, root, "acme", "paris") },
+		},
+		"SetGitLabProject": {do: func(s *scene) error {
+			return result(s.SetGitLabProject(s.ctx, root, "acme", "42", "https://git.example.com/app"))
+		}},
+		"UnsetGitLabProject": {
+			prepare: func(s *scene) error {
+				return result(s.SetGitLabProject(s.ctx, root, "acme", "42", "https://git.example.com/app"))
+			},
+			do: func(s *scene) error { return s.UnsetGitLabProject(s.ctx, root, "acme", "42") },
+		},
 		"CreateTenant": simply(func(s *scene) error { return result(s.CreateTenant(s.ctx, root, control.CreateTenant{Name: "new"})) }),
 		"UpdateTenant": simply(func(s *scene) error {
 			return result(s.UpdateTenant(s.ctx, root, "acme", control.UpdateTenant{Quota: &fleet.Quota{Agents: 9}}))

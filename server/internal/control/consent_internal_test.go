@@ -1,13 +1,13 @@
 package control
 
 import (
-	"path/filepath"
 	"testing"
 	"time"
 
 	"github.com/kedge-dev/kedge/internal/fleet"
 	"github.com/kedge-dev/kedge/server/internal/auth"
 	"github.com/kedge-dev/kedge/server/internal/store"
+	"github.com/kedge-dev/kedge/server/internal/store/sqlite/sqlitetest"
 )
 
 // An edit that nobody could look at for long, as Git did not answer or the server was down, is no consent to
@@ -21,7 +21,7 @@ func TestAnEditThatIsLookedAtLateIsNoConsent(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			clock := time.Now()
-			s := openService(t, filepath.Join(t.TempDir(), "kedge.db"), Config{Now: func() time.Time { return clock }}, &dated{})
+			s := openService(t, sqlitetest.Path(t), Config{Now: func() time.Time { return clock }}, &dated{})
 			ctx := t.Context()
 			_, err := s.EnrollAgent(ctx, auth.System(), "default", EnrollAgent{Name: "paris"})
 			if err != nil {
@@ -40,7 +40,7 @@ func TestAnEditThatIsLookedAtLateIsNoConsent(t *testing.T) {
 				t.Fatal(err)
 			}
 			w := newWorker(s, repos[0])
-			if err := w.commit(ctx, look(t, w, "1"), wakeup{}); err != nil {
+			if _, err := w.commit(ctx, look(t, w, "1"), wakeup{}, false); err != nil {
 				t.Fatal(err)
 			}
 			source.Variables = map[string]string{"where": "there"}
@@ -48,7 +48,7 @@ func TestAnEditThatIsLookedAtLateIsNoConsent(t *testing.T) {
 				t.Fatal(err)
 			}
 			clock = clock.Add(c.late)
-			if err := w.commit(ctx, look(t, w, "1"), wakeup{}); err != nil {
+			if _, err := w.commit(ctx, look(t, w, "1"), wakeup{}, false); err != nil {
 				t.Fatal(err)
 			}
 			d, err := s.Deployment(ctx, auth.System(), "default", "app")

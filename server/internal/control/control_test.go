@@ -53,7 +53,7 @@ func newRooms(t *testing.T, db *testDatabase, n int, cfg control.Config) []*room
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = git.Close() })
-	repo, err := git.CreateRepo(t.Context(), "apps", filepath.Join(dir, "clone"))
+	repo, err := git.CreateHosted("apps")
 	if err != nil {
 		t.Fatal(err)
 	}

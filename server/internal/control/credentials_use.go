@@ -16,7 +16,7 @@ import (
 
 // access is how a repository is read now, with its credential as it is now.
 func (s *Service) access(ctx context.Context, repo fleet.Repository) (gitsource.Access, error) {
-	a := gitsource.Access{Owner: string(repo.TenantID), URL: repo.URL}
+	a := gitsource.Access{Owner: string(repo.TenantID), URL: repo.URL, Submodules: repo.Submodules, Signers: repo.Signers}
 	if repo.CredentialID == "" {
 		return a, nil
 	}

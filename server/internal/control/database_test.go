@@ -2,7 +2,6 @@ package control_test
 
 import (
 	"os"
-	"path/filepath"
 	"testing"
 
 	testpostgres "github.com/kedge-dev/kedge/internal/testkit/postgres"
@@ -10,6 +9,7 @@ import (
 	"github.com/kedge-dev/kedge/server/internal/store/postgres"
 	"github.com/kedge-dev/kedge/server/internal/store/postgres/pgtest"
 	"github.com/kedge-dev/kedge/server/internal/store/sqlite"
+	"github.com/kedge-dev/kedge/server/internal/store/sqlite/sqlitetest"
 )
 
 var (
@@ -27,7 +27,7 @@ type testDatabase struct {
 
 func newSQLite(t *testing.T) *testDatabase {
 	t.Helper()
-	path := filepath.Join(t.TempDir(), "kedge.db")
+	path := sqlitetest.Path(t)
 	return &testDatabase{open: func(t *testing.T) store.Store {
 		t.Helper()
 		st, err := sqlite.Open(t.Context(), sqlite.Config{Path: path})

@@ -23,29 +23,35 @@ func (s *Service) CreateDeployment(ctx context.Context, p auth.Principal, tenant
 		if err != nil {
 			return err
 		}
-		if err := s.withinQuota(ctx, tx, t, quotaDeployments, 1); err != nil {
-			return err
-		}
 		d := d // this may run more than once
 		d.TenantID = t.ID
-		if err := s.aim(ctx, tx, t, &d); err != nil {
-			return err
-		}
-		if d.RepositoryID, err = s.ensureRepository(ctx, tx, t, d.Source.RepoURL); err != nil {
-			return err
-		}
-		if err := tx.Deployments().Create(ctx, d); err != nil {
-			return fmt.Errorf("deployment %q: %w", d.Name, err)
-		}
-		if err := s.place(ctx, tx, d); err != nil {
-			return err
-		}
-		return s.record(ctx, tx, p, d, "deployment.create", "DeploymentCreated", "was created")
+		return s.create(ctx, tx, p, t, d)
 	})
 	if err != nil {
 		return DeploymentView{}, err
 	}
 	return s.Deployment(ctx, p, tenant, d.Name)
+}
+
+// create stores a deployment that was checked, and places it.
+func (s *Service) create(ctx context.Context, tx store.Tx, p auth.Principal, t fleet.Tenant, d fleet.Deployment) error {
+	if err := s.withinQuota(ctx, tx, t, quotaDeployments, 1); err != nil {
+		return err
+	}
+	if err := s.aim(ctx, tx, t, &d); err != nil {
+		return err
+	}
+	var err error
+	if d.RepositoryID, err = s.ensureRepository(ctx, tx, t, d.Source.RepoURL); err != nil {
+		return err
+	}
+	if err := tx.Deployments().Create(ctx, d); err != nil {
+		return fmt.Errorf("deployment %q: %w", d.Name, err)
+	}
+	if err := s.place(ctx, tx, d); err != nil {
+		return err
+	}
+	return s.record(ctx, tx, p, d, "deployment.create", "DeploymentCreated", "was created")
 }
 
 func (s *Service) newDeployment(req CreateDeployment) (fleet.Deployment, error) {
@@ -58,6 +64,9 @@ func (s *Service) newDeployment(req CreateDeployment) (fleet.Deployment, error) 
 		d.Policy = *req.Policy
 	}
 	if err := fleet.CheckName("name", d.Name); err != nil {
+		return d, err
+	}
+	if err := checkPlace("environment", d.Environment); err != nil {
 		return d, err
 	}
 	return d, s.checkDeployment(&d)
@@ -110,6 +119,9 @@ func (s *Service) ensureRepository(ctx context.Context, tx store.Tx, t fleet.Ten
 		return "", err
 	}
 	repo = fleet.Repository{ID: fleet.NewRepositoryID(), TenantID: t.ID, URL: url, Spec: 1, CreatedAt: s.cfg.Now()}
+	if err := takeSigners(ctx, tx, &repo); err != nil {
+		return "", err
+	}
 	err = tx.Repositories().Create(ctx, repo)
 	if errors.Is(err, store.ErrExists) { // another deployment of it was created at the same moment
 		repo, err = tx.Repositories().ByURL(ctx, t.ID, url)

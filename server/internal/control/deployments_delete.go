@@ -23,28 +23,37 @@ func (s *Service) DeleteDeployment(ctx context.Context, p auth.Principal, tenant
 		if err := match.check(string(d.ID), d.Spec); err != nil {
 			return err
 		}
-		held, err := newHolds(tx).around(ctx, d)
-		if err != nil {
+		if err := notDeclared(ctx, tx, d, "deleted"); err != nil {
 			return err
 		}
-		if held != "" {
-			return conflict("deployment %q cannot be deleted now: %s", name, held)
-		}
-		if operation, err = s.openOperation(ctx, tx, p, fleet.Operation{
-			TenantID: d.TenantID, Action: actionDelete, Kind: "deployment", Name: d.Name, ResourceID: string(d.ID), State: fleet.OperationInProgress,
-		}); err != nil {
-			return err
-		}
-		if err := s.record(ctx, tx, p, d, "deployment.delete", "DeploymentDeleted", "was deleted"); err != nil {
-			return err
-		}
-		if err := s.remove(ctx, tx, d); err != nil {
-			return err
-		}
-		operation, err = tx.Operations().Get(ctx, d.TenantID, operation.ID)
+		operation, err = s.delete(ctx, tx, p, d)
 		return err
 	})
 	return operation, err
+}
+
+// delete is DeleteDeployment, whoever asks for it.
+func (s *Service) delete(ctx context.Context, tx store.Tx, p auth.Principal, d fleet.Deployment) (fleet.Operation, error) {
+	held, err := newHolds(tx).around(ctx, d)
+	if err != nil {
+		return fleet.Operation{}, err
+	}
+	if held != "" {
+		return fleet.Operation{}, conflict("deployment %q cannot be deleted now: %s", d.Name, held)
+	}
+	operation, err := s.openOperation(ctx, tx, p, fleet.Operation{
+		TenantID: d.TenantID, Action: actionDelete, Kind: "deployment", Name: d.Name, ResourceID: string(d.ID), State: fleet.OperationInProgress,
+	})
+	if err != nil {
+		return fleet.Operation{}, err
+	}
+	if err := s.record(ctx, tx, p, d, "deployment.delete", "DeploymentDeleted", "was deleted"); err != nil {
+		return fleet.Operation{}, err
+	}
+	if err := s.remove(ctx, tx, d); err != nil {
+		return fleet.Operation{}, err
+	}
+	return tx.Operations().Get(ctx, d.TenantID, operation.ID)
 }
 
 // remove marks d as deleted, ends its runs and makes tombstones of the targets that an agent may

@@ -24,8 +24,14 @@ func (s *Service) UpdateDeployment(ctx context.Context, p auth.Principal, tenant
 		if err := match.check(string(was.ID), was.Spec); err != nil {
 			return err
 		}
+		if err := notDeclared(ctx, tx, was, "changed"); err != nil {
+			return err
+		}
 		d := was
 		req.apply(&d)
+		if err := checkPlace("environment", d.Environment); err != nil {
+			return err
+		}
 		if err := s.checkDeployment(&d); err != nil {
 			return err
 		}
@@ -80,7 +86,7 @@ func changes(a, b fleet.Deployment) []string {
 
 func sameSource(a, b fleet.Source) bool {
 	return a.RepoURL == b.RepoURL && a.Path == b.Path && a.Revision == b.Revision &&
-		slices.Equal(a.Globs, b.Globs) && maps.Equal(a.Variables, b.Variables)
+		a.Kind == b.Kind && a.Helm.Equal(b.Helm) && slices.Equal(a.Globs, b.Globs) && maps.Equal(a.Variables, b.Variables)
 }
 
 func (s *Service) update(ctx context.Context, tx store.Tx, p auth.Principal, t fleet.Tenant, was, d fleet.Deployment, changed []string) error {
@@ -152,7 +158,7 @@ func (s *Service) repin(ctx context.Context, tx store.Tx, p auth.Principal, was 
 
 // bundlesOf is what a deployment that follows its source has newest, by variant.
 func bundlesOf(ctx context.Context, tx store.Tx, d fleet.Deployment) (map[string]string, error) {
-	if !d.Source.Templated() {
+	if !d.Varies() {
 		return map[string]string{"": d.Rendered.Digest}, nil
 	}
 	variants, err := tx.Deployments().Variants(ctx, d.TenantID, d.ID)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/kedge-dev/kedge/internal/fleet"
 	"github.com/kedge-dev/kedge/internal/render"
+	"github.com/kedge-dev/kedge/server/internal/gitsource"
 )
 
 const (
@@ -45,10 +46,20 @@ func checkSource(src *fleet.Source) error {
 	if err := checkVariables(src.Variables); err != nil {
 		return err
 	}
-	if len(src.Globs) > maxGlobs {
+	if err := checkKind(*src); err != nil {
+		return err
+	}
+	if err := checkHelm(&src.Helm); err != nil {
+		return err
+	}
+	return checkGlobs(src.Globs)
+}
+
+func checkGlobs(globs []string) error {
+	if len(globs) > maxGlobs {
 		return fleet.Invalid("source.globs", "at most %d globs can be given", maxGlobs)
 	}
-	for _, glob := range src.Globs {
+	for _, glob := range globs {
 		if glob == "" || len(glob) > 1024 {
 			return fleet.Invalid("source.globs", "a glob has between 1 and 1024 characters")
 		}
@@ -60,6 +71,12 @@ func checkSource(src *fleet.Source) error {
 }
 
 func checkRevision(field, revision string) error {
+	if strings.HasPrefix(revision, "semver:") {
+		if err := gitsource.CheckRevision(revision); err != nil {
+			return fleet.Invalid(field, "%v", err)
+		}
+		return nil
+	}
 	if strings.HasPrefix(revision, "-") || strings.ContainsAny(revision, " ~^:?*[\\\x00") || strings.Contains(revision, "..") || len(revision) > 255 {
 		return fleet.Invalid(field, "%q is not the name of a branch, tag or commit", revision)
 	}

@@ -37,6 +37,8 @@ type settler struct {
 	// broken holds the variants, by deployment, whose newest revision cannot be used: targets that are
 	// ahead of the server wait for one that can.
 	broken map[fleet.DeploymentID]map[string]bool
+	// failed says, by variant, why the run that is being started has no bundle for it.
+	failed map[string]string
 	// edits holds the deployments whose own edit, and not a new commit, has brought what is given out in
 	// this step.
 	edits map[fleet.DeploymentID]bool
@@ -82,7 +84,7 @@ func (st *settler) give(ctx context.Context, d *fleet.Deployment, targets []flee
 	}
 	granted, as := grant.ID != "", *d
 	as.Policy = grant.Applied(d.Policy)
-	missing, unread, refusal := false, false, ""
+	missing, unread, wasBehind, refusal := false, false, false, ""
 	for i, t := range targets {
 		want, change := st.decide(as, t, w)
 		unread = unread || attached(t) && !refused(t) && (rewound(t) || st.s.restored(t)) && w.chosen && !st.resolved
@@ -105,13 +107,19 @@ func (st *settler) give(ctx context.Context, d *fleet.Deployment, targets []flee
 		if err := st.tx.Targets().SetDesired(ctx, d.TenantID, t.ID, want); err != nil {
 			return err
 		}
+		wasBehind = wasBehind || st.s.behind(t)
 		want.Limits = t.Desired.Limits
 		targets[i].Desired = want
 	}
 	if err := st.noteRefusal(ctx, d, granted, refusal); err != nil {
 		return err
 	}
-	if unread || missing && !st.resolved && d.Source.Templated() && !d.Pin.Active() {
+	if wasBehind {
+		if err := doubtDeclared(ctx, st.tx, *d); err != nil {
+			return err
+		}
+	}
+	if unread || missing && !st.resolved && d.Varies() && !d.Pin.Active() {
 		// A variant that nobody has rendered yet, or a target that is or may be ahead, and was held when
 		// its source was last read: whoever reads the repository has to.
 		return st.tx.Changes().RecordPush(ctx, d.TenantID, d.RepositoryID, "")
@@ -210,6 +218,8 @@ func newest(t fleet.Target) fleet.Version {
 type wish struct {
 	chosen  bool                      // false: nothing is chosen, and each keeps what it has
 	idle    bool                      // manual, and no run asks for anything
+	kept    bool                      // it is of a kept revision, for which nothing is rendered any more
+	failed  map[string]string         // variants of a run that could not be rendered: nothing stands in for them
 	bundles map[string]fleet.Rendered // of which Commit and Digest count
 }
 
@@ -219,7 +229,33 @@ func (w wish) of(t fleet.Target) (fleet.Rendered, bool) {
 		return fleet.Rendered{Digest: t.Desired.Digest, Commit: t.Desired.Commit}, true
 	}
 	bundle, ok := w.bundles[t.Variant]
+	if !ok && w.kept && w.failed[t.Variant] == "" {
+		bundle, ok = w.nearest(t)
+	}
 	return bundle, ok
+}
+
+// nearest finds what a target is given whose variant differs from the kept ones in what clusters are capable
+// of only: its cluster may have been upgraded since. That is what it has, if that was kept; else what all of
+// them share. Where they differ, one of another cluster would take objects away that this one needs.
+func (w wish) nearest(t fleet.Target) (out fleet.Rendered, ok bool) {
+	want, _, _ := strings.Cut(t.Variant, "@")
+	differ := false
+	for name, bundle := range w.bundles {
+		switch base, _, _ := strings.Cut(name, "@"); {
+		case base != want:
+			continue
+		case bundle.Digest == t.Desired.Digest:
+			return bundle, true
+		case ok && bundle.Digest != out.Digest:
+			differ = true
+		}
+		out, ok = bundle, true
+	}
+	if differ {
+		return fleet.Rendered{}, false
+	}
+	return out, ok
 }
 
 // wish reads what is chosen for d: the pinned revision; for a manual deployment without one, nothing;
@@ -234,10 +270,12 @@ func (st *settler) wish(ctx context.Context, d fleet.Deployment) (wish, error) {
 		if err != nil {
 			return wish{}, err
 		}
-		return wishOf(revision), nil
+		w := wishOf(revision)
+		w.failed = st.failed
+		return w, nil
 	case d.Policy.Manual:
 		return wish{}, nil
-	case !d.Source.Templated():
+	case !d.Varies():
 		return wish{chosen: true, bundles: map[string]fleet.Rendered{"": d.Rendered}}, nil
 	}
 	variants, err := st.tx.Deployments().Variants(ctx, d.TenantID, d.ID)
@@ -252,7 +290,7 @@ func (st *settler) wish(ctx context.Context, d fleet.Deployment) (wish, error) {
 }
 
 func wishOf(r fleet.Revision) wish {
-	w := wish{chosen: true, bundles: make(map[string]fleet.Rendered, len(r.Bundles))}
+	w := wish{chosen: true, kept: true, bundles: make(map[string]fleet.Rendered, len(r.Bundles))}
 	for variant, digest := range r.Bundles {
 		w.bundles[variant] = fleet.Rendered{Commit: r.Commit, Digest: digest}
 	}

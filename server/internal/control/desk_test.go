@@ -15,9 +15,11 @@ import (
 	"github.com/kedge-dev/kedge/internal/manifest"
 	"github.com/kedge-dev/kedge/server/internal/auth"
 	"github.com/kedge-dev/kedge/server/internal/control"
+	"github.com/kedge-dev/kedge/server/internal/gitsource"
 	"github.com/kedge-dev/kedge/server/internal/seal"
 	"github.com/kedge-dev/kedge/server/internal/store"
 	"github.com/kedge-dev/kedge/server/internal/store/sqlite"
+	"github.com/kedge-dev/kedge/server/internal/store/sqlite/sqlitetest"
 )
 
 // root is a fleet admin.
@@ -55,6 +57,14 @@ type noGit struct{ control.Git }
 
 func (noGit) CheckURL(url string) (string, error) { return url, nil }
 
+func (noGit) Fetch(_ context.Context, _ gitsource.Access, revisions []string) (map[string]gitsource.Ref, error) {
+	refs := map[string]gitsource.Ref{}
+	for _, revision := range revisions {
+		refs[revision] = gitsource.Ref{Err: &gitsource.RefNotFoundError{Revision: revision}}
+	}
+	return refs, nil
+}
+
 func newDesk(t *testing.T) *desk {
 	t.Helper()
 	d, closeDesk := openDesk(t, blank(t))
@@ -73,7 +83,7 @@ var seed struct {
 func blank(t *testing.T) string {
 	t.Helper()
 	seed.once.Do(func() {
-		path := filepath.Join(t.TempDir(), "seed.db")
+		path := sqlitetest.Path(t)
 		_, closeDesk := openDesk(t, path)
 		closeDesk()
 		seed.data = readFile(t, path)

@@ -168,6 +168,9 @@ func (s *Service) UpdateEnvironment(
 	ctx context.Context, p auth.Principal, tenant, name string, req UpdateEnvironment, match Match,
 ) (EnvironmentView, error) {
 	return s.editEnvironment(ctx, p, tenant, name, match, func(tx store.Tx, t fleet.Tenant, env fleet.Environment) error {
+		if err := notOfConfiguration(env); err != nil {
+			return err
+		}
 		was := env
 		if req.Agents != nil {
 			env.Agents = sorted(*req.Agents)

@@ -2,14 +2,10 @@ package control
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"slices"
+	"time"
 
-	"github.com/kedge-dev/kedge/internal/filetree"
 	"github.com/kedge-dev/kedge/internal/fleet"
-	"github.com/kedge-dev/kedge/internal/render"
-	"github.com/kedge-dev/kedge/internal/wire"
 	"github.com/kedge-dev/kedge/server/internal/gitsource"
 	"github.com/kedge-dev/kedge/server/internal/store"
 )
@@ -21,6 +17,8 @@ type unit struct {
 	source  fleet.Source   // as it is for its agents
 	was     fleet.Rendered // what it was last rendered to
 	problem string         // why its newest revision could not be used, as it is recorded
+
+	capabilities fleet.Capabilities // of its cluster, for a chart
 }
 
 type unitKey struct {
@@ -30,12 +28,18 @@ type unitKey struct {
 
 // verdict is what a worker found out about a unit at one content of its folder.
 type verdict struct {
-	input   string  // what else than the folder it depends on
-	folder  string  // ID of the folder; with equal inputs, equal IDs mean that nothing has to be looked at
-	key     string  // of the render
-	digest  string  // of the result; "" when there is a problem
-	problem string  // the user's mistake; "" when there is none
-	packed  *packed // nil when nothing new was rendered
+	input   string           // what else than the tree it depends on
+	folder  string           // ID of the folder, which is all that plain manifests depend on
+	root    string           // ID of the whole tree; with equal inputs, equal IDs mean that nothing has to be looked at
+	kind    fleet.SourceKind // SourceDetected when that could not be told
+	key     string           // of the render
+	digest  string           // of the result; "" when there is a problem
+	problem string           // the user's mistake; "" when there is none
+	reads   []string         // until there was a problem, when that is known: key is of these then
+	packed  *packed          // nil when nothing new was rendered
+
+	transient bool      // the problem may be gone another time
+	at        time.Time // when it was found out
 }
 
 // packed is a rendered revision as it is stored: compressed before the transaction, which holds up
@@ -45,6 +49,10 @@ type packed struct {
 	content []byte
 	size    int64
 	objects int
+
+	reads    []string
+	volatile bool
+	notes    []string
 }
 
 // outcome is what a commit means for a deployment, as it was read before the render.
@@ -53,6 +61,7 @@ type outcome struct {
 	commit     string
 	problem    string // why the commit means nothing at all: there is none
 	parts      []part
+	held       map[string]bool // variants that some agents keep though their clusters are capable of something else now
 }
 
 type part struct {
@@ -60,46 +69,22 @@ type part struct {
 	verdict
 }
 
-// units reads what has to be rendered for d.
-func (w *worker) units(ctx context.Context, tx store.Tx, d fleet.Deployment) ([]unit, error) {
-	if !d.Source.Templated() {
-		return []unit{{source: d.Source, was: d.Rendered, problem: recorded(d)}}, nil
+// judge finds out what a commit means for a deployment. An error is ours (Git, disk); a user's
+// mistake is in the outcome. For a run it looks anew even at what was looked at before, and leaves the
+// shape of the deployment alone: the commit may be an old one.
+func (w *worker) judge(ctx context.Context, d fleet.Deployment, ref gitsource.Ref, trees *forest, run bool) (outcome, error) {
+	o, err := w.judgeOnce(ctx, d, ref, trees, run)
+	if err != nil || run || !o.misshapen() {
+		return o, err
 	}
-	variants, err := tx.Deployments().Variants(ctx, d.TenantID, d.ID)
-	if err != nil {
-		return nil, err
+	shaped, same, err := w.reshape(ctx, o)
+	if err != nil || !same {
+		return outcome{deployment: d, commit: ref.Commit}, err // edited meanwhile, which wakes the worker again
 	}
-	targets, err := tx.Targets().OfDeployment(ctx, d.TenantID, d.ID)
-	if err != nil {
-		return nil, err
-	}
-	var out []unit
-	taken := map[string]bool{}
-	for _, t := range targets {
-		if !attached(t) || refused(t) || taken[t.Variant] {
-			continue
-		}
-		agent, err := tx.Agents().Get(ctx, t.AgentTenant, t.AgentID)
-		if err != nil {
-			return nil, err
-		}
-		source, name, err := d.Source.For(agent)
-		if err != nil || name != t.Variant {
-			continue // relabelled a moment ago: whoever did that sees to it
-		}
-		taken[name] = true
-		u := unit{variant: name, agent: agent.Name, source: source}
-		if i := slices.IndexFunc(variants, func(v fleet.Variant) bool { return v.Name == name }); i >= 0 {
-			u.was, u.problem = variants[i].Rendered, variants[i].Error
-		}
-		out = append(out, u)
-	}
-	return out, nil
+	return w.judgeOnce(ctx, shaped, ref, trees, run)
 }
 
-// judge finds out what a commit means for a deployment. An error is ours (Git, disk); a user's
-// mistake is in the outcome. fresh looks anew even at what was looked at before.
-func (w *worker) judge(ctx context.Context, d fleet.Deployment, ref gitsource.Ref, trees *forest, fresh bool) (outcome, error) {
+func (w *worker) judgeOnce(ctx context.Context, d fleet.Deployment, ref gitsource.Ref, trees *forest, fresh bool) (outcome, error) {
 	out := outcome{deployment: d, commit: ref.Commit}
 	if ref.Err != nil {
 		out.problem = ref.Err.Error()
@@ -111,7 +96,7 @@ func (w *worker) judge(ctx context.Context, d fleet.Deployment, ref gitsource.Re
 	}
 	var units []unit
 	err = w.svc.store.View(ctx, func(tx store.Tx) (err error) {
-		units, err = w.units(ctx, tx, d)
+		units, out.held, err = w.units(ctx, tx, d)
 		return err
 	})
 	if err != nil {
@@ -127,160 +112,33 @@ func (w *worker) judge(ctx context.Context, d fleet.Deployment, ref gitsource.Re
 	return out, nil
 }
 
-func (w *worker) judgeUnit(ctx context.Context, d fleet.Deployment, u unit, tree filetree.Tree, fresh bool) (verdict, error) {
-	req := render.Request{
-		Path: u.source.Path, Globs: u.source.Globs, Namespace: d.Namespace, AllowEmpty: d.Policy.AllowEmpty,
-		Variables: u.source.Variables, Limits: w.svc.cfg.RenderLimits,
+// detected is what the parts are made of, for the deployment as a whole: one chart among them makes it vary
+// with what clusters are capable of. One that is broken says nothing about a chart's end: its folder may be back
+// with the next commit, and then what is volatile must still be known.
+func (o outcome) detected() fleet.SourceKind {
+	if o.deployment.Source.Kind != fleet.SourceDetected {
+		return fleet.SourceDetected
 	}
-	// A missing folder has no ID; render says so in the user's words.
-	folder, _ := tree.ID(ctx, u.source.Path)
-	input := fmt.Sprintf("%q %q %q %t %q", req.Path, req.Globs, req.Namespace, req.AllowEmpty, req.Variables)
-	last, ok := w.seen[unitKey{d.ID, u.variant}]
-	if ok && !fresh && folder != "" && last.folder == folder && last.input == input && (last.problem != "" || last.key == u.was.Key) {
-		return last, nil
+	broken := func(p part) bool { return p.verdict.problem != "" && p.kind != fleet.SourceHelm }
+	if o.deployment.Chart() && slices.ContainsFunc(o.parts, broken) {
+		return o.deployment.Detected
 	}
-	v, err := w.look(ctx, u, tree, req)
-	v.folder, v.input = folder, input
-	return v, err
-}
-
-// look renders what has to be rendered.
-func (w *worker) look(ctx context.Context, u unit, tree filetree.Tree, req render.Request) (verdict, error) {
-	key, err := render.Key(ctx, tree, req)
-	if err == nil && key == u.was.Key && u.was.Digest != "" {
-		return verdict{key: key, digest: u.was.Digest}, nil
-	}
-	var result *packed
-	if err == nil {
-		result, err = w.renderOne(ctx, tree, req)
-	}
-	switch {
-	case err == nil:
-		return verdict{key: key, digest: result.digest, packed: result}, nil
-	case render.IsUserError(err):
-		return verdict{key: key, problem: err.Error()}, nil
-	default:
-		return verdict{}, err
-	}
-}
-
-func (w *worker) renderOne(ctx context.Context, tree filetree.Tree, req render.Request) (out *packed, err error) {
-	release, err := w.svc.sources.renders.take(ctx, w.tenant)
-	if err != nil {
-		return nil, err
-	}
-	defer release()
-	defer func() {
-		// What a parser trips over is in Git and would be there again after a restart: the server must
-		// outlive it.
-		if p := recover(); p != nil {
-			w.log.Error("rendering panicked", "path", req.Path, "panic", p)
-			out, err = nil, &render.Error{Path: req.Path, Problem: "a file cannot be read: the parser gave up on it"}
-		}
-	}()
-	result, err := render.Render(ctx, tree, req)
-	if err != nil {
-		return nil, err
-	}
-	out = &packed{objects: result.Set.Len()}
-	out.digest, out.content, out.size = result.Set.Pack()
-	if out.size > wire.MaxBundleContent {
-		return nil, &render.Error{Path: req.Path, Problem: fmt.Sprintf(
-			"its objects have %d bytes in all, and agents take %d: split the deployment", out.size, wire.MaxBundleContent)}
-	}
-	return out, nil
-}
-
-// forest holds the trees that one look at a repository needs, each made once.
-type forest struct {
-	git    Git
-	access gitsource.Access
-	trees  map[string]filetree.Tree
-}
-
-func newForest(git Git, access gitsource.Access) *forest {
-	return &forest{git: git, access: access, trees: map[string]filetree.Tree{}}
-}
-
-func (f *forest) at(ctx context.Context, commit string) (filetree.Tree, error) {
-	if t, ok := f.trees[commit]; ok {
-		return t, nil
-	}
-	t, err := f.git.Tree(ctx, f.access, commit)
-	if err != nil {
-		return nil, err
-	}
-	f.trees[commit] = t
-	return t, nil
-}
-
-// A transaction holds up every other writer: what one writes is bounded in deployments, in targets
-// (as if all deployments had equally many) and in bytes.
-const (
-	chunkDeployments = 64
-	chunkTargets     = 2000
-	chunkBytes       = 8 << 20
-)
-
-// evaluateAll looks at every deployment whose revision was resolved and commits what changed.
-func (w *worker) evaluateAll(ctx context.Context, todo work, refs map[string]gitsource.Ref) error {
-	trees := newForest(w.svc.git, todo.access)
-	limit, err := w.chunk(ctx)
-	if err != nil {
-		return err
-	}
-	var failed error
-	var changed []outcome
-	var bytes int
-	for _, d := range todo.deployments {
-		ref, ok := refs[d.Source.Revision]
-		if !ok || !(todo.due.check || todo.due.concerns(d.Source.Revision) || todo.syncs(d)) { // not asked for
-			continue
-		}
-		o, err := w.judge(ctx, d, ref, trees, false)
-		if err != nil {
-			failed = errors.Join(failed, fmt.Errorf("deployment %q: %w", d.Name, err))
-			continue
-		}
-		w.lookedAt(d)
-		if o.needed() || todo.due.rewound {
-			changed = append(changed, o)
-			bytes += o.bytes()
-		} else {
-			w.keepVerdicts(o)
-		}
-		if len(changed) >= limit || bytes >= chunkBytes {
-			if err := w.commit(ctx, changed, todo.due); err != nil {
-				return err
-			}
-			changed, bytes = changed[:0], 0
-		}
-	}
-	if err := w.commit(ctx, changed, todo.due); err != nil {
-		return err
-	}
-	return failed
-}
-
-// chunk is how many deployments one transaction may change.
-func (w *worker) chunk(ctx context.Context) (int, error) {
-	var targets, deployments int
-	err := w.svc.store.View(ctx, func(tx store.Tx) (err error) {
-		if targets, err = tx.Targets().Count(ctx, w.tenant); err != nil {
-			return err
-		}
-		deployments, err = tx.Deployments().Count(ctx, w.tenant)
-		return err
-	})
-	each := max(1, targets/max(1, deployments))
-	return max(1, min(chunkDeployments, chunkTargets/each)), err
-}
-
-// keepVerdicts remembers what was found out, without the bundles: those are in the store.
-func (w *worker) keepVerdicts(o outcome) {
+	out := fleet.SourceDetected
 	for _, p := range o.parts {
-		v := p.verdict
-		v.packed = nil
-		w.seen[unitKey{o.deployment.ID, p.variant}] = v
+		if out == fleet.SourceDetected || p.kind == fleet.SourceHelm {
+			out = p.kind
+		}
 	}
+	if out == fleet.SourceDetected {
+		return o.deployment.Detected // nothing new is known
+	}
+	return out
+}
+
+// misshapen reports whether the deployment has other variants than what was found needs: a folder became a
+// chart or ceased to be one, or a volatile chart that some agents had kept is rendered anyway.
+func (o outcome) misshapen() bool {
+	now := o.deployment
+	now.Detected = o.detected()
+	return now.Chart() != o.deployment.Chart() || slices.ContainsFunc(o.parts, func(p part) bool { return p.packed != nil && o.held[p.variant] })
 }

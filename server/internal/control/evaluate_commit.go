@@ -39,7 +39,7 @@ func (o outcome) summary() string {
 
 // needed reports whether anything would be written.
 func (o outcome) needed() bool {
-	return !o.deployment.EditedAt.IsZero() || o.summary() != recorded(o.deployment) || slices.ContainsFunc(o.parts, func(p part) bool {
+	return !o.deployment.EditedAt.IsZero() || o.summary() != recorded(o.deployment) || o.detected() != o.deployment.Detected || slices.ContainsFunc(o.parts, func(p part) bool {
 		return p.packed != nil || (p.agent != "" && p.verdict.problem != p.unit.problem)
 	})
 }
@@ -59,24 +59,42 @@ func (o outcome) bytes() int {
 	return n
 }
 
+// errOvertaken takes back a transaction in which something was found to be overtaken.
+var errOvertaken = errors.New("a deployment was changed meanwhile")
+
 // commit writes what one commit means for several deployments in one transaction, so that their
-// targets change together.
-func (w *worker) commit(ctx context.Context, changed []outcome, due wakeup) error {
+// targets change together. Those that were overtaken are left out, which the worker is woken for; with whole set
+// all are left out then.
+func (w *worker) commit(ctx context.Context, changed []outcome, due wakeup, whole bool) (overtaken bool, err error) {
 	if len(changed) == 0 {
-		return nil
+		return false, nil
 	}
-	err := w.svc.store.Update(ctx, func(tx store.Tx) error {
+	err = w.svc.store.Update(ctx, func(tx store.Tx) error {
+		overtaken = false // in an attempt before
 		st := w.svc.newSettler(tx)
 		st.resolved = true
 		for _, o := range changed {
-			if err := w.commitOne(ctx, tx, st, o); err != nil {
+			written, err := w.commitOne(ctx, tx, st, o)
+			if err != nil {
 				return fmt.Errorf("recording a revision of deployment %q: %w", o.deployment.Name, err)
 			}
+			overtaken = overtaken || !written
+		}
+		if overtaken && whole {
+			return errOvertaken
 		}
 		return nil
 	})
+	if overtaken {
+		again := due
+		again.check = true
+		w.wake(again)
+	}
+	if errors.Is(err, errOvertaken) {
+		return true, nil
+	}
 	if err != nil {
-		return err
+		return overtaken, err
 	}
 	if due.pushed && w.svc.cfg.Observe != nil {
 		w.svc.cfg.Observe(w.svc.cfg.Now().Sub(due.at))
@@ -84,19 +102,30 @@ func (w *worker) commit(ctx context.Context, changed []outcome, due wakeup) erro
 	for _, o := range changed {
 		w.keepVerdicts(o)
 	}
-	return nil
+	return overtaken, nil
 }
 
-func (w *worker) commitOne(ctx context.Context, tx store.Tx, st *settler, o outcome) error {
-	d, ok, err := w.current(ctx, tx, o.deployment)
-	if err != nil || !ok || w.overtaken(d, o.deployment) {
-		return err
+// commitOne reports whether what was found out about a deployment still applies. One that is gone needs nothing.
+func (w *worker) commitOne(ctx context.Context, tx store.Tx, st *settler, o outcome) (applies bool, err error) {
+	d, same, err := w.current(ctx, tx, o.deployment)
+	if err != nil || !same {
+		return d.ID == "" || !d.DeletedAt.IsZero(), err
 	}
+	if overtaken, err := w.overtaken(ctx, tx, d, o); err != nil || overtaken {
+		return false, err
+	}
+	return true, w.record(ctx, tx, st, d, o)
+}
+
+func (w *worker) record(ctx context.Context, tx store.Tx, st *settler, d fleet.Deployment, o outcome) error {
 	whole, err := w.commitParts(ctx, tx, st, &d, o)
 	if err != nil {
 		return err
 	}
 	if err := w.commitProblem(ctx, tx, &d, o); err != nil {
+		return err
+	}
+	if err := tx.Deployments().SetDetected(ctx, d.TenantID, d.ID, o.detected()); err != nil {
 		return err
 	}
 	if err := st.takeEdit(ctx, &d, whole); err != nil {
@@ -126,13 +155,22 @@ func (w *worker) current(ctx context.Context, tx store.Tx, was fleet.Deployment)
 
 // overtaken reports whether another replica has recorded a revision since a deployment was read: it may
 // have read the repository further than this one, which then looks again.
-func (w *worker) overtaken(d, was fleet.Deployment) bool {
-	now, then := d.Rendered, was.Rendered
-	if now.Commit == then.Commit && now.Key == then.Key && now.Digest == then.Digest {
-		return false
+func (w *worker) overtaken(ctx context.Context, tx store.Tx, d fleet.Deployment, o outcome) (bool, error) {
+	same := func(a, b fleet.Rendered) bool { return a.Commit == b.Commit && a.Key == b.Key && a.Digest == b.Digest }
+	overtaken := !same(d.Rendered, o.deployment.Rendered)
+	if !overtaken && d.Varies() {
+		// Of one commit, too, the variants may be rendered one after another, and a volatile one differently.
+		variants, err := tx.Deployments().Variants(ctx, d.TenantID, d.ID)
+		if err != nil {
+			return false, err
+		}
+		now := make(map[string]fleet.Rendered, len(variants))
+		for _, v := range variants {
+			now[v.Name] = v.Rendered
+		}
+		overtaken = slices.ContainsFunc(o.parts, func(p part) bool { return p.agent != "" && !same(now[p.variant], p.was) })
 	}
-	w.wake(wakeup{check: true})
-	return true
+	return overtaken, nil
 }
 
 // commitParts records what was rendered. It reports whether there is anything that targets can be
@@ -187,15 +225,17 @@ func (w *worker) commitVariant(ctx context.Context, tx store.Tx, d fleet.Deploym
 	}
 	v := fleet.Variant{Name: p.variant, Rendered: p.was, Error: p.verdict.problem}
 	if p.packed != nil {
-		v.Rendered = fleet.Rendered{Commit: o.commit, Key: p.key, Digest: p.digest, At: w.svc.cfg.Now()}
+		v.Rendered = fleet.Rendered{
+			Commit: o.commit, Key: p.key, Digest: p.digest, At: w.svc.cfg.Now(), Reads: p.packed.reads, Volatile: p.packed.volatile,
+		}
 	}
 	return tx.Deployments().PutVariant(ctx, d.TenantID, d.ID, v)
 }
 
 // dropVariants forgets the variants that no agent has any more. A deployment that has a digest of
-// its own has none.
+// its own has none. A commit that cannot be used is no reason to forget any.
 func (w *worker) dropVariants(ctx context.Context, tx store.Tx, d fleet.Deployment, o outcome) error {
-	if o.problem != "" || (!d.Source.Templated() && d.Rendered.Digest != "") {
+	if !o.usable() || (!d.Varies() && d.Rendered.Digest != "") {
 		return nil
 	}
 	var names []string
@@ -209,9 +249,9 @@ func (w *worker) dropVariants(ctx context.Context, tx store.Tx, d fleet.Deployme
 
 func (w *worker) commitRendered(ctx context.Context, tx store.Tx, d *fleet.Deployment, o outcome, bundles map[string]string, objects int) error {
 	was := d.Rendered
-	d.Rendered = fleet.Rendered{Commit: o.commit, At: w.svc.cfg.Now()}
-	if !d.Source.Templated() {
-		d.Rendered.Key, d.Rendered.Digest = o.parts[0].key, o.parts[0].digest
+	d.Rendered = fleet.Rendered{Commit: o.commit, At: w.svc.cfg.Now(), Volatile: o.volatile()}
+	if !d.Varies() {
+		d.Rendered.Key, d.Rendered.Digest, d.Rendered.Reads = o.parts[0].key, o.parts[0].digest, o.parts[0].packed.reads
 	}
 	if err := tx.Deployments().SetRendered(ctx, d.TenantID, d.ID, d.Rendered); err != nil {
 		return err
@@ -224,10 +264,50 @@ func (w *worker) commitRendered(ctx context.Context, tx store.Tx, d *fleet.Deplo
 		return nil
 	}
 	w.log.Info("a revision was rendered", obs.KeyDeployment, d.Name, obs.KeyCommit, o.commit, "objects", objects, "variants", len(o.parts))
-	return w.svc.tell(ctx, tx, fleet.Event{
+	err := w.svc.tell(ctx, tx, fleet.Event{
 		TenantID: d.TenantID, Type: fleet.EventNormal, Reason: "RevisionRendered", Deployment: d.Name,
 		Message: fmt.Sprintf("commit %.12s: %s", o.commit, counted(objects, "object")),
 	})
+	if err != nil {
+		return err
+	}
+	return w.tellNotes(ctx, tx, *d, o)
+}
+
+// volatile reports whether any part is, rendered now or before.
+func (o outcome) volatile() bool {
+	return slices.ContainsFunc(o.parts, func(p part) bool { return p.packed != nil && p.packed.volatile || p.packed == nil && p.was.Volatile })
+}
+
+// maxNotes bounds the events of one revision: a chart may have very many hooks.
+const maxNotes = 10
+
+// tellNotes says once for all variants what a user should know of a revision.
+func (w *worker) tellNotes(ctx context.Context, tx store.Tx, d fleet.Deployment, o outcome) error {
+	var notes []string
+	for _, p := range o.parts {
+		if p.packed == nil {
+			continue
+		}
+		if p.packed.volatile {
+			notes = append(notes, "the chart uses time or randomness: it is rendered again only when what it reads has changed")
+		}
+		notes = append(notes, p.packed.notes...)
+	}
+	slices.Sort(notes)
+	notes = slices.Compact(notes)
+	if more := len(notes) - maxNotes; more > 0 {
+		notes = append(notes[:maxNotes], fmt.Sprintf("and %d more notes", more))
+	}
+	for _, note := range notes {
+		err := w.svc.tell(ctx, tx, fleet.Event{
+			TenantID: d.TenantID, Type: fleet.EventNormal, Reason: "RenderNote", Deployment: d.Name, Message: fmt.Sprintf("commit %.12s: %s", o.commit, note),
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // commitProblem records what is wrong with the source, or that nothing is any more.

@@ -87,14 +87,37 @@ func (s *Service) place(ctx context.Context, tx store.Tx, d fleet.Deployment) er
 	if err != nil {
 		return err
 	}
-	agents, err := allAgents(ctx, tx, w.env.TenantID, store.AgentFilter{})
+	agents, err := candidates(ctx, tx, w.env)
 	if err != nil {
 		return err
 	}
 	return s.placeOn(ctx, tx, d, w, agents, d.TenantID)
 }
 
-// placeOn is place with the agents of the environment's tenant at hand. Only the tenant that acts is held
+// fewAgents is up to how many agents are looked up one by one.
+const fewAgents = 10
+
+// candidates are agents among which are all that an environment selects. Where it names a few these are just those,
+// however large the fleet is.
+func candidates(ctx context.Context, tx store.Tx, env fleet.Environment) ([]fleet.Agent, error) {
+	if len(env.Agents) == 0 || len(env.Agents) > fewAgents || len(env.MatchLabels) > 0 {
+		return allAgents(ctx, tx, env.TenantID, store.AgentFilter{})
+	}
+	var out []fleet.Agent
+	for _, name := range env.Agents {
+		a, err := tx.Agents().ByName(ctx, env.TenantID, name)
+		if errors.Is(err, store.ErrNotFound) {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, a)
+	}
+	return out, nil
+}
+
+// placeOn is place with the candidates of the environment at hand. Only the tenant that acts is held
 // to its quota of targets: what another one does with its own agents is not refused because of d.
 func (s *Service) placeOn(
 	ctx context.Context, tx store.Tx, d fleet.Deployment, w destination, agents []fleet.Agent, acting fleet.TenantID,
@@ -134,7 +157,7 @@ func (s *Service) placeOn(
 		}
 		delete(byAgent, a.ID)
 	}
-	// What is left is on agents of a tenant that d has moved away from.
+	// What is left is on agents that d has moved away from.
 	for _, t := range targets {
 		if _, ok := byAgent[t.AgentID]; !ok {
 			continue

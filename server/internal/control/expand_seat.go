@@ -35,6 +35,11 @@ func (s *Service) seat(
 	}
 	want := t
 	want.GrantID, want.Variant, want.DetachedAt, want.DetachedWhy = w.grant.ID, variantFor(d, a), time.Time{}, ""
+	if keeps, err := keepsVariant(ctx, tx, d, t.Variant, want.Variant); err != nil {
+		return t.ID, seatSame, err
+	} else if keeps {
+		want.Variant = t.Variant
+	}
 	switch {
 	case t.ID == "":
 		want.ID, want.TenantID, want.DeploymentID = fleet.NewTargetID(), d.TenantID, d.ID
@@ -58,7 +63,7 @@ func left(t fleet.Target) bool {
 // variantFor names the variant of d for an agent. Where the agent lacks what the source speaks of, it
 // is "!" and why: the target keeps what it has, and the reason can be shown.
 func variantFor(d fleet.Deployment, a fleet.Agent) string {
-	_, name, err := d.Source.For(a)
+	_, name, err := d.For(a)
 	if err != nil {
 		return "!" + err.Error()
 	}

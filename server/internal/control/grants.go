@@ -80,6 +80,9 @@ func (s *Service) CreateGrant(ctx context.Context, p auth.Principal, tenant stri
 		if err != nil {
 			return err
 		}
+		if err := notOfConfiguration(env); err != nil {
+			return err
+		}
 		grantee, err := granteeOf(ctx, tx, t, req.Grantee)
 		if err != nil {
 			return err

@@ -2,6 +2,7 @@ package control
 
 import (
 	"context"
+	"slices"
 	"strings"
 
 	"github.com/kedge-dev/kedge/internal/fleet"
@@ -41,17 +42,24 @@ func (s *Service) WebhookSecret(ctx context.Context, id fleet.RepositoryID) (str
 // maxRef bounds what is recorded of a push.
 const maxRef = 255
 
-// Push says that a ref of a repository may have moved; "" means any. The caller has checked the
-// signature. It goes through the store, so that it reaches the replica that reads the repository.
-func (s *Service) Push(ctx context.Context, id fleet.RepositoryID, ref string) error {
-	if len(ref) > maxRef || strings.ContainsRune(ref, 0) {
-		ref = ""
+// Push says that refs of a repository may have moved; none, or "" among them, means any. The caller has
+// checked the signature. It goes through the store, so that it reaches the replica that reads the
+// repository, and in one piece, so that this is woken once.
+func (s *Service) Push(ctx context.Context, id fleet.RepositoryID, refs ...string) error {
+	odd := func(ref string) bool { return ref == "" || len(ref) > maxRef || strings.ContainsRune(ref, 0) }
+	if len(refs) == 0 || slices.ContainsFunc(refs, odd) {
+		refs = []string{""}
 	}
 	return s.store.Update(ctx, func(tx store.Tx) error {
 		repo, err := tx.Repositories().GetAllTenants(ctx, id)
 		if err != nil {
 			return err
 		}
-		return tx.Changes().RecordPush(ctx, repo.TenantID, repo.ID, ref)
+		for _, ref := range refs {
+			if err := tx.Changes().RecordPush(ctx, repo.TenantID, repo.ID, ref); err != nil {
+				return err
+			}
+		}
+		return nil
 	})
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"path/filepath"
 	"testing"
 	"time"
 
@@ -12,6 +11,7 @@ import (
 	"github.com/kedge-dev/kedge/internal/testkit"
 	"github.com/kedge-dev/kedge/server/internal/auth"
 	"github.com/kedge-dev/kedge/server/internal/store"
+	"github.com/kedge-dev/kedge/server/internal/store/sqlite/sqlitetest"
 )
 
 // troubled is a real store that has the trouble which a test gives it.
@@ -151,7 +151,7 @@ func TestALiftThatWasCutShortIsFinishedByTheNext(t *testing.T) {
 	for name, level := range lifts {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s, trouble := heldFleet(t, filepath.Join(t.TempDir(), "kedge.db"), level.hold)
+			s, trouble := heldFleet(t, sqlitetest.Path(t), level.hold)
 			writes := 0
 			trouble.before = func() error {
 				if writes++; writes > 1 {
@@ -179,7 +179,7 @@ func TestALiftThatWasCutShortIsFinishedByTheNext(t *testing.T) {
 // Nobody lifts it again, but the server is started anew, or another one takes its work over.
 func TestALiftThatWasCutShortIsFinishedByAServerThatStarts(t *testing.T) {
 	t.Parallel()
-	path := filepath.Join(t.TempDir(), "kedge.db")
+	path := sqlitetest.Path(t)
 	s, trouble := heldFleet(t, path, lifts["Fleet"].hold)
 	writes := 0
 	trouble.before = func() error {
@@ -208,7 +208,7 @@ func TestALiftWhoseCallerLeavesReachesEverybody(t *testing.T) {
 	for name, level := range lifts {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s, trouble := heldFleet(t, filepath.Join(t.TempDir(), "kedge.db"), level.hold)
+			s, trouble := heldFleet(t, sqlitetest.Path(t), level.hold)
 			ctx, leave := context.WithCancel(t.Context())
 			defer leave()
 			trouble.after = leave
@@ -228,7 +228,7 @@ func TestALiftGoesOnAfterADeploymentThatFails(t *testing.T) {
 	for name, level := range lifts {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s, trouble := heldFleet(t, filepath.Join(t.TempDir(), "kedge.db"), level.hold)
+			s, trouble := heldFleet(t, sqlitetest.Path(t), level.hold)
 			trouble.target = func(targets store.Targets) store.Targets { return refusing{targets, "b"} }
 			if err := level.lift(t.Context(), s); !errors.Is(err, errDisk) {
 				t.Errorf("a lift that could not reach b says %v", err)

@@ -2,7 +2,6 @@ package control
 
 import (
 	"context"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -12,6 +11,7 @@ import (
 	"github.com/kedge-dev/kedge/server/internal/auth"
 	"github.com/kedge-dev/kedge/server/internal/gitsource"
 	"github.com/kedge-dev/kedge/server/internal/store"
+	"github.com/kedge-dev/kedge/server/internal/store/sqlite/sqlitetest"
 )
 
 // dated is a Git in which each commit says something else.
@@ -48,7 +48,7 @@ func TestALeaderThatWasOvertakenWritesNothing(t *testing.T) {
 	for name, where := range map[string]string{"one for all": "here", "a variant per agent": "in {agent.labels.region}"} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := openService(t, filepath.Join(t.TempDir(), "kedge.db"), Config{}, &dated{})
+			s := openService(t, sqlitetest.Path(t), Config{}, &dated{})
 			ctx := t.Context()
 			_, err := s.EnrollAgent(ctx, auth.System(), "default", EnrollAgent{Name: "paris", Labels: map[string]string{"region": "eu"}})
 			if err != nil {
@@ -72,19 +72,19 @@ func TestALeaderThatWasOvertakenWritesNothing(t *testing.T) {
 				t.Fatal(err)
 			}
 			slow, successor := newWorker(s, repo), newWorker(s, repo)
-			if err := slow.commit(ctx, look(t, slow, "1"), wakeup{}); err != nil {
+			if _, err := slow.commit(ctx, look(t, slow, "1"), wakeup{}, false); err != nil {
 				t.Fatal(err)
 			}
 			slow.take()
 			late := look(t, slow, "2")
-			if err := successor.commit(ctx, look(t, successor, "3"), wakeup{}); err != nil {
+			if _, err := successor.commit(ctx, look(t, successor, "3"), wakeup{}, false); err != nil {
 				t.Fatal(err)
 			}
 			before, err := s.Deployment(ctx, auth.System(), "default", "app")
 			if err != nil || before.Rendered.Commit[:1] != "3" || before.Targets[0].Desired.Commit[:1] != "3" {
 				t.Fatalf("the successor has recorded %+v, and given %+v: %v", before.Rendered, before.Targets[0].Desired, err)
 			}
-			if err := slow.commit(ctx, late, wakeup{}); err != nil {
+			if _, err := slow.commit(ctx, late, wakeup{}, false); err != nil {
 				t.Fatal(err)
 			}
 			after, err := s.Deployment(ctx, auth.System(), "default", "app")
@@ -102,5 +102,43 @@ func TestALeaderThatWasOvertakenWritesNothing(t *testing.T) {
 				t.Error("who was overtaken does not look again: if it still leads, nobody will")
 			}
 		})
+	}
+}
+
+// Of one commit the variants are rendered as agents come: that another replica has rendered a new one is to be overtaken
+// too, though the deployment as a whole is at the same commit.
+func TestALeaderWhoseVariantAnotherHasRenderedWritesNothing(t *testing.T) {
+	t.Parallel()
+	s, d := fleetOf(t, 1, func(int) string { return "eu" })
+	ctx := t.Context()
+	var repo fleet.Repository
+	err := s.store.View(ctx, func(tx store.Tx) (err error) {
+		repo, err = tx.Repositories().Get(ctx, d.TenantID, d.RepositoryID)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	slow, successor := newWorker(s, repo), newWorker(s, repo)
+	if _, err := slow.commit(ctx, look(t, slow, "1"), wakeup{}, false); err != nil {
+		t.Fatal(err)
+	}
+	slow.take()
+	if _, err := s.EnrollAgent(ctx, auth.System(), "default", EnrollAgent{Name: "boston", Labels: map[string]string{"region": "us"}}); err != nil {
+		t.Fatal(err)
+	}
+	late := look(t, slow, "1")
+	if _, err := successor.commit(ctx, look(t, successor, "1"), wakeup{}, false); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := slow.commit(ctx, late, wakeup{}, false); err != nil {
+		t.Fatal(err)
+	}
+	kept, err := s.Revisions(ctx, auth.System(), "default", "app", store.Page{})
+	if err != nil || len(kept) != 2 || len(kept[0].Bundles) != 2 {
+		t.Errorf("kept are %+v, %v: want one before boston came and one after", kept, err)
+	}
+	if !slow.take().check {
+		t.Error("who was overtaken does not look again")
 	}
 }

@@ -14,7 +14,7 @@ import (
 // ahead of the server is heard of here too: one that polls says what it has in no other way.
 func (s *Service) Report(ctx context.Context, batch []AgentReports) error {
 	return s.store.Update(ctx, func(tx store.Tx) error {
-		targets, err := targetsNamed(ctx, tx, batch)
+		targets, err := standingsOf(ctx, tx, batch)
 		if err != nil {
 			return err
 		}
@@ -26,8 +26,8 @@ func (s *Service) Report(ctx context.Context, batch []AgentReports) error {
 		}
 		for _, from := range batch {
 			for _, e := range from.Events {
-				t, ok := targets[e.Target]
-				if e.Target != "" && (!ok || t.AgentID != from.Agent.ID) {
+				t := targets[e.Target]
+				if e.Target != "" && (t == nil || t.AgentID != from.Agent.ID) {
 					continue
 				}
 				if err := relayEvent(ctx, tx, from.Agent, t, e.Event); err != nil {
@@ -39,8 +39,10 @@ func (s *Service) Report(ctx context.Context, batch []AgentReports) error {
 	})
 }
 
-// targetsNamed reads the targets that agents speak of: they say whose they are.
-func targetsNamed(ctx context.Context, tx store.Tx, batch []AgentReports) (map[fleet.TargetID]fleet.Target, error) {
+// standings are targets that agents speak of: they say whose they are.
+type standings map[fleet.TargetID]*store.Standing
+
+func standingsOf(ctx context.Context, tx store.Tx, batch []AgentReports) (standings, error) {
 	var ids []fleet.TargetID
 	for _, from := range batch {
 		for _, r := range from.Reports {
@@ -56,12 +58,21 @@ func targetsNamed(ctx context.Context, tx store.Tx, batch []AgentReports) (map[f
 		return nil, nil
 	}
 	slices.Sort(ids)
-	rows, err := tx.Targets().ListAllTenants(ctx, slices.Compact(ids))
-	out := make(map[fleet.TargetID]fleet.Target, len(rows))
-	for _, t := range rows {
-		out[t.ID] = t
+	rows, err := tx.Targets().StandingsAllTenants(ctx, slices.Compact(ids))
+	out := make(standings, len(rows))
+	for i := range rows {
+		out[rows[i].ID] = &rows[i]
 	}
 	return out, err
+}
+
+// standing is a target of which no more is known than that.
+func standing(s store.Standing) fleet.Target {
+	return fleet.Target{
+		ID: s.ID, TenantID: s.TenantID, DeploymentID: s.DeploymentID, DeploymentName: s.DeploymentName, AgentID: s.AgentID, Observed: s.Observed,
+		Desired: fleet.Desired{
+			Version: s.Desired.Version, Digest: s.Desired.Digest, Tombstone: s.Desired.Tombstone, Detached: s.Desired.Detached},
+	}
 }
 
 // byTenant is a batch by the tenants of the targets: those of the deployments, not of the agents.
@@ -70,19 +81,19 @@ type byTenant struct {
 	reports map[fleet.TenantID][]store.AgentReport
 }
 
-func sortReports(batch []AgentReports, targets map[fleet.TargetID]fleet.Target) byTenant {
+func sortReports(batch []AgentReports, targets standings) byTenant {
 	out := byTenant{reports: map[fleet.TenantID][]store.AgentReport{}}
 	for _, from := range batch {
 		for _, r := range from.Reports {
-			t, ok := targets[r.Target]
-			if !ok || t.AgentID != from.Agent.ID {
+			t := targets[r.Target]
+			if t == nil || t.AgentID != from.Agent.ID {
 				continue // not (or no longer) a target of this agent
 			}
-			r = understood(t, r)
+			r = understood(standing(*t), r)
 			if out.reports[t.TenantID] == nil {
 				out.tenants = append(out.tenants, t.TenantID)
 			}
-			out.reports[t.TenantID] = append(out.reports[t.TenantID], store.AgentReport{Agent: from.Agent.ID, Report: r})
+			out.reports[t.TenantID] = append(out.reports[t.TenantID], store.AgentReport{Agent: from.Agent.ID, Before: t, Report: r})
 		}
 	}
 	slices.Sort(out.tenants)
@@ -115,7 +126,7 @@ func said(message string) string {
 
 // reportsOf writes what was said of the targets of one tenant, and does what follows from it.
 func (s *Service) reportsOf(
-	ctx context.Context, tx store.Tx, tenant fleet.TenantID, reports []store.AgentReport, targets map[fleet.TargetID]fleet.Target,
+	ctx context.Context, tx store.Tx, tenant fleet.TenantID, reports []store.AgentReport, targets standings,
 ) error {
 	changed, err := tx.Targets().SetObserved(ctx, tenant, reports)
 	if err != nil || len(changed) == 0 {
@@ -129,31 +140,73 @@ func (s *Service) reportsOf(
 	if err != nil {
 		return err
 	}
-	for _, id := range changed {
-		t := targets[id]
-		news := ahead(t, observed[id]) && !ahead(t, t.Observed)
-		t.Observed = observed[id]
+	due := slices.DeleteFunc(changed, func(id fleet.TargetID) bool {
 		_, waits := awaited[id]
-		switch {
-		case news:
-			err = s.catchUp(ctx, tx, t, t.Observed.Version)
-		case t.Desired.Tombstone && t.Observed.Sync == fleet.SyncDeleted && t.Observed.Version == t.Desired.Version:
-			err = s.targetGone(ctx, tx, t)
-		case waits || letGo(t):
-			err = s.observed(ctx, tx, t)
+		return consequenceOf(standing(*targets[id]), observed[id], waits) == noConsequence
+	})
+	if len(due) == 0 {
+		return nil
+	}
+	// What follows is decided on all of a target, as it is now.
+	whole, err := tx.Targets().List(ctx, tenant, due)
+	if err != nil {
+		return err
+	}
+	for _, t := range whole {
+		t.Observed = targets[t.ID].Observed
+		_, waits := awaited[t.ID]
+		if err := s.conclude(ctx, tx, t, observed[t.ID], waits); err != nil {
+			return fmt.Errorf("target %s: %w", t.ID, err)
 		}
-		if err != nil {
-			return fmt.Errorf("target %s: %w", id, err)
-		}
+	}
+	return nil
+}
+
+// consequence is what a report leads to beside being kept.
+type consequence int
+
+const (
+	noConsequence consequence = iota
+	agentIsAhead              // and was not before
+	tombstoneDone
+	mayBeAwaited // by a run, or by a deletion
+)
+
+// consequenceOf says what follows from what is said now of a target, which is as it was before.
+func consequenceOf(t fleet.Target, now fleet.Observed, awaited bool) consequence {
+	news := ahead(t, now) && !ahead(t, t.Observed)
+	t.Observed = now
+	switch {
+	case news:
+		return agentIsAhead
+	case t.Desired.Tombstone && now.Sync == fleet.SyncDeleted && now.Version == t.Desired.Version:
+		return tombstoneDone
+	case awaited || letGo(t):
+		return mayBeAwaited
+	}
+	return noConsequence
+}
+
+// conclude does what follows from what is said now of a target.
+func (s *Service) conclude(ctx context.Context, tx store.Tx, t fleet.Target, now fleet.Observed, awaited bool) error {
+	what := consequenceOf(t, now, awaited)
+	t.Observed = now
+	switch what {
+	case agentIsAhead:
+		return s.catchUp(ctx, tx, t, now.Version)
+	case tombstoneDone:
+		return s.targetGone(ctx, tx, t)
+	case mayBeAwaited:
+		return s.observed(ctx, tx, t)
 	}
 	return nil
 }
 
 // relayEvent files an event where the people are whom it concerns: with the deployment's tenant, or
 // with the agent's when it is about the agent itself.
-func relayEvent(ctx context.Context, tx store.Tx, agent fleet.Agent, t fleet.Target, e fleet.Event) error {
+func relayEvent(ctx context.Context, tx store.Tx, agent fleet.Agent, t *store.Standing, e fleet.Event) error {
 	e.TenantID, e.Agent, e.Deployment = agent.TenantID, agent.Name, ""
-	if t.ID != "" {
+	if t != nil {
 		e.TenantID, e.Deployment = t.TenantID, t.DeploymentName
 	}
 	return tx.Events().Append(ctx, e)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/kedge-dev/kedge/internal/fleet"
 	"github.com/kedge-dev/kedge/server/internal/auth"
+	"github.com/kedge-dev/kedge/server/internal/gitsource"
 	"github.com/kedge-dev/kedge/server/internal/store"
 )
 
@@ -74,7 +75,12 @@ func (s *Service) CreateRepository(ctx context.Context, p auth.Principal, tenant
 	if err != nil {
 		return RepositoryView{}, fleet.Invalid("url", "%v", err)
 	}
-	repo := fleet.Repository{ID: fleet.NewRepositoryID(), URL: url, Spec: 1, CreatedAt: s.cfg.Now()}
+	if err := gitsource.CheckSigners(req.Signers); err != nil {
+		return RepositoryView{}, fleet.Invalid("signers", "%v", err)
+	}
+	repo := fleet.Repository{
+		ID: fleet.NewRepositoryID(), URL: url, Submodules: req.Submodules, Signers: req.Signers, Spec: 1, CreatedAt: s.cfg.Now(),
+	}
 	err = s.store.Update(ctx, func(tx store.Tx) error {
 		t, err := administrable(ctx, tx, p, tenant)
 		if err != nil {
@@ -84,11 +90,17 @@ func (s *Service) CreateRepository(ctx context.Context, p auth.Principal, tenant
 			return err
 		}
 		repo.TenantID = t.ID
+		if err := takeSigners(ctx, tx, &repo); err != nil {
+			return err
+		}
 		if repo.CredentialID, err = credentialFor(ctx, tx, repo, req.Credential); err != nil {
 			return err
 		}
 		if err := tx.Repositories().Create(ctx, repo); err != nil {
 			return fmt.Errorf("repository %q: %w", url, err)
+		}
+		if err := s.shareSigners(ctx, tx, p, repo); err != nil {
+			return err
 		}
 		return s.auditRepository(ctx, tx, p, repo, "repository.create", req.Credential)
 	})
@@ -119,18 +131,16 @@ func credentialFor(ctx context.Context, tx store.Tx, repo fleet.Repository, name
 
 // UpdateRepository changes how a repository is read; it is read anew at once.
 func (s *Service) UpdateRepository(ctx context.Context, p auth.Principal, tenant string, id fleet.RepositoryID, req UpdateRepository, match Match) (RepositoryView, error) {
+	if req.Signers != nil {
+		if err := gitsource.CheckSigners(*req.Signers); err != nil {
+			return RepositoryView{}, fleet.Invalid("signers", "%v", err)
+		}
+	}
 	err := s.changeRepository(ctx, p, tenant, id, match, func(tx store.Tx, repo fleet.Repository) error {
-		if req.Credential == nil {
-			return nil
-		}
-		credential, err := credentialFor(ctx, tx, repo, *req.Credential)
-		if err != nil || credential == repo.CredentialID {
+		if err := s.setCredential(ctx, tx, p, repo, req); err != nil {
 			return err
 		}
-		if err := tx.Repositories().SetCredential(ctx, repo.TenantID, repo.ID, credential); err != nil {
-			return err
-		}
-		return s.auditRepository(ctx, tx, p, repo, "repository.update", "credential "+*req.Credential)
+		return s.setPolicy(ctx, tx, p, repo, req)
 	})
 	if err != nil {
 		return RepositoryView{}, err
@@ -138,9 +148,50 @@ func (s *Service) UpdateRepository(ctx context.Context, p auth.Principal, tenant
 	return s.Repository(ctx, p, tenant, id)
 }
 
+func (s *Service) setCredential(ctx context.Context, tx store.Tx, p auth.Principal, repo fleet.Repository, req UpdateRepository) error {
+	if req.Credential == nil {
+		return nil
+	}
+	credential, err := credentialFor(ctx, tx, repo, *req.Credential)
+	if err != nil || credential == repo.CredentialID {
+		return err
+	}
+	if err := tx.Repositories().SetCredential(ctx, repo.TenantID, repo.ID, credential); err != nil {
+		return err
+	}
+	return s.auditRepository(ctx, tx, p, repo, "repository.update", "credential "+*req.Credential)
+}
+
+// setPolicy changes what of a repository is believed and followed.
+func (s *Service) setPolicy(ctx context.Context, tx store.Tx, p auth.Principal, repo fleet.Repository, req UpdateRepository) error {
+	was := repo
+	var changed []string
+	if req.Submodules != nil && *req.Submodules != repo.Submodules {
+		repo.Submodules = *req.Submodules
+		changed = append(changed, fmt.Sprintf("submodules %t", repo.Submodules))
+	}
+	if req.Signers != nil && *req.Signers != repo.Signers {
+		repo.Signers = *req.Signers
+		changed = append(changed, "signers")
+	}
+	if repo == was {
+		return nil
+	}
+	if err := tx.Repositories().SetPolicy(ctx, repo.TenantID, repo.ID, repo.Submodules, repo.Signers); err != nil {
+		return err
+	}
+	if err := s.auditRepository(ctx, tx, p, repo, "repository.update", strings.Join(changed, ", ")); err != nil || repo.Signers == was.Signers {
+		return err
+	}
+	return s.shareSigners(ctx, tx, p, repo)
+}
+
 // DeleteRepository removes a repository that nothing is deployed from.
 func (s *Service) DeleteRepository(ctx context.Context, p auth.Principal, tenant string, id fleet.RepositoryID, match Match) error {
 	return s.changeRepository(ctx, p, tenant, id, match, func(tx store.Tx, repo fleet.Repository) error {
+		if err := notConfigured(ctx, tx, repo); err != nil {
+			return err
+		}
 		if err := tx.Repositories().Delete(ctx, repo.TenantID, repo.ID); errors.Is(err, store.ErrExists) {
 			return conflict("deployments come from repository %s: delete them first; those on their way out count until their agents have deleted them", repo.URL)
 		} else if err != nil {

@@ -105,6 +105,7 @@ func (st *settler) start(ctx context.Context, d *fleet.Deployment, run fleet.Syn
 	if err != nil {
 		return false, err
 	}
+	st.failed = problems
 	if err := st.give(ctx, d, targets); err != nil {
 		return false, err
 	}

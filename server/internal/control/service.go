@@ -33,10 +33,12 @@ type Config struct {
 	KeepRevisions int
 	// RunTimeout is when a sync run that has not come to an end has failed; default 1 h.
 	RunTimeout time.Duration
-	// RendersAtOnce and FetchesAtOnce bound what the sources cost, over all repositories; default 4 and 64.
-	RendersAtOnce, FetchesAtOnce int
+	// RendersAtOnce bounds what the sources cost, over all repositories; default 4.
+	RendersAtOnce int
 	// RenderLimits default to render.DefaultLimits().
 	RenderLimits render.Limits
+	// Builder renders Kustomize and Helm; without one they are refused. Equal inputs are built once.
+	Builder render.Builder
 	// Shared says that other servers may use the same database.
 	Shared bool
 	// Address is how other replicas reach this one; "" when they cannot.
@@ -48,6 +50,9 @@ type Config struct {
 	BeatLapse time.Duration
 	// PollLease is for how long an agent that polls counts as present after its last poll; default 90 s.
 	PollLease time.Duration
+	// CommitEmail is the address of the author of commits that are made for somebody who is not named by
+	// one; default kedge@localhost.
+	CommitEmail string
 	// Now is the clock; default time.Now.
 	Now func() time.Time
 	Log *slog.Logger
@@ -68,6 +73,9 @@ type Service struct {
 	bells   bells
 	pollers pollers
 	present present
+	builder render.Builder // nil when there is none
+	// capabilities are those of clusters that were looked up.
+	capabilities clusters
 	// tenantNames are names by id, of every tenant that was looked up.
 	tenantNames sync.Map
 
@@ -85,7 +93,7 @@ func New(cfg Config, st store.Store, git Git) (*Service, error) {
 	cfg.KeepRevisions = cmp.Or(cfg.KeepRevisions, 10)
 	cfg.PollLease = cmp.Or(cfg.PollLease, defaultPollLease)
 	cfg.RunTimeout = cmp.Or(cfg.RunTimeout, time.Hour)
-	cfg.RendersAtOnce, cfg.FetchesAtOnce = cmp.Or(cfg.RendersAtOnce, 4), cmp.Or(cfg.FetchesAtOnce, 64)
+	cfg.RendersAtOnce = cmp.Or(cfg.RendersAtOnce, 4)
 	cfg.Log = cmp.Or(cfg.Log, slog.New(slog.DiscardHandler))
 	if cfg.Now == nil {
 		cfg.Now = time.Now
@@ -102,6 +110,9 @@ func New(cfg Config, st store.Store, git Git) (*Service, error) {
 	s := &Service{
 		cfg: cfg, store: st, git: git, replica: replica,
 		crew: newCrew(replica.ID), feed: newFeed(st, cfg.Log),
+	}
+	if cfg.Builder != nil {
+		s.builder = render.NewCache(cfg.Builder, 0)
 	}
 	s.sources = newSources(s)
 	return s, nil

@@ -13,6 +13,7 @@ import (
 	"github.com/kedge-dev/kedge/internal/fleet"
 	"github.com/kedge-dev/kedge/internal/obs"
 	"github.com/kedge-dev/kedge/server/internal/gitsource"
+	"github.com/kedge-dev/kedge/server/internal/places"
 	"github.com/kedge-dev/kedge/server/internal/store"
 )
 
@@ -34,8 +35,7 @@ type forgetter interface {
 // tenant no other tenant (invariant 12).
 type sources struct {
 	svc      *Service
-	renders  *places // over all repositories: they cost CPU, not waiting
-	fetches  *places // wide: a host that hangs costs a process that sleeps
+	renders  renders // over all repositories: they cost CPU, not waiting
 	refusals memo
 
 	mu      sync.Mutex
@@ -43,10 +43,15 @@ type sources struct {
 	start   func(*worker) // nil before run
 }
 
+// renders are the places for renders, which tenants share. What a render fetches on its way has its turn
+// from Git, where nobody waits for one of these.
+type renders struct{ *places.Places }
+
+func (r renders) take(ctx context.Context, tenant fleet.TenantID) (release func(), err error) {
+	return r.Take(ctx, string(tenant))
+}
+
 const (
-	defaultRenders, defaultFetches = 4, 64
-	// mostFetches bounds git processes when very many tenants have a host that hangs.
-	mostFetches = 512
 	// tendEvery is how often it is looked whether repositories are still in use and runs have timed
 	// out: neither has an event of its own.
 	tendEvery = time.Minute
@@ -58,12 +63,11 @@ const (
 )
 
 func newSources(svc *Service) *sources {
-	renders, fetches := cmp.Or(svc.cfg.RendersAtOnce, defaultRenders), cmp.Or(svc.cfg.FetchesAtOnce, defaultFetches)
+	n := svc.cfg.RendersAtOnce
 	return &sources{
 		svc: svc,
 		// A render is bounded in time, so that one tenant may have all but one place.
-		renders: newPlaces(renders, renders-1, renders+1),
-		fetches: newPlaces(fetches, fetches/4, max(fetches, mostFetches)),
+		renders: renders{places.New(places.Config{Usual: n, Share: n - 1, Most: n + 1})},
 		workers: map[fleet.RepositoryID]*worker{},
 	}
 }

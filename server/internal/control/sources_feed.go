@@ -5,6 +5,7 @@ import (
 	"errors"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/kedge-dev/kedge/internal/fleet"
@@ -16,7 +17,7 @@ import (
 func (s *sources) told(ctx context.Context, batch []store.Change) error {
 	concerned := slices.DeleteFunc(slices.Clone(batch), func(c store.Change) bool {
 		switch c.Kind {
-		case store.ChangeDeployment, store.ChangeRun, store.ChangePush, store.ChangeCredential, store.ChangeRepository:
+		case store.ChangeDeployment, store.ChangeRun, store.ChangePush, store.ChangeCredential, store.ChangeRepository, store.ChangeAgentConfig:
 			return false
 		default:
 			return true
@@ -74,6 +75,8 @@ func (s *sources) concern(ctx context.Context, tx store.Tx, c store.Change, due 
 			due.add(repo, pushOf(c.Ref, c.At))
 		}
 		return nil
+	case store.ChangeAgentConfig:
+		return s.concernConfigs(ctx, tx, c, due)
 	case store.ChangeCredential:
 		if !due.first(c, c.ID) {
 			return nil
@@ -198,6 +201,14 @@ func union[K comparable](a, b map[K]bool) map[K]bool {
 // concerns reports whether a push of these refs may have moved revision.
 func (w wakeup) concerns(revision string) bool {
 	if !w.pushed {
+		return false
+	}
+	if strings.HasPrefix(revision, "semver:") {
+		for ref := range w.refs {
+			if ref == "" || strings.HasPrefix(ref, "refs/tags/") { // any tag may be the highest, or was
+				return true
+			}
+		}
 		return false
 	}
 	return revision == "" || w.refs[""] || w.refs[revision] || w.refs["refs/heads/"+revision] || w.refs["refs/tags/"+revision]

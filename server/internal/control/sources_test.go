@@ -55,7 +55,7 @@ func TestCommitThatTouchesNothingRelevantChangesNothing(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if b.Rendered != untouched.Rendered || !cmp.Equal(b.Targets[0].Desired, untouched.Targets[0].Desired) {
+	if !cmp.Equal(b.Rendered, untouched.Rendered) || !cmp.Equal(b.Targets[0].Desired, untouched.Targets[0].Desired) {
 		t.Fatalf("b changed from %+v to %+v", untouched.Rendered, b.Rendered)
 	}
 }
@@ -92,7 +92,7 @@ func TestBrokenCommitKeepsWhatRunsAndNamesTheFile(t *testing.T) {
 			if !strings.Contains(d.SourceError, tc.want) || d.Sync != fleet.SyncFailed {
 				t.Errorf("%s: sync %s, %q does not name %q", tc.reason, d.Sync, d.SourceError, tc.want)
 			}
-			if d.Rendered != before.Rendered || !cmp.Equal(d.Targets[0].Desired, before.Targets[0].Desired) {
+			if !cmp.Equal(d.Rendered, before.Rendered) || !cmp.Equal(d.Targets[0].Desired, before.Targets[0].Desired) {
 				t.Errorf("%s: what runs was disturbed: %+v", tc.reason, d.Targets[0].Desired)
 			}
 			fixed := r.push(t, map[string]string{"app/b.yaml": configMap("b", "1"), "app/cm.yaml": configMap("a", "2")})

@@ -52,12 +52,36 @@ func (v *viewer) deployments(ctx context.Context, deployments []fleet.Deployment
 	if err != nil {
 		return nil, err
 	}
+	declared, err := v.declared(ctx, deployments)
+	if err != nil {
+		return nil, err
+	}
 	out := make([]DeploymentView, len(deployments))
 	for i, d := range deployments {
 		n := tallies[d.ID]
 		out[i] = sumUp(d, n, worst[n.worst], problems[d.RepositoryID], held[d.ID])
+		out[i].Declared = declared[d.ID]
 	}
 	return out, nil
+}
+
+// declared is which files declare deployments. Only those whose names a file gave are looked up.
+func (v *viewer) declared(ctx context.Context, deployments []fleet.Deployment) (map[fleet.DeploymentID]*fleet.Declaration, error) {
+	var ids []fleet.DeploymentID
+	for _, d := range deployments {
+		if ofConfiguration(d.Name) {
+			ids = append(ids, d.ID)
+		}
+	}
+	if len(ids) == 0 {
+		return nil, nil
+	}
+	found, err := v.tx.Declarations().Of(ctx, v.tenant, ids)
+	out := make(map[fleet.DeploymentID]*fleet.Declaration, len(found))
+	for _, d := range found {
+		out[d.DeploymentID] = &d
+	}
+	return out, err
 }
 
 func (v *viewer) tallies(ctx context.Context, deployments []fleet.Deployment, held map[fleet.DeploymentID]string) (map[fleet.DeploymentID]tally, error) {

@@ -21,7 +21,7 @@ import (
 //	   ▲                                                      │ error: retry by backoff              │
 //	   └──────────────────────────────────────────────────────┴──────────────────────────────────────┘
 //
-// It runs on one replica at a time. What it remembers only saves work: one that starts anew, here or
+// Evaluating and what follows is a round, which may outlast its wakeup, see round. It runs on one replica at a time. What it remembers only saves work: one that starts anew, here or
 // on another replica, comes to the same result.
 type worker struct {
 	svc    *Service
@@ -35,18 +35,25 @@ type worker struct {
 	woken   int
 	repo    fleet.Repository             // as it was last read
 	known   map[fleet.DeploymentID]int64 // Spec of each deployment as it was last looked at
+	seen    map[unitKey]verdict
+	busy    map[fleet.DeploymentID]*round
+	owed    map[fleet.DeploymentID]wakeup // why those are to be looked at again when they are free
+
+	rounds sync.WaitGroup
+	left   chan *round // that were left behind and are done
 
 	// Owned by the goroutine of run.
 	log      *slog.Logger
 	named    bool // the log names the tenant
-	seen     map[unitKey]verdict
 	failures int
-	problem  *string // as it was last recorded; nil before the first look
+	// configured names what the files of agents were when they were last applied, or found wrong.
+	configured map[fleet.AgentID]string
+	problem    *string // as it was last recorded; nil before the first look
 }
 
 func newWorker(svc *Service, repo fleet.Repository) *worker {
 	return &worker{
-		svc: svc, id: repo.ID, tenant: repo.TenantID, repo: repo, signal: make(chan struct{}, 1),
+		svc: svc, id: repo.ID, tenant: repo.TenantID, repo: repo, signal: make(chan struct{}, 1), left: make(chan *round),
 		known: map[fleet.DeploymentID]int64{}, log: svc.cfg.Log.With(obs.KeyRepository, repo.URL),
 	}
 }
@@ -56,6 +63,11 @@ func (w *worker) wake(why wakeup) {
 	w.pending = w.pending.merge(why)
 	w.woken++
 	w.mu.Unlock()
+	w.poke()
+}
+
+// poke makes the worker take what is pending.
+func (w *worker) poke() {
 	select {
 	case w.signal <- struct{}{}:
 	default: // one is waiting already, and takes this reason along
@@ -94,11 +106,14 @@ func (w *worker) take() wakeup {
 // not known: it begins by looking at everything.
 func (w *worker) run(ctx context.Context) {
 	w.seen, w.failures, w.problem = map[unitKey]verdict{}, 0, nil
+	w.busy, w.owed = map[fleet.DeploymentID]*round{}, map[fleet.DeploymentID]wakeup{}
+	w.configured = map[fleet.AgentID]string{}
 	w.wake(wakeup{check: true, rewound: true, allRuns: true})
 	// The backstop for lost webhooks, and retries. Pushes do not put it off: the next lost webhook may
 	// be of another branch.
 	timer := time.NewTimer(w.pause())
 	defer timer.Stop()
+	defer w.rounds.Wait()
 	for {
 		poll := false
 		select {
@@ -107,23 +122,36 @@ func (w *worker) run(ctx context.Context) {
 		case <-w.signal:
 		case <-timer.C:
 			poll = true
+		case r := <-w.left:
+			// That it went well says nothing about the repository as it is by now.
+			if err := w.blame(ctx, r); err != nil && ctx.Err() == nil {
+				timer.Reset(w.failed(r.due, err))
+			}
+			continue
 		}
 		due := w.take()
 		due.check = due.check || poll
-		err := w.runOnce(ctx, due)
+		left, err := w.runOnce(ctx, due)
 		switch {
 		case ctx.Err() != nil:
 			return
 		case err != nil:
-			w.failures++
-			w.log.Warn("reading a repository", obs.KeyError, err, "failures", w.failures)
-			w.requeue(due)
-			timer.Reset(w.pause())
+			timer.Reset(w.failed(due, err))
 		case due.check:
-			w.failures = 0
+			if !left {
+				w.failures = 0
+			}
 			timer.Reset(w.pause())
 		}
 	}
+}
+
+// failed says when to try again what could not be done.
+func (w *worker) failed(due wakeup, err error) time.Duration {
+	w.failures++
+	w.log.Warn("reading a repository", obs.KeyError, err, "failures", w.failures)
+	w.requeue(due)
+	return w.pause()
 }
 
 // requeue keeps why a failed run was made, for the retry, without waking it at once.
@@ -134,11 +162,16 @@ func (w *worker) requeue(due wakeup) {
 	w.pending = w.pending.merge(due)
 }
 
-// pause is the poll interval with jitter, or a growing, shorter one after a failure.
+// longestPause is how many poll intervals a repository is left alone that cannot be read. A push still
+// wakes it.
+const longestPause = 4
+
+// pause is the poll interval with jitter, or a growing one after a failure, which begins shorter and
+// becomes longer.
 func (w *worker) pause() time.Duration {
 	pause := w.svc.cfg.PollInterval
 	if w.failures > 0 {
-		pause = min(pause, time.Second<<min(w.failures-1, 10))
+		pause = min(longestPause*pause, time.Second<<min(w.failures-1, 10))
 	}
 	return time.Duration(float64(pause) * (0.9 + 0.2*rand.Float64()))
 }
@@ -148,34 +181,67 @@ type work struct {
 	due         wakeup
 	access      gitsource.Access
 	deployments []fleet.Deployment
-	runs        []fleet.SyncRun // first in line, pending, and in need of Git
+	configs     []fleet.AgentConfig // of agents whose configuration is in the repository
+	runs        []fleet.SyncRun     // first in line, pending, and in need of Git
 }
 
-// runOnce looks at the repository once.
-func (w *worker) runOnce(ctx context.Context, due wakeup) error {
+// idle reports whether nothing of the repository is used.
+func (t work) idle() bool { return len(t.deployments) == 0 && len(t.configs) == 0 }
+
+// runOnce looks at the repository once. left says that a part of it goes on.
+func (w *worker) runOnce(ctx context.Context, due wakeup) (left bool, err error) {
 	todo, err := w.read(ctx, due)
 	if errors.Is(err, store.ErrNotFound) {
-		return nil // the repository is gone; whoever sweeps stops this worker
+		return false, nil // the repository is gone; whoever sweeps stops this worker
 	}
-	if err != nil || len(todo.deployments) == 0 {
-		return err
+	if err != nil || todo.idle() {
+		return false, err
 	}
 	revisions := todo.revisions()
 	if len(revisions) == 0 {
-		return nil
+		return false, nil
 	}
 	refs, err := w.resolve(ctx, todo, revisions)
 	if ctx.Err() != nil {
-		return ctx.Err()
-	}
-	if noted := w.note(ctx, err); noted != nil {
-		return noted
+		return false, ctx.Err()
 	}
 	if err != nil {
-		return errors.Join(err, w.delayRuns(ctx, todo, err))
+		if noted := w.note(ctx, err); noted != nil {
+			return false, noted
+		}
+		return false, errors.Join(err, w.delayRuns(ctx, todo, err))
 	}
-	failed := w.evaluateAll(ctx, todo, refs)
-	return errors.Join(failed, w.startRuns(ctx, todo, refs))
+	failed := w.configure(ctx, todo, refs)
+	r := newRound(due)
+	left, err = w.evaluateRound(ctx, r, todo, refs)
+	failed = errors.Join(failed, err)
+	if len(todo.runs) == 0 {
+		return left, failed
+	}
+	runs := newRound(wakeup{runs: due.runs, allRuns: due.allRuns})
+	runs.behind = left
+	runs.passed = left || err != nil || r.passed
+	more := w.play(ctx, runs, false, func() error { return w.startRuns(ctx, runs, todo, refs) })
+	if !more {
+		failed = errors.Join(failed, w.blame(ctx, runs))
+	}
+	return left || more, failed
+}
+
+// evaluateRound makes the round that looks at deployments.
+func (w *worker) evaluateRound(ctx context.Context, r *round, todo work, refs map[string]gitsource.Ref) (left bool, err error) {
+	deployments, err := w.claimAll(ctx, r, todo, refs)
+	if err != nil {
+		w.freeAll(r)
+		return false, err
+	}
+	if w.play(ctx, r, len(todo.runs) > 0, func() error { return w.evaluateAll(ctx, r, deployments, todo.access, refs) }) {
+		return true, nil
+	}
+	if err := w.blame(ctx, r); err != nil {
+		return false, err
+	}
+	return false, w.note(ctx, nil)
 }
 
 // read finds out what there is to do, in one snapshot.
@@ -192,6 +258,9 @@ func (w *worker) read(ctx context.Context, due wakeup) (work, error) {
 		if todo.deployments, err = tx.Deployments().OfRepository(ctx, w.tenant, w.id); err != nil {
 			return err
 		}
+		if todo.configs, err = tx.AgentConfigs().OfRepository(ctx, w.tenant, w.id); err != nil {
+			return err
+		}
 		todo.runs, err = w.pendingRuns(ctx, tx, todo)
 		return err
 	})
@@ -199,7 +268,7 @@ func (w *worker) read(ctx context.Context, due wakeup) (work, error) {
 		return work{}, err
 	}
 	w.remember(repo, todo.deployments)
-	if len(todo.deployments) == 0 {
+	if todo.idle() {
 		return todo, nil
 	}
 	access, err := w.svc.access(ctx, repo)

@@ -15,13 +15,9 @@ import (
 // a push only of those that it may have moved. A fetch that finds nothing new costs no more than
 // asking first, and the remote lists only the refs in question.
 func (w *worker) resolve(ctx context.Context, todo work, revisions []string) (map[string]gitsource.Ref, error) {
-	release, err := w.svc.sources.fetches.take(ctx, w.tenant)
-	if err != nil {
-		return nil, err
-	}
-	defer release()
 	refs, err := w.svc.git.Fetch(ctx, todo.access, revisions)
-	if errors.Is(err, gitsource.ErrEmpty) && len(todo.runs) == 0 && !slices.ContainsFunc(todo.deployments, wasRendered) {
+	used := slices.ContainsFunc(todo.deployments, wasRendered) || slices.ContainsFunc(todo.configs, wasConfigured)
+	if errors.Is(err, gitsource.ErrEmpty) && len(todo.runs) == 0 && !used {
 		return nil, nil // nothing there yet: wait quietly
 	}
 	return refs, err
@@ -45,6 +41,9 @@ func (t work) revisions() []string {
 		if t.due.check || t.due.concerns(d.Source.Revision) {
 			add(d.Source.Revision)
 		}
+	}
+	if t.looksForConfigs() {
+		add("") // files of agents count on the default branch only
 	}
 	for _, run := range t.runs {
 		add(revisionOf(byID[run.DeploymentID], run))

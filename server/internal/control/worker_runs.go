@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/kedge-dev/kedge/internal/fleet"
 	"github.com/kedge-dev/kedge/server/internal/gitsource"
 	"github.com/kedge-dev/kedge/server/internal/store"
@@ -66,18 +68,28 @@ func (w *worker) delayRuns(ctx context.Context, todo work, problem error) error 
 }
 
 // startRuns starts the runs that waited for Git, each in a transaction of its own.
-func (w *worker) startRuns(ctx context.Context, todo work, refs map[string]gitsource.Ref) error {
+func (w *worker) startRuns(ctx context.Context, r *round, todo work, refs map[string]gitsource.Ref) error {
 	trees := newForest(w.svc.git, todo.access)
-	var failed error
-	for _, run := range todo.runs {
-		if err := w.startRun(ctx, run, refs, trees); err != nil {
-			failed = errors.Join(failed, fmt.Errorf("sync run %d of deployment %q: %w", run.Seq, run.Deployment, err))
+	failures := make([]error, len(todo.runs))
+	var g errgroup.Group
+	g.SetLimit(w.svc.cfg.RendersAtOnce + 1)
+	for i, run := range todo.runs {
+		if !w.claim(r, run.DeploymentID, wakeup{runs: map[fleet.DeploymentID]bool{run.DeploymentID: true}}) {
+			continue
 		}
+		g.Go(func() error {
+			defer w.free(r, run.DeploymentID)
+			if err := w.startRun(ctx, r, run, refs, trees); err != nil {
+				failures[i] = fmt.Errorf("sync run %d of deployment %q: %w", run.Seq, run.Deployment, err)
+			}
+			return nil
+		})
 	}
-	return failed
+	_ = g.Wait() // none of them fails
+	return errors.Join(failures...)
 }
 
-func (w *worker) startRun(ctx context.Context, run fleet.SyncRun, refs map[string]gitsource.Ref, trees *forest) error {
+func (w *worker) startRun(ctx context.Context, r *round, run fleet.SyncRun, refs map[string]gitsource.Ref, trees *forest) error {
 	// Read anew: the newest commit was recorded since.
 	var d fleet.Deployment
 	err := w.svc.store.View(ctx, func(tx store.Tx) (err error) {
@@ -100,6 +112,9 @@ func (w *worker) startRun(ctx context.Context, run fleet.SyncRun, refs map[strin
 	if err != nil {
 		return err
 	}
+	if wait, err := w.putOff(ctx, r, o); err != nil || wait {
+		return err
+	}
 	var again bool
 	err = w.svc.store.Update(ctx, func(tx store.Tx) (err error) {
 		again, err = w.commitRun(ctx, tx, run, o)
@@ -109,6 +124,19 @@ func (w *worker) startRun(ctx context.Context, run fleet.SyncRun, refs map[strin
 		w.wake(wakeup{runs: map[fleet.DeploymentID]bool{d.ID: true}})
 	}
 	return err
+}
+
+// putOff reports whether a run has to wait: it would take objects away, and a deployment that they may have moved to
+// could not be looked at. Where that is with an earlier round, whoever waits for it knows of the run already.
+func (w *worker) putOff(ctx context.Context, r *round, o outcome) (bool, error) {
+	if !r.passed {
+		return false, nil
+	}
+	loses, err := w.takesAway(ctx, o)
+	if err == nil && loses && r.behind {
+		w.postpone(r, wakeup{check: true, runs: map[fleet.DeploymentID]bool{o.deployment.ID: true}})
+	}
+	return loses, err
 }
 
 // commitRun starts a run at what was found out about its commit. again says that something was
@@ -148,6 +176,9 @@ func (w *worker) commitRun(ctx context.Context, tx store.Tx, was fleet.SyncRun, 
 			return false, err
 		}
 	}
+	if err := keepRunning(ctx, tx, d, bundles, problems); err != nil {
+		return false, err
+	}
 	revision, err := w.svc.keep(ctx, tx, d, o.commit, bundles)
 	if err != nil {
 		return false, err
@@ -161,6 +192,24 @@ func (w *worker) commitRun(ctx context.Context, tx store.Tx, was fleet.SyncRun, 
 		return false, w.svc.nextRun(ctx, tx, d.TenantID, d.ID)
 	}
 	return false, nil
+}
+
+// keepRunning puts what runs of the variants that failed into a revision that is about to be kept: as long as
+// it is pinned they stay with that, and are not given what was rendered for other clusters.
+func keepRunning(ctx context.Context, tx store.Tx, d fleet.Deployment, bundles, problems map[string]string) error {
+	if len(problems) == 0 {
+		return nil
+	}
+	targets, err := tx.Targets().OfDeployment(ctx, d.TenantID, d.ID)
+	if err != nil {
+		return err
+	}
+	for _, t := range targets {
+		if problems[t.Variant] != "" && bundles[t.Variant] == "" && attached(t) && t.Desired.Digest != "" {
+			bundles[t.Variant] = t.Desired.Digest
+		}
+	}
+	return nil
 }
 
 // endRun ends a run that has nothing to send, and starts the next: its commit cannot be used, or no

@@ -1,0 +1,239 @@
+package control
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/kedge-dev/kedge/internal/agentconfig"
+	"github.com/kedge-dev/kedge/internal/fleet"
+	"github.com/kedge-dev/kedge/server/internal/auth"
+	"github.com/kedge-dev/kedge/server/internal/store"
+)
+
+// configDoor is what the audit log has for changes that a file makes.
+const configDoor = "git"
+
+// applied is what became of a look at a file.
+type applied int
+
+const (
+	configDone      applied = iota // it is live, or recorded as wrong
+	configTryAgain                 // something beside the file is in the way
+	configOvertaken                // somebody else has changed the configuration meanwhile
+)
+
+// applyConfig makes what an agent's file declares true, in one transaction: all of it, or nothing and
+// why not.
+func (s *Service) applyConfig(ctx context.Context, look configLook) (applied, error) {
+	result, err := s.applyOnce(ctx, look)
+	var quota *QuotaError
+	var held *ConflictError
+	var invalid *fleet.InvalidError
+	if !errors.As(err, &quota) && !errors.As(err, &held) && !errors.As(err, &invalid) {
+		return result, err
+	}
+	// Nothing was written: only that it could not be is.
+	look.state, look.findings, look.more = fleet.ConfigRefused, []fleet.ConfigFinding{{Message: err.Error()}}, 0
+	if result, err = s.applyOnce(ctx, look); result == configDone {
+		result = configTryAgain
+	}
+	return result, err
+}
+
+func (s *Service) applyOnce(ctx context.Context, look configLook) (applied, error) {
+	var result applied
+	err := s.store.Update(ctx, func(tx store.Tx) error {
+		result = configDone
+		now, err := tx.AgentConfigs().Get(ctx, look.config.TenantID, look.config.AgentID)
+		if errors.Is(err, store.ErrNotFound) {
+			return nil // no longer anybody's configuration
+		}
+		if err != nil {
+			return err
+		}
+		if was := look.config; now.Spec != was.Spec || now.Commit != was.Commit || now.Live != was.Live || now.State != was.State {
+			result = configOvertaken
+			return nil
+		}
+		return s.applyLook(ctx, tx, look)
+	})
+	return result, err
+}
+
+func (s *Service) applyLook(ctx context.Context, tx store.Tx, look configLook) error {
+	t, err := tx.Tenants().Get(ctx, look.config.TenantID)
+	if err != nil {
+		return err
+	}
+	c := look.config
+	changed := false
+	if look.state == fleet.ConfigApplied || look.state == fleet.ConfigAbsent {
+		want, err := s.wanted(ctx, tx, look)
+		if err != nil {
+			return err
+		}
+		look.refuse(want.findings)
+		if len(want.findings) == 0 {
+			if changed, err = s.reconcileConfig(ctx, tx, t, look, want.deployments); err != nil {
+				return err
+			}
+			c.Live, c.Declares = look.commit, len(want.deployments)
+		}
+	}
+	return s.recordLook(ctx, tx, look, c, changed)
+}
+
+// refuse adds mistakes that only show beside what else the tenant has.
+func (l *configLook) refuse(findings []fleet.ConfigFinding) {
+	if len(findings) == 0 {
+		return
+	}
+	l.refused(agentconfig.Refuse(findings))
+}
+
+// recordLook writes what became of a file, when anything of it is new. That it was looked at at another commit is:
+// whoever has looked before, at an older one, sees by that that it was overtaken.
+func (s *Service) recordLook(ctx context.Context, tx store.Tx, look configLook, c fleet.AgentConfig, changed bool) error {
+	was := look.config
+	c.State, c.File, c.Commit, c.ReadAt = look.state, look.path, look.commit, s.cfg.Now()
+	c.Errors, c.More, c.Notices = look.findings, look.more, look.file.Notices
+	same := was.State == c.State && was.File == c.File && was.More == c.More && was.Declares == c.Declares &&
+		slices.Equal(was.Errors, c.Errors) && slices.Equal(was.Notices, c.Notices)
+	if same && !changed && was.Commit == c.Commit {
+		return nil
+	}
+	if err := tx.AgentConfigs().SetRead(ctx, c); err != nil {
+		return err
+	}
+	if same && (!changed || c.State != fleet.ConfigApplied) {
+		return nil
+	}
+	event := fleet.Event{TenantID: c.TenantID, Type: fleet.EventNormal, Agent: c.AgentName}
+	where := fmt.Sprintf("%s at commit %.12s", c.RepoURL, c.Commit)
+	switch c.State {
+	case fleet.ConfigApplied:
+		event.Reason, event.Message = "ConfigApplied", fmt.Sprintf("%s of %s declares %s", c.File, where, counted(c.Declares, "deployment"))
+	case fleet.ConfigAbsent:
+		event.Reason, event.Message = "ConfigAbsent", where+" has no file for this agent: nothing is declared"
+	default:
+		event.Type, event.Reason = fleet.EventWarning, "Config"+string(c.State)
+		event.Message = configWarning(c, "")
+	}
+	return s.tell(ctx, tx, event)
+}
+
+// reconcileConfig applies the difference between what is declared and what was. What did not change is
+// not touched.
+func (s *Service) reconcileConfig(ctx context.Context, tx store.Tx, t fleet.Tenant, look configLook, want []wantedDeployment) (bool, error) {
+	c := look.config
+	p := auth.Principal{Name: fmt.Sprintf("the configuration of agent %q at commit %.12s", c.AgentName, look.commit), Door: configDoor}
+	declared, err := tx.Declarations().OfAgent(ctx, t.ID, c.AgentName)
+	if err != nil {
+		return false, err
+	}
+	if len(want) > 0 {
+		if err := s.ensurePlace(ctx, tx, t.ID, placeOf(c.AgentName), c.AgentName); err != nil {
+			return false, err
+		}
+	}
+	changed := false
+	listed := map[fleet.DeploymentID]bool{}
+	for _, w := range want {
+		id, differs, err := s.declare(ctx, tx, p, t, look, w)
+		if err != nil {
+			return false, err
+		}
+		listed[id], changed = true, changed || differs
+	}
+	for _, d := range declared {
+		if listed[d.DeploymentID] || !d.ReleasedAt.IsZero() {
+			continue
+		}
+		changed = true
+		if err := s.undeclare(ctx, tx, p, t, look, d); err != nil {
+			return false, err
+		}
+	}
+	if !changed {
+		return false, nil
+	}
+	return true, dropPlaces(ctx, tx, t.ID, c.AgentName)
+}
+
+// declare makes one deployment what the file says.
+func (s *Service) declare(
+	ctx context.Context, tx store.Tx, p auth.Principal, t fleet.Tenant, look configLook, w wantedDeployment,
+) (fleet.DeploymentID, bool, error) {
+	d, err := tx.Deployments().ByName(ctx, t.ID, w.deployment.Name)
+	found := err == nil
+	if err != nil && !errors.Is(err, store.ErrNotFound) {
+		return "", false, err
+	}
+	differs := true
+	if found {
+		was := d
+		d.Labels, d.Source, d.Namespace, d.Policy, d.Environment = w.deployment.Labels, w.deployment.Source, w.deployment.Namespace, w.deployment.Policy, w.deployment.Environment
+		fields := changes(was, d)
+		if differs = len(fields) > 0; differs {
+			if err := s.borrowCredential(ctx, tx, t, look.config, w); err != nil {
+				return "", false, err
+			}
+			if err := s.update(ctx, tx, p, t, was, d, fields); err != nil {
+				return "", false, err
+			}
+		}
+	} else if d, err = s.createDeclared(ctx, tx, p, t, look.config, w); err != nil {
+		return "", false, err
+	}
+	by := fleet.Declaration{
+		TenantID: t.ID, DeploymentID: d.ID, AgentName: look.config.AgentName, Name: w.name, RepoURL: look.config.RepoURL, File: look.path, Prune: w.prune,
+	}
+	old, err := tx.Declarations().Of(ctx, t.ID, []fleet.DeploymentID{d.ID})
+	if err != nil || len(old) == 1 && old[0] == by {
+		return d.ID, differs, err
+	}
+	return d.ID, true, tx.Declarations().Put(ctx, by)
+}
+
+func (s *Service) createDeclared(
+	ctx context.Context, tx store.Tx, p auth.Principal, t fleet.Tenant, c fleet.AgentConfig, w wantedDeployment,
+) (fleet.Deployment, error) {
+	d := w.deployment
+	d.ID, d.TenantID, d.Spec, d.CreatedAt = fleet.NewDeploymentID(), t.ID, 1, s.cfg.Now()
+	if err := s.borrowCredential(ctx, tx, t, c, w); err != nil {
+		return d, err
+	}
+	return d, s.create(ctx, tx, p, t, d)
+}
+
+// borrowCredential lets a project of GitLab's that is new here be read as the repository is whose file
+// names it. Both are on one host: the secret is told to nobody new.
+func (s *Service) borrowCredential(ctx context.Context, tx store.Tx, t fleet.Tenant, c fleet.AgentConfig, w wantedDeployment) error {
+	if !w.beside {
+		return nil
+	}
+	_, err := tx.Repositories().ByURL(ctx, t.ID, w.deployment.Source.RepoURL)
+	if !errors.Is(err, store.ErrNotFound) {
+		return err
+	}
+	config, err := tx.Repositories().Get(ctx, t.ID, c.RepositoryID)
+	if err != nil {
+		return err
+	}
+	id, err := s.ensureRepository(ctx, tx, t, w.deployment.Source.RepoURL)
+	if err != nil {
+		return err
+	}
+	repo, err := tx.Repositories().Get(ctx, t.ID, id)
+	if err != nil {
+		return err
+	}
+	// Who has to sign the file has to sign what it names, unless that has signers of its own.
+	if err := tx.Repositories().SetPolicy(ctx, t.ID, id, config.Submodules, cmp.Or(repo.Signers, config.Signers)); err != nil || config.CredentialID == "" {
+		return err
+	}
+	return tx.Repositories().SetCredential(ctx, t.ID, id, config.CredentialID)
+}

@@ -1,0 +1,252 @@
+package control
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/kedge-dev/kedge/internal/agentconfig"
+	"github.com/kedge-dev/kedge/internal/filetree"
+	"github.com/kedge-dev/kedge/internal/fleet"
+	"github.com/kedge-dev/kedge/internal/obs"
+	"github.com/kedge-dev/kedge/server/internal/gitsource"
+	"github.com/kedge-dev/kedge/server/internal/store"
+)
+
+// wasConfigured reports whether anything of a configuration holds.
+func wasConfigured(c fleet.AgentConfig) bool { return c.Live != "" }
+
+// looksForConfigs reports whether the files of agents have to be looked at.
+func (t work) looksForConfigs() bool {
+	return len(t.configs) > 0 && (t.due.check || t.due.concerns(""))
+}
+
+// configure looks at the files of all agents whose configuration is in the repository. One that is
+// wrong holds up no other.
+func (w *worker) configure(ctx context.Context, todo work, refs map[string]gitsource.Ref) error {
+	ref, ok := refs[""]
+	if !ok || !todo.looksForConfigs() {
+		return nil
+	}
+	projects := map[string]string{}
+	err := w.svc.store.View(ctx, func(tx store.Tx) error {
+		list, err := tx.GitLabProjects().List(ctx, w.tenant, store.Whole())
+		for _, p := range list {
+			projects[p.Project] = p.URL
+		}
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	if w.configured == nil {
+		w.configured = map[fleet.AgentID]string{}
+	}
+	known := knownProjects{projects, sha256.Sum256(fmt.Append(nil, projects))}
+	trees := newForest(w.svc.git, todo.access)
+	var failed error
+	for _, c := range todo.configs {
+		if err := w.configureOne(ctx, c, ref, trees, known); err != nil {
+			failed = errors.Join(failed, fmt.Errorf("configuration of agent %q: %w", c.AgentName, err))
+		}
+	}
+	return failed
+}
+
+// knownProjects are GitLab's, as one look at a repository has them. There may be very many: what is remembered
+// of them for each agent is their hash.
+type knownProjects struct {
+	urls map[string]string
+	sum  [sha256.Size]byte
+}
+
+// configureOne reads the file of one agent and applies it, unless that was done.
+func (w *worker) configureOne(ctx context.Context, c fleet.AgentConfig, ref gitsource.Ref, trees *forest, projects knownProjects) error {
+	look := configLook{config: c, commit: ref.Commit, projects: projects.urls}
+	if ref.Err != nil {
+		look.state, look.findings = fleet.ConfigRefused, []fleet.ConfigFinding{{Message: ref.Err.Error()}}
+		_, err := w.svc.applyConfig(ctx, look)
+		return err
+	}
+	tree, err := trees.at(ctx, ref.Commit)
+	if err != nil {
+		return err
+	}
+	found, err := findConfig(ctx, tree, c.AgentName)
+	if err != nil {
+		return err
+	}
+	key := fmt.Sprintf("%d %s %x", c.Spec, found.id, projects.sum)
+	// One that was set anew has to be applied anew, though the file is the same; and so has one that was refused
+	// for what is not in it, or for another one that was there in between.
+	if w.configured[c.AgentID] == key && c.State != fleet.ConfigPending && c.State != fleet.ConfigRefused {
+		return nil
+	}
+	if err := look.read(ctx, tree, found); err != nil {
+		return err
+	}
+	done, err := w.svc.applyConfig(ctx, look)
+	switch {
+	case err != nil:
+		return err
+	case done == configOvertaken:
+		w.wake(wakeup{check: true})
+	case done == configDone:
+		w.configured[c.AgentID] = key
+		w.log.Info("the configuration of an agent was read", obs.KeyAgent, c.AgentName, obs.KeyCommit, ref.Commit)
+	}
+	return nil
+}
+
+// configLook is what one commit means for the configuration of one agent.
+type configLook struct {
+	config   fleet.AgentConfig // as it was read before
+	commit   string
+	projects map[string]string // of GitLab's to URLs
+
+	state    fleet.ConfigState // what is known before it was tried to apply it
+	path     string            // "" when there is no file
+	file     agentconfig.File
+	findings []fleet.ConfigFinding // why it cannot be used
+	more     int
+}
+
+// foundConfig is the file of an agent in a tree.
+type foundConfig struct {
+	id      string // names what was found: equal ids, equal meaning
+	entry   filetree.Entry
+	path    string // "" when there is none
+	gitLab  bool
+	problem *fleet.ConfigFinding // it must not be read
+}
+
+// findConfig looks for the file of an agent: Kedge's, and where there is none, GitLab's.
+func findConfig(ctx context.Context, tree filetree.Tree, agent string) (foundConfig, error) {
+	places := []string{agentconfig.KedgePath(agent), agentconfig.GitLabPath(agent), agentconfig.MistakenGitLabPath(agent)}
+	entries := make([]filetree.Entry, len(places))
+	var there []string
+	out := foundConfig{}
+	for i, place := range places {
+		entry, other, err := lookUp(ctx, tree, place)
+		if err != nil {
+			return foundConfig{}, err
+		}
+		out.id += fmt.Sprintf("%d:%s:%s ", entry.Mode, entry.ID, other)
+		entries[i] = entry
+		if entry.Name != "" {
+			there = append(there, place)
+		} else if other != "" && i < 2 {
+			out.refuse("%s is not read: name it %s", path.Join(path.Dir(place), other), path.Base(place))
+		}
+	}
+	kedge, gitLab, mistaken := entries[0].Name != "", entries[1].Name != "", entries[2].Name != ""
+	switch {
+	case kedge && gitLab:
+		out.refuse("there are two files, %s and %s: keep one", places[0], places[1])
+	case kedge:
+		out.path, out.entry = places[0], entries[0]
+	case gitLab:
+		out.path, out.entry, out.gitLab = places[1], entries[1], true
+	case mistaken:
+		out.refuse("%s is not where GitLab's agents look: the folder is .gitlab/agents, so move it to %s", there[0], places[1])
+	}
+	if out.path != "" {
+		out.problem = nil // what lies beside it is not meant
+		if out.entry.Mode != filetree.File {
+			out.refuse("%s is not a usual file", out.path)
+		}
+	}
+	return out, nil
+}
+
+func (f *foundConfig) refuse(format string, args ...any) {
+	f.problem = &fleet.ConfigFinding{Message: fmt.Sprintf(format, args...)}
+}
+
+// lookUp finds the entry of a file; other is one that was probably meant to be it.
+func lookUp(ctx context.Context, tree filetree.Tree, place string) (entry filetree.Entry, other string, err error) {
+	entries, err := tree.List(ctx, path.Dir(place))
+	if errors.Is(err, fs.ErrNotExist) {
+		return filetree.Entry{}, "", nil
+	}
+	if err != nil {
+		return filetree.Entry{}, "", err
+	}
+	name := path.Base(place)
+	if i := slices.IndexFunc(entries, func(e filetree.Entry) bool { return e.Name == name }); i >= 0 {
+		return entries[i], "", nil
+	}
+	if i := slices.IndexFunc(entries, func(e filetree.Entry) bool { return strings.EqualFold(e.Name, "config.yml") }); i >= 0 {
+		other = entries[i].Name
+	}
+	return filetree.Entry{}, other, nil
+}
+
+// read reads a file that was found. An error is ours; the user's mistakes are findings.
+func (l *configLook) read(ctx context.Context, tree filetree.Tree, found foundConfig) error {
+	l.path = found.path
+	switch {
+	case found.problem != nil:
+		l.state, l.findings = fleet.ConfigInvalid, []fleet.ConfigFinding{*found.problem}
+		return nil
+	case found.path == "":
+		l.state = fleet.ConfigAbsent
+		return nil
+	}
+	data, err := tree.Read(ctx, found.entry, agentconfig.MaxSize)
+	if errors.Is(err, filetree.ErrTooBig) {
+		l.state = fleet.ConfigInvalid
+		l.findings = []fleet.ConfigFinding{{Message: fmt.Sprintf("the file has more than %d bytes", agentconfig.MaxSize)}}
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	parse := agentconfig.ParseKedge
+	if found.gitLab {
+		parse = agentconfig.ParseGitLab
+	}
+	l.file, err = parse(data)
+	l.refused(err)
+	return nil
+}
+
+// refused takes the user's mistakes out of an error; nil means that there is none.
+func (l *configLook) refused(err error) {
+	l.state = fleet.ConfigApplied
+	var wrong *agentconfig.Error
+	if errors.As(err, &wrong) {
+		l.state, l.findings, l.more = fleet.ConfigInvalid, wrong.Findings, wrong.More
+	}
+}
+
+// concernConfigs wakes the workers of the repositories that configurations are in which were set, or
+// which may mean something else now.
+func (s *sources) concernConfigs(ctx context.Context, tx store.Tx, c store.Change, due *wakes) error {
+	if !due.first(c, c.ID) {
+		return nil
+	}
+	var configs []fleet.AgentConfig
+	var err error
+	if c.AgentID == "" {
+		configs, err = tx.AgentConfigs().All(ctx, c.TenantID)
+	} else {
+		configs, err = tx.AgentConfigs().OfAgents(ctx, c.TenantID, []fleet.AgentID{c.AgentID})
+	}
+	if err != nil {
+		return err
+	}
+	for _, config := range configs {
+		repo, err := tx.Repositories().Get(ctx, c.TenantID, config.RepositoryID)
+		if err != nil {
+			return err
+		}
+		due.add(repo, wakeup{check: true})
+	}
+	return nil
+}

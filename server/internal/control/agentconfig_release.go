@@ -1,0 +1,127 @@
+package control
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/kedge-dev/kedge/internal/fleet"
+	"github.com/kedge-dev/kedge/server/internal/auth"
+	"github.com/kedge-dev/kedge/server/internal/store"
+)
+
+// undeclare ends a deployment that a file no longer lists. Its objects are deleted only if the same
+// file of the same repository said so while it listed it, and now lists others, or expressly none; and never
+// while an agent is ahead of the server, or may be.
+func (s *Service) undeclare(ctx context.Context, tx store.Tx, p auth.Principal, t fleet.Tenant, look configLook, d fleet.Declaration) error {
+	stated := d.Prune && d.RepoURL == look.config.RepoURL && d.File == look.path
+	if !stated || look.state != fleet.ConfigApplied || !look.file.Lists {
+		why := fmt.Sprintf("%s of %s does not declare it any more", d.File, d.RepoURL)
+		return s.releaseDeclared(ctx, tx, p, t, d, why)
+	}
+	deployment, err := tx.Deployments().Get(ctx, t.ID, d.DeploymentID)
+	if err != nil {
+		return err
+	}
+	targets, err := tx.Targets().OfDeployment(ctx, t.ID, d.DeploymentID)
+	if err != nil {
+		return err
+	}
+	if slices.ContainsFunc(targets, s.behind) {
+		// What was said of pruning may be as old as the backup that was restored.
+		return s.releaseDeclared(ctx, tx, p, t, d, fmt.Sprintf("%s of %s does not declare it, and its agent is ahead of the server", d.File, d.RepoURL))
+	}
+	if err := tx.Declarations().Remove(ctx, t.ID, d.DeploymentID); err != nil {
+		return err
+	}
+	_, err = s.delete(ctx, tx, p, deployment)
+	return err
+}
+
+// releaseDeclared lets a deployment go: its objects stay, and it stays listed until it is declared again or
+// deleted.
+func (s *Service) releaseDeclared(ctx context.Context, tx store.Tx, p auth.Principal, t fleet.Tenant, by fleet.Declaration, why string) error {
+	was, err := tx.Deployments().Get(ctx, t.ID, by.DeploymentID)
+	if err != nil || !was.DeletedAt.IsZero() {
+		return err
+	}
+	d := was
+	d.Environment = limboOf(by.AgentName)
+	if err := s.ensurePlace(ctx, tx, t.ID, d.Environment, nobody); err != nil {
+		return err
+	}
+	if err := s.move(ctx, tx, t, was, &d); err != nil {
+		return err
+	}
+	if err := s.edited(ctx, tx, p, t, d, "deployment.release", why+": its objects stay"); err != nil {
+		return err
+	}
+	by.ReleasedAt = s.cfg.Now()
+	return tx.Declarations().Put(ctx, by)
+}
+
+// doubtDeclared forgets that a file wants d to be deleted when it leaves it. A target of d was behind, so what is
+// known of the file may be as old as a backup that was restored, and from the version on that the target
+// is given now nobody can tell any more. The file is read again, and what it says then counts.
+func doubtDeclared(ctx context.Context, tx store.Tx, d fleet.Deployment) error {
+	if !ofConfiguration(d.Name) {
+		return nil
+	}
+	found, err := tx.Declarations().Of(ctx, d.TenantID, []fleet.DeploymentID{d.ID})
+	if err != nil || len(found) == 0 || !found[0].Prune || !found[0].ReleasedAt.IsZero() {
+		return err
+	}
+	by := found[0]
+	by.Prune = false
+	if err := tx.Declarations().Put(ctx, by); err != nil {
+		return err
+	}
+	agent, err := tx.Agents().ByName(ctx, d.TenantID, by.AgentName)
+	if err != nil {
+		return err
+	}
+	c, err := tx.AgentConfigs().Get(ctx, d.TenantID, agent.ID)
+	if err != nil || c.State == fleet.ConfigPending { // it is going to be read
+		return err
+	}
+	c.State = fleet.ConfigPending
+	if err := tx.AgentConfigs().SetRead(ctx, c); err != nil {
+		return err
+	}
+	return tx.Changes().RecordPush(ctx, d.TenantID, c.RepositoryID, "")
+}
+
+// releaseAll lets go of what the file of an agent declares that is about to be deleted. Its targets are
+// detached with it, whatever is suspended: nobody is left to be told anything.
+func (s *Service) releaseAll(ctx context.Context, tx store.Tx, a fleet.Agent) error {
+	live, err := liveDeclarations(ctx, tx, a.TenantID, a.Name)
+	if err != nil || len(live) == 0 {
+		return err
+	}
+	if err := s.ensurePlace(ctx, tx, a.TenantID, limboOf(a.Name), nobody); err != nil {
+		return err
+	}
+	env, err := environmentByName(ctx, tx, a.TenantID, limboOf(a.Name))
+	if err != nil {
+		return err
+	}
+	for _, by := range live {
+		d, err := tx.Deployments().Get(ctx, a.TenantID, by.DeploymentID)
+		if errors.Is(err, store.ErrNotFound) {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		d.Environment, d.EnvironmentTenant, d.EnvironmentID = env.Name, env.TenantID, env.ID
+		if err := tx.Deployments().Update(ctx, d); err != nil {
+			return err
+		}
+		by.ReleasedAt = s.cfg.Now()
+		if err := tx.Declarations().Put(ctx, by); err != nil {
+			return err
+		}
+	}
+	return dropPlaces(ctx, tx, a.TenantID, a.Name)
+}

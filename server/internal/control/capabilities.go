@@ -1,0 +1,96 @@
+package control
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/kedge-dev/kedge/internal/fleet"
+	"github.com/kedge-dev/kedge/server/internal/store"
+)
+
+// AgentCapable records what the cluster of an agent offers. The charts on it are then those that were
+// rendered for just that, or are rendered: until that is done every target keeps what it has. The same twice
+// changes nothing.
+func (s *Service) AgentCapable(ctx context.Context, who fleet.Agent, c fleet.Capabilities) error {
+	return s.store.Update(ctx, func(tx store.Tx) error {
+		agent, err := tx.Agents().Get(ctx, who.TenantID, who.ID)
+		if errors.Is(err, store.ErrNotFound) {
+			return nil // deleted meanwhile
+		}
+		if err != nil || agent.Capabilities == c.Hash() {
+			return err
+		}
+		if err := tx.Agents().SetCapabilities(ctx, agent.TenantID, agent.ID, c); err != nil {
+			return err
+		}
+		agent.Capabilities = c.Hash()
+		if err := s.reseatCharts(ctx, tx, agent); err != nil {
+			return err
+		}
+		return s.tell(ctx, tx, fleet.Event{
+			TenantID: agent.TenantID, Type: fleet.EventNormal, Reason: "CapabilitiesChanged", Agent: agent.Name,
+			Message: fmt.Sprintf("the cluster runs Kubernetes %s and serves %s: charts are rendered for that", c.KubeVersion, counted(len(c.APIVersions), "API version")),
+		})
+	})
+}
+
+// reseatCharts gives an agent the variants of charts that are for its capabilities. No target is made.
+func (s *Service) reseatCharts(ctx context.Context, tx store.Tx, a fleet.Agent) error {
+	targets, err := tx.Targets().OfAgentAllTenants(ctx, a.ID)
+	if err != nil {
+		return err
+	}
+	for _, t := range targets {
+		if !fleet.OfChart(t.Variant) || left(t) {
+			continue
+		}
+		d, err := tx.Deployments().Get(ctx, t.TenantID, t.DeploymentID)
+		if err != nil {
+			return err
+		}
+		w, err := destinationOf(ctx, tx, d)
+		if err != nil {
+			return err
+		}
+		if _, err := s.seatOne(ctx, tx, d, w, a, t); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// maxClusters bounds what is remembered of clusters: each may have fleet.MaxCapabilities, and a fleet has few
+// kinds of them.
+const maxClusters = 64
+
+// clusters are capabilities by hash, which means the same for ever, of those that were looked up. It is safe for
+// concurrent use, and ready as it is.
+type clusters struct {
+	mu sync.Mutex
+	of map[string]fleet.Capabilities
+}
+
+func (c *clusters) get(hash string) (fleet.Capabilities, bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	known, ok := c.of[hash]
+	return known, ok
+}
+
+// put remembers one more; when there are too many, any other goes and is looked up again.
+func (c *clusters) put(hash string, known fleet.Capabilities) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.of == nil {
+		c.of = map[string]fleet.Capabilities{}
+	}
+	for other := range c.of {
+		if len(c.of) < maxClusters {
+			break
+		}
+		delete(c.of, other)
+	}
+	c.of[hash] = known
+}

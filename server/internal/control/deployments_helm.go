@@ -1,0 +1,142 @@
+package control
+
+import (
+	"encoding/json"
+	"path"
+	"strings"
+
+	yamlv3 "go.yaml.in/yaml/v3"
+	"sigs.k8s.io/yaml"
+
+	"github.com/kedge-dev/kedge/internal/fleet"
+)
+
+const (
+	maxValues      = 64 << 10 // bytes: larger ones belong into a file of the repository
+	maxValuesFiles = 50
+	maxReleaseName = 53 // as Helm has it: names of objects begin with it
+)
+
+// checkKind refuses settings that another kind of source has.
+func checkKind(src fleet.Source) error {
+	switch src.Kind {
+	case fleet.SourceDetected:
+		if len(src.Globs) > 0 && !src.Helm.IsZero() {
+			return fleet.Invalid("source.globs", "a chart is rendered whole: globs are for plain manifests, and source.helm is set")
+		}
+	case fleet.SourcePlain:
+		if !src.Helm.IsZero() {
+			return fleet.Invalid("source.helm", "source.kind is plain: only a chart has these settings")
+		}
+	case fleet.SourceKustomize:
+		if !src.Helm.IsZero() {
+			return fleet.Invalid("source.helm", "source.kind is kustomize: only a chart has these settings")
+		}
+		fallthrough
+	case fleet.SourceHelm:
+		if len(src.Globs) > 0 {
+			return fleet.Invalid("source.globs", "source.kind is %s: globs are for plain manifests", src.Kind)
+		}
+	default:
+		return fleet.Invalid("source.kind", "%q is none of plain, kustomize and helm; leave it out to have it detected", src.Kind)
+	}
+	return nil
+}
+
+// checkHelm refuses what no chart can be rendered with, and puts values into their one stored form: JSON
+// with sorted keys.
+func checkHelm(h *fleet.Helm) error {
+	if name := h.ReleaseName; name != "" {
+		// What stands for an agent is not known yet; Helm has the last word then.
+		plain := agentReference.ReplaceAllString(name, "x")
+		if err := fleet.CheckName("source.helm.releaseName", plain); err != nil {
+			return err
+		}
+		if len(plain) > maxReleaseName {
+			return fleet.Invalid("source.helm.releaseName", "%q has more than %d characters", name, maxReleaseName)
+		}
+		if err := checkReferences("source.helm.releaseName", name); err != nil {
+			return err
+		}
+	}
+	if len(h.ValuesFiles) > maxValuesFiles {
+		return fleet.Invalid("source.helm.valuesFiles", "at most %d files can be given", maxValuesFiles)
+	}
+	for _, file := range h.ValuesFiles {
+		if err := checkValuesFile(file); err != nil {
+			return err
+		}
+	}
+	values, err := canonicalValues(h.Values)
+	h.Values = values
+	return err
+}
+
+// checkValuesFile leaves it to the render whether a relative path leaves the repository: that depends on
+// the path of the source. From the root it shows here.
+func checkValuesFile(file string) error {
+	const field = "source.helm.valuesFiles"
+	switch {
+	case file == "" || len(file) > 1024 || strings.ContainsRune(file, 0):
+		return fleet.Invalid(field, "a path has between 1 and 1024 characters")
+	case strings.Contains(file, "://"):
+		return fleet.Invalid(field, "%q is no file of the repository: nothing is fetched from elsewhere", file)
+	case strings.HasPrefix(file, "/") && strings.HasPrefix(path.Clean(file[1:])+"/", "../"):
+		return fleet.Invalid(field, "%q leaves the repository", file)
+	}
+	return checkReferences(field, file)
+}
+
+// canonicalValues reads YAML or JSON. No alias is followed, so that what is small stays small.
+func canonicalValues(text string) (string, error) {
+	const field = "source.helm.values"
+	if strings.TrimSpace(text) == "" {
+		return "", nil
+	}
+	tooLarge := fleet.Invalid(field, "they have more than %d bytes: put them into a file of the repository, and name it in valuesFiles", maxValues)
+	if len(text) > maxValues {
+		return "", tooLarge
+	}
+	var node yamlv3.Node
+	if err := yamlv3.Unmarshal([]byte(text), &node); err != nil {
+		return "", fleet.Invalid(field, "not valid YAML: %v", err)
+	}
+	if hasAlias(&node) {
+		return "", fleet.Invalid(field, "aliases cannot be used here: write the values out")
+	}
+	var values map[string]any
+	if err := yaml.UnmarshalStrict([]byte(text), &values); err != nil {
+		return "", fleet.Invalid(field, "not a mapping of names to values: %v", err)
+	}
+	if len(values) == 0 {
+		return "", nil
+	}
+	out, err := json.Marshal(values)
+	if err != nil {
+		return "", fleet.Invalid(field, "%v", err)
+	}
+	if len(out) > maxValues {
+		return "", tooLarge
+	}
+	return string(out), checkReferencesOf(field, string(out))
+}
+
+// checkReferencesOf is checkReferences for a text that is too long for a message.
+func checkReferencesOf(field, text string) error {
+	if err := checkReferences(field, text); err != nil {
+		return fleet.Invalid(field, "of an agent only {agent.name} and {agent.labels.KEY} can be used")
+	}
+	return nil
+}
+
+func hasAlias(n *yamlv3.Node) bool {
+	if n.Kind == yamlv3.AliasNode {
+		return true
+	}
+	for _, child := range n.Content {
+		if hasAlias(child) {
+			return true
+		}
+	}
+	return false
+}

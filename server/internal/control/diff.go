@@ -1,0 +1,280 @@
+package control
+
+import (
+	"context"
+	"fmt"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/kedge-dev/kedge/internal/fleet"
+	"github.com/kedge-dev/kedge/internal/manifest"
+	"github.com/kedge-dev/kedge/internal/objectdiff"
+	"github.com/kedge-dev/kedge/server/internal/auth"
+	"github.com/kedge-dev/kedge/server/internal/gitsource"
+	"github.com/kedge-dev/kedge/server/internal/store"
+)
+
+// DiffDesired names what clusters are told to hold now.
+const DiffDesired = "desired"
+
+// Diff is what differs between two revisions of a deployment.
+type Diff struct {
+	From, To DiffSide
+	Variants []VariantDiff // one, without a name, for a deployment that does not vary
+	More     int           // variants that were left off
+}
+
+// DiffSide is one of the two revisions.
+type DiffSide struct {
+	Name     string // as it was asked for, or what stands for it
+	Revision int64  // number of a kept one, else 0
+	Commit   string // "" when clusters are told different ones
+}
+
+// VariantDiff is what differs for the agents that share a variant.
+type VariantDiff struct {
+	Variant string
+	Agents  []string // the first of them
+	Count   int      // of all of them
+	Objects []objectdiff.Object
+	Summary objectdiff.Summary
+	Problem string   // why it cannot be told: one of the sides does not render
+	Notes   []string // what a reader should know
+}
+
+const (
+	maxDiffVariants = 50
+	maxDiffAgents   = 10
+)
+
+// Diff compares two revisions of a deployment: kept ones by their number, or whatever Git has by its
+// name, as the deployment is now. With no names it compares what clusters are told to hold with the
+// newest commit. It changes nothing.
+func (s *Service) Diff(ctx context.Context, p auth.Principal, tenant, name, from, to string) (Diff, error) {
+	for field, revision := range map[string]string{"from": from, "to": to} {
+		if err := checkRevision(field, revision); err != nil {
+			return Diff{}, err
+		}
+	}
+	c, err := s.newComparison(ctx, p, tenant, name)
+	if err != nil {
+		return Diff{}, err
+	}
+	if c.from, err = c.side("from", from, DiffDesired); err != nil {
+		return Diff{}, err
+	}
+	if c.to, err = c.side("to", to, c.deployment.Source.Revision); err != nil {
+		return Diff{}, err
+	}
+	if err := c.fetch(ctx); err != nil {
+		return Diff{}, sourceProblem(err)
+	}
+	out := Diff{From: c.from.DiffSide, To: c.to.DiffSide}
+	for i, u := range c.units {
+		if i == maxDiffVariants {
+			out.More = len(c.units) - i
+			break
+		}
+		v, err := c.compare(ctx, u)
+		if err != nil {
+			return Diff{}, sourceProblem(err)
+		}
+		out.Variants = append(out.Variants, v)
+	}
+	return out, nil
+}
+
+// comparison is one use of Diff.
+type comparison struct {
+	worker     *worker // of its own: it renders, and drives nothing
+	tenant     fleet.Tenant
+	deployment fleet.Deployment
+	repo       fleet.Repository
+	units      []unit
+	targets    []fleet.Target
+	kept       []fleet.Revision
+	trees      *forest
+	from, to   diffSide
+}
+
+// diffSide is a side and where its objects come from.
+type diffSide struct {
+	DiffSide
+	desired bool            // what clusters are told
+	kept    *fleet.Revision // nil when it is not a kept one
+	number  bool            // it was asked for by its number: what a rollback to it would give
+	asked   string          // revision in the words of Git, when it is neither
+	git     bool
+}
+
+func (s *Service) newComparison(ctx context.Context, p auth.Principal, tenant, name string) (*comparison, error) {
+	c := &comparison{}
+	err := s.store.View(ctx, func(tx store.Tx) (err error) {
+		if c.tenant, err = readable(ctx, tx, p, tenant); err != nil {
+			return err
+		}
+		if c.deployment, err = tx.Deployments().ByName(ctx, c.tenant.ID, name); err != nil {
+			return fmt.Errorf("deployment %q: %w", name, err)
+		}
+		if c.repo, err = tx.Repositories().Get(ctx, c.tenant.ID, c.deployment.RepositoryID); err != nil {
+			return err
+		}
+		c.worker = newWorker(s, c.repo)
+		if c.units, _, err = c.worker.units(ctx, tx, c.deployment); err != nil {
+			return err
+		}
+		if c.targets, err = tx.Targets().OfDeployment(ctx, c.tenant.ID, c.deployment.ID); err != nil {
+			return err
+		}
+		c.kept, err = tx.Revisions().List(ctx, c.tenant.ID, c.deployment.ID, store.Whole())
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	if len(c.units) == 0 {
+		if c.deployment.Source.Templated() {
+			return nil, conflict("the source of deployment %q speaks of agents, and it has none yet: there is nothing to compare", name)
+		}
+		c.units = []unit{{source: c.deployment.Source, was: c.deployment.Rendered}}
+	}
+	return c, nil
+}
+
+var commitPrefix = regexp.MustCompile(`^[0-9a-f]{7,39}$`)
+
+// side finds out what a name means.
+func (c *comparison) side(field, name, fallback string) (diffSide, error) {
+	if name == "" {
+		name = fallback
+	}
+	out := diffSide{DiffSide: DiffSide{Name: name}}
+	if field == "from" && name == DiffDesired {
+		out.desired = true
+		out.Commit = c.desiredCommit()
+		return out, nil
+	}
+	if name == DiffDesired {
+		return c.side("from", name, "")
+	}
+	seq, err := strconv.ParseInt(name, 10, 64)
+	number := err == nil && len(name) < 7
+	for i, r := range c.kept {
+		if (number && r.Seq == seq) || (commitPrefix.MatchString(name) && strings.HasPrefix(r.Commit, name)) || name == r.Commit {
+			out.kept, out.number, out.Revision, out.Commit = &c.kept[i], number, r.Seq, r.Commit
+			return out, nil
+		}
+	}
+	if number {
+		return diffSide{}, fleet.Invalid(field, "revision %d of deployment %q is not kept: kedge deploy history %s lists those that are", seq, c.deployment.Name, c.deployment.Name)
+	}
+	out.git, out.asked = true, name
+	if name == "" {
+		out.Name = "HEAD"
+	}
+	return out, nil
+}
+
+// desiredCommit is the commit that clusters are told, "" when they are told several or none.
+func (c *comparison) desiredCommit() string {
+	commit := ""
+	for _, t := range c.targets {
+		if !attached(t) || t.Desired.Digest == "" || t.Desired.Commit == commit {
+			continue
+		}
+		if commit != "" {
+			return ""
+		}
+		commit = t.Desired.Commit
+	}
+	return commit
+}
+
+// fetch brings the commits that are not kept, with one fetch for both sides.
+func (c *comparison) fetch(ctx context.Context) error {
+	access, err := c.worker.svc.access(ctx, c.repo)
+	if err != nil {
+		return err
+	}
+	c.trees = newForest(c.worker.svc.git, access)
+	var revisions []string
+	for _, side := range []diffSide{c.from, c.to} {
+		if side.git && !slices.Contains(revisions, side.asked) {
+			revisions = append(revisions, side.asked)
+		}
+	}
+	if len(revisions) == 0 {
+		return nil
+	}
+	refs, err := c.worker.svc.git.Fetch(ctx, access, revisions)
+	if err != nil {
+		return err
+	}
+	for _, side := range []*diffSide{&c.from, &c.to} {
+		if !side.git {
+			continue
+		}
+		if err := refs[side.asked].Err; err != nil {
+			return conflict("%v", err)
+		}
+		side.Commit = refs[side.asked].Commit
+	}
+	return nil
+}
+
+// compare compares both sides for one variant.
+func (c *comparison) compare(ctx context.Context, u unit) (VariantDiff, error) {
+	out := VariantDiff{Variant: u.variant}
+	for _, t := range c.targets {
+		if !attached(t) || t.Variant != u.variant {
+			continue
+		}
+		if out.Count++; len(out.Agents) < maxDiffAgents {
+			out.Agents = append(out.Agents, t.AgentName)
+		}
+	}
+	slices.Sort(out.Agents)
+	from, err := c.objects(ctx, c.from, u, &out)
+	if err != nil || out.Problem != "" {
+		return out, err
+	}
+	to, err := c.objects(ctx, c.to, u, &out)
+	if err != nil || out.Problem != "" {
+		return out, err
+	}
+	out.Objects, out.Summary = objectdiff.Compare(from, to, c.deployment.Namespace)
+	return out, nil
+}
+
+// objects are those of one side for one variant. A side that does not render is the variant's problem.
+func (c *comparison) objects(ctx context.Context, side diffSide, u unit, out *VariantDiff) ([]manifest.Object, error) {
+	switch {
+	case side.desired:
+		digest := c.desiredDigest(u, out)
+		if digest == "" {
+			return nil, nil
+		}
+		return c.worker.svc.bundleObjects(ctx, c.tenant.ID, digest)
+	case side.kept != nil:
+		if digest := c.keptDigest(*side.kept, u); digest != "" {
+			return c.worker.svc.bundleObjects(ctx, c.tenant.ID, digest)
+		}
+		if side.number {
+			out.Problem = fmt.Sprintf("revision %d was kept for other variants: a rollback to it leaves these clusters as they are", side.Revision)
+			return nil, nil
+		}
+		refs, err := c.refetch(ctx, side.Commit)
+		if err != nil || refs.Err != nil {
+			out.Problem = fmt.Sprintf("revision %d was kept for other variants, and commit %.12s cannot be read any more", side.Revision, side.Commit)
+			return nil, nil
+		}
+	}
+	return c.rendered(ctx, side, u, out)
+}
+
+func (c *comparison) refetch(ctx context.Context, commit string) (gitsource.Ref, error) {
+	refs, err := c.worker.svc.git.Fetch(ctx, c.trees.access, []string{commit})
+	return refs[commit], err
+}

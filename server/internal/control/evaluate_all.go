@@ -1,0 +1,244 @@
+package control
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/kedge-dev/kedge/internal/filetree"
+	"github.com/kedge-dev/kedge/internal/fleet"
+	"github.com/kedge-dev/kedge/internal/manifest"
+	"github.com/kedge-dev/kedge/internal/wire"
+	"github.com/kedge-dev/kedge/server/internal/gitsource"
+	"github.com/kedge-dev/kedge/server/internal/store"
+)
+
+// forest holds the trees that one look at a repository needs, each made once.
+type forest struct {
+	git    Git
+	access gitsource.Access
+
+	mu    sync.Mutex
+	trees map[string]filetree.Tree
+}
+
+func newForest(git Git, access gitsource.Access) *forest {
+	return &forest{git: git, access: access, trees: map[string]filetree.Tree{}}
+}
+
+func (f *forest) at(ctx context.Context, commit string) (filetree.Tree, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if t, ok := f.trees[commit]; ok {
+		return t, nil
+	}
+	t, err := f.git.Tree(ctx, f.access, commit)
+	if err != nil {
+		return nil, err
+	}
+	f.trees[commit] = t
+	return t, nil
+}
+
+// A transaction holds up every other writer: what one writes is bounded in deployments, in targets
+// (as if all deployments had equally many) and in bytes.
+const (
+	chunkDeployments = 64
+	chunkTargets     = 2000
+	chunkBytes       = 8 << 20
+	// straggler is how long the deployments of a commit wait for one of them whose render takes long, so
+	// that they change together. Then those go ahead that take nothing away.
+	straggler = 500 * time.Millisecond
+)
+
+// evaluateAll looks at the deployments and commits what changed. Several are looked at at once: one whose render takes
+// for ever delays no other (invariant 12).
+func (w *worker) evaluateAll(ctx context.Context, r *round, deployments []fleet.Deployment, access gitsource.Access, refs map[string]gitsource.Ref) error {
+	limit, err := w.chunk(ctx)
+	if err != nil {
+		return err
+	}
+	outcomes := make(chan judged)
+	go w.judgeAll(ctx, deployments, access, refs, outcomes)
+	c := collector{w: w, round: r, limit: limit}
+	var failed error
+	for open := true; open; {
+		var o judged
+		select {
+		case o, open = <-outcomes:
+		case <-c.late:
+			failed = errors.Join(failed, c.goAhead(ctx))
+			continue
+		}
+		switch {
+		case !open:
+		case o.err != nil:
+			r.passed = true
+			failed = errors.Join(failed, fmt.Errorf("deployment %q: %w", o.deployment.Name, o.err))
+		default:
+			failed = errors.Join(failed, c.add(ctx, o.outcome))
+		}
+	}
+	return errors.Join(failed, c.flush(ctx))
+}
+
+// judged is one deployment that was looked at.
+type judged struct {
+	outcome
+	err error
+}
+
+// judgeAll sends what it finds out about every deployment, as it finds it, and closes out.
+func (w *worker) judgeAll(ctx context.Context, deployments []fleet.Deployment, access gitsource.Access, refs map[string]gitsource.Ref, out chan<- judged) {
+	trees := newForest(w.svc.git, access)
+	var g errgroup.Group
+	// One more than renders may take: what needs none goes past them.
+	g.SetLimit(w.svc.cfg.RendersAtOnce + 1)
+	for _, d := range deployments {
+		g.Go(func() error {
+			o, err := w.judge(ctx, d, refs[d.Source.Revision], trees, false)
+			o.deployment.Name = d.Name
+			out <- judged{o, err}
+			return nil
+		})
+	}
+	_ = g.Wait() // none of them fails
+	close(out)
+}
+
+// collector gathers outcomes into transactions. All of them make one, unless that would be too large or
+// one of them is late: then what takes objects away is written last, since the objects may have moved to a
+// deployment that is yet to come, and are not to be deleted in between.
+type collector struct {
+	w       *worker
+	round   *round
+	limit   int
+	changed []outcome
+	bytes   int
+	losing  []outcome        // that wait for the others
+	late    <-chan time.Time // when what is gathered has waited long enough; nil when nothing is
+}
+
+func (c *collector) add(ctx context.Context, o outcome) error {
+	c.w.lookedAt(o.deployment)
+	if !o.needed() && !c.round.due.rewound {
+		c.w.keepVerdicts(o)
+		c.w.free(c.round, o.deployment.ID)
+		return nil
+	}
+	if len(c.changed) == 0 {
+		c.late = time.After(straggler)
+	}
+	c.changed = append(c.changed, o)
+	c.bytes += o.bytes()
+	if len(c.changed) < c.limit && c.bytes < chunkBytes {
+		return nil
+	}
+	return c.goAhead(ctx)
+}
+
+// goAhead writes what is gathered, but for what takes objects away.
+func (c *collector) goAhead(ctx context.Context) error {
+	var gaining []outcome
+	for _, o := range c.changed {
+		loses, err := c.w.takesAway(ctx, o)
+		if err != nil {
+			return err
+		}
+		if loses {
+			c.losing = append(c.losing, o)
+		} else {
+			gaining = append(gaining, o)
+		}
+	}
+	c.changed, c.bytes, c.late = nil, 0, nil
+	_, err := c.write(ctx, gaining, false)
+	return err
+}
+
+// flush writes everything that is left. What takes objects away is looked at again later when there is a deployment
+// that could not be looked at with it: the objects may have moved there.
+func (c *collector) flush(ctx context.Context) error {
+	if c.round.passed {
+		return c.goAhead(ctx)
+	}
+	rest := append(c.changed, c.losing...)
+	c.changed, c.losing, c.bytes, c.late = nil, nil, 0, nil
+	for chunk := range slices.Chunk(rest, c.limit) {
+		overtaken, err := c.write(ctx, chunk, true)
+		if err != nil {
+			return err
+		}
+		if overtaken {
+			c.round.passed, c.changed = true, append(c.changed, chunk...)
+		}
+	}
+	return c.goAhead(ctx)
+}
+
+// write commits a chunk: all of it, or with whole set nothing if any of it was overtaken.
+func (c *collector) write(ctx context.Context, chunk []outcome, whole bool) (overtaken bool, err error) {
+	overtaken, err = c.w.commit(ctx, chunk, c.round.due, whole)
+	if err != nil || overtaken && whole {
+		return overtaken, err
+	}
+	ids := make([]fleet.DeploymentID, len(chunk))
+	for i, o := range chunk {
+		ids[i] = o.deployment.ID
+	}
+	c.w.free(c.round, ids...)
+	return overtaken, nil
+}
+
+// takesAway reports whether a deployment would no longer have objects that it had.
+func (w *worker) takesAway(ctx context.Context, o outcome) (bool, error) {
+	if !o.deployment.EditedAt.IsZero() { // perhaps to another namespace
+		return w.givenOut(ctx, o.deployment)
+	}
+	for _, p := range o.parts {
+		if p.packed == nil || p.was.Digest == "" {
+			continue
+		}
+		before, err := w.svc.bundleObjects(ctx, w.tenant, p.was.Digest)
+		if err != nil {
+			return false, err
+		}
+		after, err := manifest.Unpack(p.packed.digest, p.packed.content, wire.MaxBundleContent)
+		if err != nil {
+			return false, err
+		}
+		if slices.ContainsFunc(before, func(b manifest.Object) bool { _, kept := after.Get(b.Ref); return !kept }) {
+			return true, nil
+		}
+	}
+	return false, nil
+}
+
+// givenOut reports whether any agent was told to have anything of a deployment.
+func (w *worker) givenOut(ctx context.Context, d fleet.Deployment) (given bool, err error) {
+	err = w.svc.store.View(ctx, func(tx store.Tx) error {
+		targets, err := tx.Targets().OfDeployment(ctx, d.TenantID, d.ID)
+		given = slices.ContainsFunc(targets, func(t fleet.Target) bool { return t.Desired.Digest != "" })
+		return err
+	})
+	return given, err
+}
+
+// chunk is how many deployments one transaction may change.
+func (w *worker) chunk(ctx context.Context) (int, error) {
+	var targets, deployments int
+	err := w.svc.store.View(ctx, func(tx store.Tx) (err error) {
+		if targets, err = tx.Targets().Count(ctx, w.tenant); err != nil {
+			return err
+		}
+		deployments, err = tx.Deployments().Count(ctx, w.tenant)
+		return err
+	})
+	each := max(1, targets/max(1, deployments))
+	return max(1, min(chunkDeployments, chunkTargets/each)), err
+}

@@ -1,0 +1,165 @@
+package control
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/kedge-dev/kedge/internal/filetree"
+	"github.com/kedge-dev/kedge/internal/fleet"
+	"github.com/kedge-dev/kedge/internal/render"
+	"github.com/kedge-dev/kedge/internal/wire"
+)
+
+// request is what a unit of d is rendered from.
+func (w *worker) request(d fleet.Deployment, u unit) render.Request {
+	return render.Request{
+		Kind: u.source.Kind, Path: u.source.Path, Globs: u.source.Globs, Namespace: d.Namespace, AllowEmpty: d.Policy.AllowEmpty,
+		Variables: u.source.Variables, Limits: w.svc.cfg.RenderLimits,
+		Owner: string(d.TenantID), Release: releaseOf(d.Name), Helm: u.source.Helm, Capabilities: u.capabilities,
+	}
+}
+
+func (w *worker) judgeUnit(ctx context.Context, d fleet.Deployment, u unit, tree filetree.Tree, fresh bool) (verdict, error) {
+	req := w.request(d, u)
+	// A missing folder has no ID; render says so in the user's words.
+	folder, _ := tree.ID(ctx, u.source.Path)
+	root, err := tree.ID(ctx, ".")
+	if err != nil {
+		return verdict{}, err
+	}
+	input := fmt.Sprintf("%q %q %q %q %t %q %q %q %q %t %q", req.Kind, req.Path, req.Globs, req.Namespace, req.AllowEmpty, req.Variables,
+		req.Helm.ReleaseName, req.Helm.ValuesFiles, req.Helm.Values, req.Helm.SkipCRDs, req.Capabilities.Hash())
+	last, ok := w.lastVerdict(unitKey{d.ID, u.variant})
+	if ok && !fresh && last.input == input && (last.problem != "" || last.key == u.was.Key) &&
+		!(last.transient && w.svc.cfg.Now().Sub(last.at) > transientFor) {
+		covers, err := last.covers(ctx, tree, req, root, folder)
+		if covers || err != nil {
+			last.folder, last.root = folder, root
+			return last, err
+		}
+	}
+	v, err := w.look(ctx, u, tree, req)
+	v.folder, v.root, v.input, v.at = folder, root, input, w.svc.cfg.Now()
+	return v, err
+}
+
+// covers reports whether a tree holds nothing else than the one that the verdict is of, as far as it was looked at.
+func (v verdict) covers(ctx context.Context, tree filetree.Tree, req render.Request, root, folder string) (bool, error) {
+	if v.root == root || v.kind == fleet.SourcePlain && folder != "" && v.folder == folder {
+		return true, nil
+	}
+	if len(v.reads) == 0 {
+		return false, nil
+	}
+	key, err := render.Key(ctx, tree, req, v.reads)
+	if render.IsUserError(err) { // a new one
+		return false, nil
+	}
+	return key == v.key, err
+}
+
+// look renders what has to be rendered.
+func (w *worker) look(ctx context.Context, u unit, tree filetree.Tree, req render.Request) (verdict, error) {
+	v := verdict{kind: req.Kind}
+	err := w.lookInto(ctx, u, tree, req, &v)
+	if !render.IsUserError(err) {
+		return v, err
+	}
+	var mistake *render.Error
+	broken := verdict{kind: v.kind, problem: err.Error(), transient: errors.As(err, &mistake) && mistake.Transient}
+	var failed *render.Failed
+	if errors.As(err, &failed) && textBytes(failed.Reads) <= maxFailedReads {
+		broken.reads = failed.Reads
+		broken.key, err = render.Key(ctx, tree, req, failed.Reads)
+		return broken, err
+	}
+	return broken, nil
+}
+
+// maxFailedReads bounds what is remembered of a failed build, in bytes. One that has read more is built again for every
+// commit.
+const maxFailedReads = 256 << 10
+
+func textBytes(texts []string) int {
+	n := 0
+	for _, t := range texts {
+		n += len(t)
+	}
+	return n
+}
+
+func (w *worker) lookInto(ctx context.Context, u unit, tree filetree.Tree, req render.Request, v *verdict) (err error) {
+	if v.kind == fleet.SourceDetected {
+		if v.kind, err = render.Detect(ctx, tree, req.Path, req.Globs); err != nil {
+			return err
+		}
+	}
+	known := req
+	if u.was.Volatile {
+		known.Capabilities = fleet.Capabilities{} // which alone are no reason to render it again
+	}
+	if v.key, err = render.Key(ctx, tree, known, u.was.Reads); err != nil {
+		return err
+	}
+	if v.key != "" && v.key == u.was.Key && u.was.Digest != "" {
+		v.digest = u.was.Digest
+		return nil
+	}
+	result, key, err := w.renderOne(ctx, tree, req)
+	if err != nil {
+		return err
+	}
+	v.key, v.digest, v.packed = key, result.digest, result
+	return nil
+}
+
+func (w *worker) renderOne(ctx context.Context, tree filetree.Tree, req render.Request) (out *packed, key string, err error) {
+	release, err := w.svc.sources.renders.take(ctx, w.tenant)
+	if err != nil {
+		return nil, "", err
+	}
+	defer release()
+	defer func() {
+		// What a parser trips over is in Git and would be there again after a restart: the server must
+		// outlive it.
+		if p := recover(); p != nil {
+			w.log.Error("rendering panicked", "path", req.Path, "panic", p)
+			out, err = nil, &render.Error{Path: req.Path, Problem: "a file cannot be read: the parser gave up on it"}
+		}
+	}()
+	result, err := render.Render(ctx, tree, req, w.svc.builder)
+	if err != nil {
+		return nil, "", err
+	}
+	out = &packed{objects: result.Set.Len(), reads: result.Reads, volatile: result.Volatile, notes: result.Notes}
+	out.digest, out.content, out.size = result.Set.Pack()
+	if out.size > wire.MaxBundleContent {
+		return nil, "", &render.Error{Path: req.Path, Problem: fmt.Sprintf(
+			"its objects have %d bytes in all, and agents take %d: split the deployment", out.size, wire.MaxBundleContent)}
+	}
+	return out, result.Key, nil
+}
+
+func (w *worker) lastVerdict(key unitKey) (verdict, bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	v, ok := w.seen[key]
+	return v, ok
+}
+
+// transientFor is for how long a problem is believed that may be gone another time: a render that never
+// ends must not be all that a server does.
+const transientFor = 5 * time.Minute
+
+// keepVerdicts remembers what was found out, without the bundles: those are in the store.
+func (w *worker) keepVerdicts(o outcome) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, p := range o.parts {
+		v := p.verdict
+		v.packed = nil
+		w.seen[unitKey{o.deployment.ID, p.variant}] = v
+	}
+}

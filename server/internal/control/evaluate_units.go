@@ -1,0 +1,192 @@
+package control
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/kedge-dev/kedge/internal/fleet"
+	"github.com/kedge-dev/kedge/server/internal/store"
+)
+
+// units reads what has to be rendered for d, and which of its variants are kept by agents whose clusters
+// are capable of something else now, see keepsVariant.
+func (w *worker) units(ctx context.Context, tx store.Tx, d fleet.Deployment) (out []unit, held map[string]bool, err error) {
+	if !d.Varies() {
+		return []unit{{source: d.Source, was: d.Rendered, problem: recorded(d)}}, nil, nil
+	}
+	variants, err := tx.Deployments().Variants(ctx, d.TenantID, d.ID)
+	if err != nil {
+		return nil, nil, err
+	}
+	targets, err := tx.Targets().OfDeployment(ctx, d.TenantID, d.ID)
+	if err != nil {
+		return nil, nil, err
+	}
+	f := unitFinder{w: w, tx: tx, d: d, known: make(map[string]fleet.Variant, len(variants)), held: map[string]bool{}, taken: map[string]bool{}}
+	for _, v := range variants {
+		f.known[v.Name] = v
+	}
+	first, rest := f.spokesmen(targets)
+	if err := f.add(ctx, first); err != nil {
+		return nil, nil, err
+	}
+	rest = slices.DeleteFunc(rest, func(t fleet.Target) bool { return f.taken[t.Variant] })
+	return f.out, f.held, f.add(ctx, rest)
+}
+
+// unitFinder is one use of units.
+type unitFinder struct {
+	w           *worker
+	tx          store.Tx
+	d           fleet.Deployment
+	known       map[string]fleet.Variant
+	held, taken map[string]bool // by variant
+	out         []unit
+}
+
+// spokesmen are those of the targets that get anything whose agents say what their variants are: one of each, and
+// of a volatile chart all, since each may be one that keeps its variant. The rest is asked where that one
+// was relabelled meanwhile.
+func (f *unitFinder) spokesmen(targets []fleet.Target) (first, rest []fleet.Target) {
+	found := map[string]bool{}
+	for _, t := range targets {
+		switch {
+		case !attached(t) || refused(t):
+		case !found[t.Variant] || f.known[t.Variant].Rendered.Volatile:
+			found[t.Variant] = true
+			first = append(first, t)
+		default:
+			rest = append(rest, t)
+		}
+	}
+	return first, rest
+}
+
+// add finds the units of some targets.
+func (f *unitFinder) add(ctx context.Context, targets []fleet.Target) error {
+	agents, err := agentsOf(ctx, f.tx, targets)
+	if err != nil {
+		return err
+	}
+	for _, t := range targets {
+		agent := agents[t.AgentID]
+		source, name, err := f.d.For(agent)
+		if err != nil || name != t.Variant && !fleet.SameButCapabilities(name, t.Variant) {
+			continue // relabelled a moment ago: whoever did that sees to it
+		}
+		f.held[t.Variant] = f.held[t.Variant] || name != t.Variant
+		if f.taken[t.Variant] {
+			continue
+		}
+		f.taken[t.Variant] = true
+		u := unit{variant: t.Variant, agent: agent.Name, source: source}
+		if u.capabilities, err = f.w.capabilities(ctx, f.tx, f.d, agent); err != nil {
+			return err
+		}
+		u.was, u.problem = f.known[t.Variant].Rendered, f.known[t.Variant].Error
+		f.out = append(f.out, u)
+	}
+	return nil
+}
+
+// agentsOf reads the agents of targets, those of each tenant at once.
+func agentsOf(ctx context.Context, tx store.Tx, targets []fleet.Target) (map[fleet.AgentID]fleet.Agent, error) {
+	ids := map[fleet.TenantID][]fleet.AgentID{}
+	for _, t := range targets {
+		ids[t.AgentTenant] = append(ids[t.AgentTenant], t.AgentID)
+	}
+	out := make(map[fleet.AgentID]fleet.Agent, len(targets))
+	for tenant, ids := range ids {
+		agents, err := tx.Agents().Of(ctx, tenant, ids)
+		if err != nil {
+			return nil, err
+		}
+		for _, a := range agents {
+			out[a.ID] = a
+		}
+	}
+	for _, t := range targets {
+		if _, ok := out[t.AgentID]; !ok {
+			return nil, fmt.Errorf("agent %q: %w", t.AgentName, store.ErrNotFound)
+		}
+	}
+	return out, nil
+}
+
+// capabilities are those of an agent's cluster, as far as d may ask for them.
+func (w *worker) capabilities(ctx context.Context, tx store.Tx, d fleet.Deployment, agent fleet.Agent) (fleet.Capabilities, error) {
+	if !d.Chart() || agent.Capabilities == "" {
+		return fleet.Capabilities{}, nil
+	}
+	if known, ok := w.svc.capabilities.get(agent.Capabilities); ok {
+		return known, nil
+	}
+	c, err := tx.Agents().Capabilities(ctx, agent.TenantID, agent.Capabilities)
+	if err == nil {
+		w.svc.capabilities.put(agent.Capabilities, c)
+	}
+	return c, err
+}
+
+// reshape gives the deployment of an outcome the variants that it needs. Its targets keep what they have until
+// those are rendered. same is false when it was edited or deleted meanwhile.
+func (w *worker) reshape(ctx context.Context, o outcome) (d fleet.Deployment, same bool, err error) {
+	err = w.svc.store.Update(ctx, func(tx store.Tx) error {
+		if d, same, err = w.current(ctx, tx, o.deployment); err != nil || !same {
+			return err
+		}
+		d.Detected = o.detected()
+		if err := tx.Deployments().SetDetected(ctx, d.TenantID, d.ID, d.Detected); err != nil {
+			return err
+		}
+		if err := w.release(ctx, tx, d); err != nil {
+			return err
+		}
+		return w.svc.place(ctx, tx, d)
+	})
+	if err != nil {
+		return fleet.Deployment{}, false, fmt.Errorf("changing the variants of deployment %q: %w", o.deployment.Name, err)
+	}
+	return d, same, nil
+}
+
+// release moves the targets that keep a variant to that of what their clusters are capable of now: what they
+// would keep is no longer what is newest.
+func (w *worker) release(ctx context.Context, tx store.Tx, d fleet.Deployment) error {
+	targets, err := tx.Targets().OfDeployment(ctx, d.TenantID, d.ID)
+	if err != nil || !d.Chart() {
+		return err
+	}
+	targets = slices.DeleteFunc(targets, func(t fleet.Target) bool { return !attached(t) || refused(t) })
+	agents, err := agentsOf(ctx, tx, targets)
+	if err != nil {
+		return err
+	}
+	for _, t := range targets {
+		_, name, err := d.For(agents[t.AgentID])
+		if err != nil || name == t.Variant || !fleet.SameButCapabilities(name, t.Variant) {
+			continue
+		}
+		t.Variant = name
+		if err := tx.Targets().SetPlace(ctx, t); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// keepsVariant reports whether a target stays with its variant of a chart though its cluster is capable of
+// something else now: one that is volatile would get other random values, or another time, just for that. It moves
+// when the chart is rendered again because of what it reads.
+func keepsVariant(ctx context.Context, tx store.Tx, d fleet.Deployment, has, wants string) (bool, error) {
+	if has == wants || !fleet.SameButCapabilities(has, wants) {
+		return false, nil
+	}
+	variants, err := tx.Deployments().Variants(ctx, d.TenantID, d.ID)
+	if err != nil {
+		return false, err
+	}
+	i := slices.IndexFunc(variants, func(v fleet.Variant) bool { return v.Name == has })
+	return i >= 0 && variants[i].Rendered.Volatile && variants[i].Rendered.Digest != "", nil
+}

@@ -1,0 +1,95 @@
+package control
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/kedge-dev/kedge/internal/fleet"
+	"github.com/kedge-dev/kedge/server/internal/auth"
+	"github.com/kedge-dev/kedge/server/internal/store"
+	"github.com/kedge-dev/kedge/server/internal/store/sqlite/sqlitetest"
+)
+
+// countingTx counts how often agents are read.
+type countingTx struct {
+	store.Tx
+	reads *int
+}
+
+func (t countingTx) Agents() store.Agents {
+	*t.reads++
+	return t.Tx.Agents()
+}
+
+// fleetOf is a deployment on many agents, each of which gets what its label says.
+func fleetOf(t *testing.T, agents int, label func(i int) string) (*Service, fleet.Deployment) {
+	t.Helper()
+	s := openService(t, sqlitetest.Path(t), Config{}, &dated{})
+	for i := range agents {
+		_, err := s.EnrollAgent(t.Context(), auth.System(), "default", EnrollAgent{
+			Name: fmt.Sprintf("agent-%02d", i), Labels: map[string]string{"region": label(i)},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	d, err := s.CreateDeployment(t.Context(), auth.System(), "default", CreateDeployment{Name: "app", Source: fleet.Source{
+		RepoURL: "https://example.com/a.git", Variables: map[string]string{"where": "in {agent.labels.region}"},
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s, d.Deployment
+}
+
+// unitsOf returns the units of a deployment, and how often agents were read for them.
+func unitsOf(t *testing.T, s *Service, d fleet.Deployment) (units []unit, reads int) {
+	t.Helper()
+	err := s.store.View(t.Context(), func(tx store.Tx) (err error) {
+		repo, err := tx.Repositories().Get(t.Context(), d.TenantID, d.RepositoryID)
+		if err != nil {
+			return err
+		}
+		units, _, err = newWorker(s, repo).units(t.Context(), countingTx{tx, &reads}, d)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return units, reads
+}
+
+func TestAgentsOfAllVariantsAreReadAtOnce(t *testing.T) {
+	t.Parallel()
+	s, d := fleetOf(t, 30, func(i int) string { return fmt.Sprint("r", i) })
+	units, reads := unitsOf(t, s, d)
+	if len(units) != 30 || reads != 1 {
+		t.Errorf("%d variants were found with %d reads of agents, want 30 with one", len(units), reads)
+	}
+}
+
+// An agent was relabelled, and its target is not moved yet: another one that has the variant says what it is.
+func TestAVariantIsFoundThoughItsFirstAgentWasRelabelled(t *testing.T) {
+	t.Parallel()
+	s, d := fleetOf(t, 4, func(i int) string { return fmt.Sprint("r", i/2) })
+	err := s.store.Update(t.Context(), func(tx store.Tx) error {
+		a, err := tx.Agents().ByName(t.Context(), d.TenantID, "agent-00")
+		if err != nil {
+			return err
+		}
+		a.Labels["region"] = "elsewhere"
+		return tx.Agents().Update(t.Context(), a)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	units, reads := unitsOf(t, s, d)
+	if len(units) != 2 || reads != 2 {
+		t.Fatalf("%+v were found with %d reads of agents, want both variants with two", units, reads)
+	}
+	for _, u := range units {
+		if u.agent == "agent-00" {
+			t.Errorf("what agent-00 had is rendered as it is labelled now: %+v", u)
+		}
+	}
+}

@@ -1,0 +1,235 @@
+package control
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/kedge-dev/kedge/internal/fleet"
+	"github.com/kedge-dev/kedge/internal/imageset"
+	"github.com/kedge-dev/kedge/internal/render"
+	"github.com/kedge-dev/kedge/server/internal/auth"
+	"github.com/kedge-dev/kedge/server/internal/gitsource"
+	"github.com/kedge-dev/kedge/server/internal/store"
+)
+
+// SetImages asks for images of a deployment to be changed where its source says so.
+type SetImages struct {
+	Images  []imageset.Change
+	Message string // of the commit; "" means one that says what changes
+	Branch  string // a new branch for the commit; "" means the one that the deployment follows
+	DryRun  bool   // say what would change, and change nothing
+}
+
+// ImageUpdate is what came of SetImages.
+type ImageUpdate struct {
+	Places []imageset.Place
+	Base   string // commit that was looked at
+	Commit string // "" when nothing was to be changed, or nothing was changed because it was not asked for
+	Branch string // that holds the change
+	// Protected is what the host says of the branch that the deployment follows, when the commit went to
+	// another because of it.
+	Protected string
+	URL       string // where a person proposes the branch; "" where the kind of host is not known
+
+	base string // branch that the other one is proposed for; "" for the default one
+}
+
+// committer is a Git that can write.
+type committer interface {
+	Commit(ctx context.Context, a gitsource.Access, req gitsource.CommitRequest) (gitsource.Pushed, error)
+}
+
+const (
+	// imageTries bounds how often a change is made anew because somebody else was faster.
+	imageTries = 5
+	imagePause = 50 * time.Millisecond
+)
+
+// SetImages commits new images to the branch that a deployment follows. Nothing is deployed by it: that
+// the branch has moved is what deploys, as if a person had pushed. A branch that the host protects stays
+// as it is, and the commit goes to a new one. Images that are as asked for already are no change and no
+// commit.
+func (s *Service) SetImages(ctx context.Context, p auth.Principal, tenant, name string, req SetImages) (ImageUpdate, error) {
+	if err := checkSetImages(req); err != nil {
+		return ImageUpdate{}, err
+	}
+	c, err := s.checkout(ctx, tenant, name, func(tx store.Tx) (fleet.Tenant, error) { return deployable(ctx, tx, p, tenant) })
+	if err != nil {
+		return ImageUpdate{}, err
+	}
+	if err := c.writable(req); err != nil {
+		return ImageUpdate{}, err
+	}
+	for try := 1; ; try++ {
+		update, err := s.setImagesOnce(ctx, p, c, req)
+		if !errors.Is(err, gitsource.ErrMoved) {
+			return update, sourceProblem(err)
+		}
+		if try == imageTries || !pause(ctx, time.Duration(try)*imagePause) {
+			return ImageUpdate{}, conflict("branch %q of %s moved %d times while the change was made: try again", c.branchName(), c.repo.URL, try)
+		}
+		if err := c.fetch(ctx); err != nil {
+			return ImageUpdate{}, sourceProblem(err)
+		}
+	}
+}
+
+// Images lists the images of a deployment as far as its source says them.
+func (s *Service) Images(ctx context.Context, p auth.Principal, tenant, name string) ([]imageset.Place, string, error) {
+	c, err := s.checkout(ctx, tenant, name, func(tx store.Tx) (fleet.Tenant, error) { return readable(ctx, tx, p, tenant) })
+	if err != nil {
+		return nil, "", err
+	}
+	var out []imageset.Place
+	for _, src := range c.sources {
+		req, err := c.request(ctx, src)
+		if err != nil {
+			return nil, "", sourceProblem(err)
+		}
+		places, err := imageset.List(ctx, c.tree, req)
+		if err != nil {
+			return nil, "", sourceProblem(err)
+		}
+		for _, place := range places {
+			if !slices.Contains(out, place) {
+				out = append(out, place)
+			}
+		}
+	}
+	return out, c.ref.Commit, nil
+}
+
+func (s *Service) setImagesOnce(ctx context.Context, p auth.Principal, c *checkout, req SetImages) (ImageUpdate, error) {
+	update := ImageUpdate{Base: c.ref.Commit, Branch: c.branchName(), base: c.branch()}
+	edits, err := c.edits(ctx, req.Images, &update)
+	if err != nil || len(edits) == 0 || req.DryRun {
+		return update, err
+	}
+	commit := gitsource.CommitRequest{
+		Branch: c.branch(), Base: c.ref.Commit, Edits: edits, Message: imageMessage(c, req, update.Places, p),
+		AuthorName: p.Name, AuthorEmail: s.authorEmail(p),
+	}
+	if req.Branch != "" && req.Branch != c.branch() {
+		commit.PushBranch = req.Branch
+	}
+	pushed, err := s.push(ctx, c, commit, &update)
+	if errors.Is(err, gitsource.ErrNoChange) {
+		return update, nil
+	}
+	if err != nil {
+		return ImageUpdate{}, err
+	}
+	update.Commit, update.Branch = pushed.Commit, pushed.Branch
+	if update.Protected != "" || commit.PushBranch != "" {
+		update.URL = proposalURL(c.repo.URL, update.base, pushed.Branch)
+	}
+	if update.Commit == "" {
+		return update, nil
+	}
+	// It is in Git whether or not the caller is still there: that has to be on record.
+	return update, s.recordImages(context.WithoutCancel(ctx), p, c, update)
+}
+
+// push pushes to the branch, or to a new one when the host protects it. Its name follows from what is
+// changed, so that asking twice does not make two.
+func (s *Service) push(ctx context.Context, c *checkout, commit gitsource.CommitRequest, update *ImageUpdate) (gitsource.Pushed, error) {
+	git, ok := s.git.(committer)
+	if !ok {
+		return gitsource.Pushed{}, conflict("this server cannot write to Git")
+	}
+	pushed, err := git.Commit(ctx, c.access, commit)
+	var protected *gitsource.ProtectedError
+	if commit.PushBranch != "" || !errors.As(err, &protected) {
+		return pushed, err
+	}
+	update.Protected, update.base = protected.Message, protected.Branch
+	commit.PushBranch = fmt.Sprintf("kedge/image/%s-%s", c.deployment.Name, editsHash(commit.Edits))
+	pushed, err = git.Commit(ctx, c.access, commit)
+	if errors.Is(err, gitsource.ErrBranchExists) {
+		return gitsource.Pushed{Branch: commit.PushBranch}, nil // the same change waits there already
+	}
+	return pushed, err
+}
+
+// recordImages leaves a trace and wakes whoever reads the repository.
+func (s *Service) recordImages(ctx context.Context, p auth.Principal, c *checkout, update ImageUpdate) error {
+	what := fmt.Sprintf("%s by commit %.12s on branch %q", imageSummary(update.Places), update.Commit, update.Branch)
+	err := s.store.Update(ctx, func(tx store.Tx) error {
+		if err := s.record(ctx, tx, p, c.deployment, "deployment.setImages", "ImagesSet", what); err != nil {
+			return err
+		}
+		return tx.Changes().RecordPush(ctx, c.deployment.TenantID, c.repo.ID, "refs/heads/"+update.Branch)
+	})
+	if err != nil {
+		return fmt.Errorf("recording commit %s, which was pushed to %s: %w", update.Commit, c.repo.URL, err)
+	}
+	return nil
+}
+
+// edits are what has to be written, for all variants of the deployment.
+func (c *checkout) edits(ctx context.Context, changes []imageset.Change, update *ImageUpdate) (map[string][]byte, error) {
+	edits := map[string][]byte{}
+	var missed error
+	for _, src := range c.sources {
+		req, err := c.request(ctx, src)
+		if err != nil {
+			return nil, err
+		}
+		req.Changes = changes
+		result, err := imageset.Set(ctx, c.tree, req)
+		var mistake *imageset.Error
+		if errors.As(err, &mistake) && len(c.sources) > 1 {
+			missed = err // another variant may have it
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		for name, content := range result.Edits {
+			if other, ok := edits[name]; ok && !bytes.Equal(other, content) {
+				return nil, &imageset.Error{File: name, Problem: "variants of the deployment need different changes of it: change it by hand"}
+			}
+		}
+		maps.Copy(edits, result.Edits)
+		for _, place := range result.Places {
+			if !slices.Contains(update.Places, place) {
+				update.Places = append(update.Places, place)
+			}
+		}
+	}
+	if len(update.Places) == 0 {
+		return nil, missed
+	}
+	return edits, nil
+}
+
+// request is where the images of one variant are looked for.
+func (c *checkout) request(ctx context.Context, src fleet.Source) (imageset.Request, error) {
+	kind := src.Kind
+	if kind == fleet.SourceDetected {
+		var err error
+		if kind, err = render.Detect(ctx, c.tree, src.Path, src.Globs); err != nil {
+			return imageset.Request{}, err
+		}
+	}
+	return imageset.Request{Kind: kind, Path: src.Path, Globs: src.Globs, Helm: src.Helm, Limits: c.svc.cfg.RenderLimits}, nil
+}
+
+func checkSetImages(req SetImages) error {
+	if len(req.Images) == 0 || len(req.Images) > imageset.MaxChanges {
+		return fleet.Invalid("images", "give between 1 and %d images", imageset.MaxChanges)
+	}
+	if len(req.Message) > maxImageMessage || strings.ContainsFunc(req.Message, badInMessage) {
+		return fleet.Invalid("message", "it is text of at most %d bytes", maxImageMessage)
+	}
+	if strings.HasPrefix(req.Branch, "refs/") {
+		return fleet.Invalid("branch", "give the name of a branch without refs/heads/")
+	}
+	return checkRevision("branch", req.Branch)
+}

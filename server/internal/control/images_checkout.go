@@ -1,0 +1,171 @@
+package control
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/kedge-dev/kedge/internal/filetree"
+	"github.com/kedge-dev/kedge/internal/fleet"
+	"github.com/kedge-dev/kedge/internal/imageset"
+	"github.com/kedge-dev/kedge/internal/render"
+	"github.com/kedge-dev/kedge/server/internal/gitsource"
+	"github.com/kedge-dev/kedge/server/internal/store"
+)
+
+// checkout is the newest commit of what a deployment follows, read for one request.
+type checkout struct {
+	svc        *Service
+	tenant     fleet.Tenant
+	deployment fleet.Deployment
+	repo       fleet.Repository
+	access     gitsource.Access
+	sources    []fleet.Source // as they are for agents, each once
+	ref        gitsource.Ref
+	tree       filetree.Tree
+}
+
+// checkout reads a deployment that may says the caller may have, and fetches what it follows.
+func (s *Service) checkout(ctx context.Context, tenant, name string, may func(store.Tx) (fleet.Tenant, error)) (*checkout, error) {
+	c := &checkout{svc: s}
+	err := s.store.View(ctx, func(tx store.Tx) (err error) {
+		if c.tenant, err = may(tx); err != nil {
+			return err
+		}
+		if c.deployment, err = tx.Deployments().ByName(ctx, c.tenant.ID, name); err != nil {
+			return fmt.Errorf("deployment %q: %w", name, err)
+		}
+		if c.repo, err = tx.Repositories().Get(ctx, c.tenant.ID, c.deployment.RepositoryID); err != nil {
+			return err
+		}
+		c.sources, err = sourcesOf(ctx, tx, c.deployment)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	if len(c.sources) == 0 {
+		return nil, conflict("the source of deployment %q speaks of agents, and it has none yet: which files are meant is not known", name)
+	}
+	if c.access, err = s.access(ctx, c.repo); err != nil {
+		return nil, err
+	}
+	if err := c.fetch(ctx); err != nil {
+		return nil, sourceProblem(err)
+	}
+	return c, nil
+}
+
+// sourcesOf are the sources of a deployment as they are for its agents, each once.
+func sourcesOf(ctx context.Context, tx store.Tx, d fleet.Deployment) ([]fleet.Source, error) {
+	if !d.Source.Templated() {
+		return []fleet.Source{d.Source}, nil
+	}
+	targets, err := tx.Targets().OfDeployment(ctx, d.TenantID, d.ID)
+	if err != nil {
+		return nil, err
+	}
+	taken := map[string]bool{}
+	targets = slices.DeleteFunc(targets, func(t fleet.Target) bool {
+		other := !attached(t) || refused(t) || taken[t.Variant]
+		taken[t.Variant] = taken[t.Variant] || !other
+		return other
+	})
+	agents, err := agentsOf(ctx, tx, targets)
+	if err != nil {
+		return nil, err
+	}
+	var out []fleet.Source
+	for _, t := range targets {
+		source, _, err := d.Source.For(agents[t.AgentID])
+		if err != nil {
+			continue // a label is missing, which its target says
+		}
+		if !slices.ContainsFunc(out, func(o fleet.Source) bool { return sameSource(o, source) }) {
+			out = append(out, source)
+		}
+	}
+	return out, nil
+}
+
+// fetch brings the newest commit.
+func (c *checkout) fetch(ctx context.Context) error {
+	revision := c.deployment.Source.Revision
+	refs, err := c.svc.git.Fetch(ctx, c.access, []string{revision})
+	if err != nil {
+		return err
+	}
+	if c.ref = refs[revision]; c.ref.Err != nil {
+		return conflict("%v", c.ref.Err)
+	}
+	c.tree, err = c.svc.git.Tree(ctx, c.access, c.ref.Commit)
+	return err
+}
+
+const branchPrefix = "refs/heads/"
+
+// writable refuses what cannot be pushed to, and what could not be used once it is there.
+func (c *checkout) writable(req SetImages) error {
+	if c.repo.Signers != "" && (req.Branch == "" || req.Branch == c.branch()) && !req.DryRun {
+		return conflict("%s is read only where commits are signed, and the server signs none, so that the change could not be deployed: put it on a branch of its own (kedge image set --branch) for somebody to sign and merge", c.repo.URL)
+	}
+	return c.onBranch()
+}
+
+func (c *checkout) onBranch() error {
+	if c.ref.Name == "HEAD" || strings.HasPrefix(c.ref.Name, branchPrefix) {
+		return nil
+	}
+	revision := c.deployment.Source.Revision
+	what := "a commit"
+	switch {
+	case strings.HasPrefix(c.ref.Name, "refs/tags/") && strings.TrimPrefix(c.ref.Name, "refs/tags/") != strings.TrimPrefix(revision, "refs/tags/"):
+		what = "a range of versions, now tag " + strings.TrimPrefix(c.ref.Name, "refs/tags/")
+	case strings.HasPrefix(c.ref.Name, "refs/tags/"):
+		what = "a tag"
+	case c.ref.Name != "":
+		what = "no branch"
+	}
+	return conflict("deployment %q follows %q, which is %s: images can be set only where it follows a branch; let it follow one (kedge deploy set %s --revision BRANCH), or change the files and make a new tag",
+		c.deployment.Name, revision, what, c.deployment.Name)
+}
+
+// branch is what the deployment follows, "" for the default branch.
+func (c *checkout) branch() string {
+	return strings.TrimPrefix(strings.TrimPrefix(c.ref.Name, branchPrefix), "HEAD")
+}
+
+// branchName is branch for people.
+func (c *checkout) branchName() string {
+	if branch := c.branch(); branch != "" {
+		return branch
+	}
+	return "HEAD"
+}
+
+// sourceProblem puts what Git and the files refuse into the words of this room. What is nobody's mistake
+// stays as it is.
+func sourceProblem(err error) error {
+	var files *imageset.Error
+	var remote *gitsource.RemoteError
+	var missing *gitsource.RefNotFoundError
+	var protected *gitsource.ProtectedError
+	var edit *gitsource.EditError
+	switch {
+	case errors.As(err, &files):
+		return fleet.Invalid("images", "%v", err)
+	case render.IsUserError(err):
+		return conflict("the source cannot be read: %v", err)
+	case errors.Is(err, gitsource.ErrNoPermission):
+		return conflict("%v: give the repository a credential that may write (kedge repo set), or change the files by hand", err)
+	case errors.Is(err, gitsource.ErrBranchExists):
+		return conflict("%v: choose another name", err)
+	case errors.As(err, &remote), errors.As(err, &missing), errors.As(err, &protected), errors.Is(err, gitsource.ErrEmpty):
+		return conflict("%v", err)
+	case errors.As(err, &edit):
+		return fleet.Invalid("branch", "%v", err)
+	}
+	return err
+}

@@ -1,0 +1,184 @@
+package control
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/kedge-dev/kedge/internal/fleet"
+	"github.com/kedge-dev/kedge/server/internal/gitsource"
+	"github.com/kedge-dev/kedge/server/internal/store"
+)
+
+// round is what is done about some deployments of a repository. One that takes long is left behind when the worker
+// is needed elsewhere, and goes on beside it: a render without end holds up its own deployment only. A
+// deployment is with one round at a time; a later one passes it over, and the worker is woken for it again when it
+// is free.
+type round struct {
+	due wakeup
+	// passed says that some deployment could not be looked at together with the others: what others no longer
+	// have may have moved there.
+	passed  bool
+	behind  bool // the round before it goes on
+	done    chan struct{}
+	failure error // once done
+}
+
+func newRound(due wakeup) *round { return &round{due: due, done: make(chan struct{})} }
+
+// play makes a round, and waits for it until the worker is needed elsewhere: it is woken, a poll is due, or it has
+// more to do itself, which hurry says. left says that the round goes on.
+func (w *worker) play(ctx context.Context, r *round, hurry bool, work func() error) (left bool) {
+	w.rounds.Go(func() {
+		defer close(r.done)
+		defer w.freeAll(r)
+		r.failure = work()
+	})
+	if !w.lasts(r, hurry) {
+		return false
+	}
+	w.rounds.Go(func() {
+		<-r.done
+		select {
+		case w.left <- r:
+		case <-ctx.Done():
+		}
+	})
+	return true
+}
+
+// lasts reports whether the worker is needed elsewhere before a round is done.
+func (w *worker) lasts(r *round, hurry bool) bool {
+	patience := time.NewTimer(straggler)
+	defer patience.Stop()
+	select {
+	case <-r.done:
+		return false
+	case <-patience.C:
+	}
+	if hurry {
+		return true
+	}
+	poll := time.NewTimer(w.svc.cfg.PollInterval)
+	defer poll.Stop()
+	select {
+	case <-r.done:
+		return false
+	case <-w.signal:
+		w.poke() // the reason is still to be taken
+	case <-poll.C:
+		w.wake(wakeup{check: true})
+	}
+	return true
+}
+
+// blame returns why a round has failed, and records on the repository if that cannot be read: what is read on the way,
+// such as submodules, is part of it.
+func (w *worker) blame(ctx context.Context, r *round) error {
+	var remote *gitsource.RemoteError
+	if errors.As(r.failure, &remote) {
+		return errors.Join(r.failure, w.note(ctx, remote))
+	}
+	return r.failure
+}
+
+// claimAll takes the deployments that are asked for and that no other round has, and reads them: another round may
+// have changed them until now.
+func (w *worker) claimAll(ctx context.Context, r *round, todo work, refs map[string]gitsource.Ref) ([]fleet.Deployment, error) {
+	why := todo.due
+	why.check = true
+	asked := map[fleet.DeploymentID]bool{}
+	for _, d := range todo.deployments {
+		_, resolved := refs[d.Source.Revision]
+		wanted := resolved && (todo.due.check || todo.due.concerns(d.Source.Revision) || todo.syncs(d))
+		switch {
+		case w.elsewhere(r, d.ID, why):
+			r.passed = true
+		case wanted:
+			w.claim(r, d.ID, why)
+			asked[d.ID] = true
+		}
+	}
+	var all []fleet.Deployment
+	err := w.svc.store.View(ctx, func(tx store.Tx) (err error) {
+		all, err = tx.Deployments().OfRepository(ctx, w.tenant, w.id)
+		return err
+	})
+	return slices.DeleteFunc(all, func(d fleet.Deployment) bool {
+		_, resolved := refs[d.Source.Revision]
+		return !asked[d.ID] || !resolved // edited meanwhile, which wakes the worker
+	}), err
+}
+
+// claim takes a deployment for a round, unless another has it: then the worker is woken when it is free.
+func (w *worker) claim(r *round, id fleet.DeploymentID, why wakeup) bool {
+	if w.elsewhere(r, id, why) {
+		return false
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.busy[id] = r
+	return true
+}
+
+// elsewhere reports whether another round has a deployment. Then the worker is woken for that reason when it is free.
+func (w *worker) elsewhere(r *round, id fleet.DeploymentID, why wakeup) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	with := w.busy[id]
+	if with == nil || with == r {
+		return false
+	}
+	w.owed[id] = w.owed[id].merge(why)
+	return true
+}
+
+// postpone has something done when everything that is with other rounds is free.
+func (w *worker) postpone(r *round, why wakeup) {
+	w.mu.Lock()
+	waits := false
+	for id, with := range w.busy {
+		if with != r {
+			w.owed[id], waits = w.owed[id].merge(why), true
+		}
+	}
+	w.mu.Unlock()
+	if !waits {
+		w.wake(why)
+	}
+}
+
+// free gives back deployments that a round is done with.
+func (w *worker) free(r *round, ids ...fleet.DeploymentID) {
+	w.mu.Lock()
+	var due wakeup
+	woken := false
+	for _, id := range ids {
+		if w.busy[id] != r {
+			continue
+		}
+		delete(w.busy, id)
+		if why, ok := w.owed[id]; ok {
+			due, woken = due.merge(why), true
+			delete(w.owed, id)
+		}
+	}
+	w.mu.Unlock()
+	if woken {
+		w.wake(due)
+	}
+}
+
+// freeAll gives back whatever a round still has.
+func (w *worker) freeAll(r *round) {
+	w.mu.Lock()
+	var ids []fleet.DeploymentID
+	for id, with := range w.busy {
+		if with == r {
+			ids = append(ids, id)
+		}
+	}
+	w.mu.Unlock()
+	w.free(r, ids...)
+}

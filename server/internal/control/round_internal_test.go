@@ -1,0 +1,106 @@
+package control
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/kedge-dev/kedge/internal/fleet"
+	"github.com/kedge-dev/kedge/server/internal/auth"
+	"github.com/kedge-dev/kedge/server/internal/gitsource"
+	"github.com/kedge-dev/kedge/server/internal/store"
+	"github.com/kedge-dev/kedge/server/internal/store/sqlite/sqlitetest"
+)
+
+// roundsOf makes deployments of one repository, with an agent, and two workers for it.
+func roundsOf(t *testing.T, names ...string) (s *Service, w, other *worker) {
+	t.Helper()
+	s = openService(t, sqlitetest.Path(t), Config{}, &dated{})
+	if _, err := s.EnrollAgent(t.Context(), auth.System(), "default", EnrollAgent{Name: "paris"}); err != nil {
+		t.Fatal(err)
+	}
+	var d DeploymentView
+	for _, name := range names {
+		var err error
+		d, err = s.CreateDeployment(t.Context(), auth.System(), "default", CreateDeployment{Name: name, Source: fleet.Source{RepoURL: "https://example.com/a.git"}})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	var repo fleet.Repository
+	err := s.store.View(t.Context(), func(tx store.Tx) (err error) {
+		repo, err = tx.Repositories().Get(t.Context(), d.TenantID, d.RepositoryID)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w = newWorker(s, repo)
+	w.busy, w.owed = map[fleet.DeploymentID]*round{}, map[fleet.DeploymentID]wakeup{}
+	return s, w, newWorker(s, repo)
+}
+
+// What a round works on is as it was when the round took it: an earlier one may have recorded a commit since the
+// repository was read, and a revert of it would look as if nothing were to be done.
+func TestARoundReadsWhatItTakes(t *testing.T) {
+	t.Parallel()
+	_, w, other := roundsOf(t, "app")
+	todo, err := w.read(t.Context(), wakeup{check: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := other.commit(t.Context(), look(t, other, "1"), wakeup{}, false); err != nil {
+		t.Fatal(err)
+	}
+	taken, err := w.claimAll(t.Context(), newRound(todo.due), todo, map[string]gitsource.Ref{"": {Commit: strings.Repeat("2", 40)}})
+	if err != nil || len(taken) != 1 || !strings.HasPrefix(taken[0].Rendered.Commit, "1") {
+		t.Errorf("the round has %+v, %v", taken, err)
+	}
+}
+
+// covers: A14 (a sync of one deployment knows of the others that are being rendered)
+func TestARoundKnowsOfWhatItIsNotAskedFor(t *testing.T) {
+	t.Parallel()
+	_, w, _ := roundsOf(t, "giver", "taker")
+	todo, err := w.read(t.Context(), wakeup{check: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	giver, taker := todo.deployments[0], todo.deployments[1]
+	slow := newRound(wakeup{})
+	w.claim(slow, taker.ID, wakeup{})
+	todo.due = wakeup{runs: map[fleet.DeploymentID]bool{giver.ID: true}}
+	todo.runs = []fleet.SyncRun{{DeploymentID: giver.ID}}
+	r := newRound(todo.due)
+	taken, err := w.claimAll(t.Context(), r, todo, map[string]gitsource.Ref{"": {Commit: strings.Repeat("2", 40)}})
+	if err != nil || len(taken) != 1 || taken[0].ID != giver.ID || !r.passed {
+		t.Fatalf("the round has %+v, and passed something over: %t, %v", taken, r.passed, err)
+	}
+	w.take()
+	w.freeAll(slow)
+	if due := w.take(); !due.check || !due.runs[giver.ID] {
+		t.Errorf("with the other one free the worker is woken for %+v", due)
+	}
+}
+
+// covers: A14 (what is written together is written together or, where it takes objects away, not at all)
+func TestNothingIsTakenAwayWithoutWhatWasOvertaken(t *testing.T) {
+	t.Parallel()
+	s, w, other := roundsOf(t, "giver", "taker")
+	ctx := t.Context()
+	if _, err := w.commit(ctx, look(t, w, "1"), wakeup{}, false); err != nil {
+		t.Fatal(err)
+	}
+	both := look(t, w, "2")
+	if _, err := other.commit(ctx, look(t, other, "3")[1:], wakeup{}, false); err != nil {
+		t.Fatal(err)
+	}
+	w.take()
+	overtaken, err := w.commit(ctx, both, wakeup{}, true)
+	if err != nil || !overtaken || !w.take().check {
+		t.Errorf("overtaken %t, %v", overtaken, err)
+	}
+	d, err := s.Deployment(ctx, auth.System(), "default", "giver")
+	if err != nil || !strings.HasPrefix(d.Rendered.Commit, "1") || !strings.HasPrefix(d.Targets[0].Desired.Commit, "1") {
+		t.Errorf("the giver is at %+v, %+v, %v", d.Rendered, d.Targets[0].Desired, err)
+	}
+}
