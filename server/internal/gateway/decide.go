@@ -92,6 +92,15 @@ func (g *Gateway) connected(ctx context.Context, c fleet.Connection) error {
 	return g.control.AgentConnected(ctx, c)
 }
 
+func (g *Gateway) capable(ctx context.Context, agent fleet.Agent, c fleet.Capabilities) error {
+	release, err := g.load(ctx)
+	if err != nil {
+		return err
+	}
+	defer release()
+	return g.control.AgentCapable(ctx, agent, c)
+}
+
 func (g *Gateway) targetsOf(ctx context.Context, agent fleet.Agent, ids []fleet.TargetID) ([]control.AgentTarget, error) {
 	release, err := g.load(ctx)
 	if err != nil {

@@ -28,6 +28,8 @@ type Control interface {
 	AuthenticateAgentToken(ctx context.Context, token string) (fleet.Agent, fleet.Tenant, fleet.AgentToken, error)
 	AgentConnected(ctx context.Context, c fleet.Connection) error
 	AgentDisconnected(ctx context.Context, c fleet.Connection, lastSeen time.Time) error
+	// AgentCapable records what the agent's cluster offers to charts.
+	AgentCapable(ctx context.Context, agent fleet.Agent, c fleet.Capabilities) error
 	// TargetsOf returns the newest rows of the agent's targets, of whatever tenant, tombstones and
 	// what is detached included; nil ids mean all of them.
 	TargetsOf(ctx context.Context, agent fleet.Agent, ids []fleet.TargetID) ([]control.AgentTarget, error)
@@ -73,6 +75,8 @@ type Config struct {
 	// Writers is how many batches of statuses are written at once; 1 when zero, which is right for a
 	// store with one writer.
 	Writers int
+	// Arrivals is how many agents are let in at once; 16 when zero.
+	Arrivals int
 	// Limits of what one agent may ask for; zero fields take their defaults.
 	Limits Limits
 	// Version of the server, told to agents.
@@ -95,6 +99,13 @@ type Gateway struct {
 	limiters  *limiters
 	rotations *rotations
 	rechecks  *rechecks
+	// checks bounds how many tokens are looked up at once. These places are not those of loads, so that
+	// who knocks does not hold up who is being let in.
+	checks chan struct{}
+	// arrivals bounds how many agents are being let in, from their Hello to their Welcome. Who was let in
+	// is seen through: when a whole fleet comes at once, serving everybody a little would have everybody
+	// lose patience and begin anew. Nobody has such a place while the gateway waits for the agent.
+	arrivals chan struct{}
 	// loads bounds how many sessions ask control at once: a commit that changes every target
 	// wakes every session in the same moment.
 	loads chan struct{}
@@ -102,6 +113,10 @@ type Gateway struct {
 	large chan struct{}
 	// worked counts sessions, desired states and statuses: what makes garbage.
 	worked atomic.Int64
+
+	// credentials counts what was heard about tokens and agents: what is heard between the look at a token and
+	// the beginning of its session has to be looked at again.
+	credentials atomic.Int64
 
 	mu       sync.Mutex
 	sessions map[fleet.AgentID]map[*session]struct{}
@@ -112,8 +127,10 @@ type Gateway struct {
 }
 
 const (
-	concurrentLoads = 16
-	concurrentLarge = 64
+	concurrentChecks   = 8
+	concurrentArrivals = 16
+	concurrentLoads    = 16
+	concurrentLarge    = 64
 )
 
 // New makes a gateway that asks control.
@@ -131,7 +148,9 @@ func New(cfg Config, control Control) (*Gateway, error) {
 	}
 	g := &Gateway{
 		cfg: cfg, control: control, log: cfg.Log.With(obs.KeyComponent, "gateway"),
-		loads: make(chan struct{}, concurrentLoads), large: make(chan struct{}, concurrentLarge),
+		checks:   make(chan struct{}, concurrentChecks),
+		arrivals: make(chan struct{}, cmp.Or(cfg.Arrivals, concurrentArrivals)),
+		loads:    make(chan struct{}, concurrentLoads), large: make(chan struct{}, concurrentLarge),
 		sessions: map[fleet.AgentID]map[*session]struct{}{}, tenants: map[fleet.TenantID]int{},
 		empty: make(chan struct{}),
 	}
@@ -190,6 +209,7 @@ func (g *Gateway) follow(ctx context.Context) {
 		g.log.Warn("following changes broke off, starting again", obs.Err(err))
 		pause(ctx, retryDelay(attempt))
 		// Whatever was committed in between may have gone unseen.
+		g.credentials.Add(1)
 		g.each(func(s *session) {
 			s.mark(func(t *todo) { t.all = true })
 			g.rechecks.add(s)
@@ -210,6 +230,9 @@ func (g *Gateway) dispatch(changes []store.Change) {
 				g.rotations.look(c.TenantID, fleet.OperationID(c.ID))
 			}
 			continue
+		}
+		if c.Kind == store.ChangeToken || c.Kind == store.ChangeAgent {
+			g.credentials.Add(1)
 		}
 		for s := range g.sessions[agent] {
 			switch c.Kind {

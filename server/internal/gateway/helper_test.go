@@ -18,6 +18,7 @@ import (
 	"github.com/kedge-dev/kedge/internal/wire"
 	"github.com/kedge-dev/kedge/internal/wire/agentv1"
 	"github.com/kedge-dev/kedge/server/gatewaytest"
+	"github.com/kedge-dev/kedge/server/internal/gateway"
 )
 
 func TestMain(m *testing.M) {
@@ -42,7 +43,15 @@ type peer struct {
 
 func serve(t *testing.T, m *gatewaytest.Memory, o gatewaytest.Options) *gatewaytest.Server {
 	t.Helper()
-	s, err := gatewaytest.Start(m, o)
+	s := serveControl(t, m, o)
+	s.Memory = m
+	return s
+}
+
+// serveControl serves whatever control room it is given.
+func serveControl(t *testing.T, c gateway.Control, o gatewaytest.Options) *gatewaytest.Server {
+	t.Helper()
+	s, err := gatewaytest.Serve(c, o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -86,6 +95,16 @@ func connect(t *testing.T, s *gatewaytest.Server, token string, edit func(*wire.
 		t.Fatal(err)
 	}
 	return p, w
+}
+
+// introduce says Hello and waits for the Welcome.
+func (p *peer) introduce() error {
+	hello := wire.Hello{AgentVersion: "test", Replica: "r-0", Clock: time.Now()}
+	if err := p.stream.Send(&agentv1.ConnectRequest{Frame: &agentv1.ConnectRequest_Hello{Hello: hello.Proto()}}); err != nil {
+		return err
+	}
+	_, err := p.stream.Recv()
+	return err
 }
 
 func (p *peer) send(frame *agentv1.ConnectRequest) {

@@ -26,6 +26,8 @@ type Limits struct {
 	Connects Rate
 	// Fetches are bundles that are asked for; default 200 per second, 2000 at once.
 	Fetches Rate
+	// Capabilities are what a cluster offers to charts, told again; default 1 per second, 30 at once.
+	Capabilities Rate
 	// Frames are all but statuses; default 200 per second, 2000 at once.
 	Frames Rate
 	// Statuses beyond the limit are not refused: the stream is read more slowly. Default 5000 per
@@ -36,6 +38,7 @@ type Limits struct {
 func (l Limits) withDefaults() Limits {
 	l.Connects = cmp.Or(l.Connects, Rate{2, 60})
 	l.Fetches = cmp.Or(l.Fetches, Rate{200, 2000})
+	l.Capabilities = cmp.Or(l.Capabilities, Rate{1, 30})
 	l.Frames = cmp.Or(l.Frames, Rate{200, 2000})
 	l.Statuses = cmp.Or(l.Statuses, Rate{5000, 10_000})
 	return l
@@ -55,9 +58,9 @@ type limiters struct {
 
 // allowance is what one agent has left.
 type allowance struct {
-	metrics                             *metrics
-	connects, fetches, frames, statuses *rate.Limiter
-	used                                time.Time
+	metrics                                      *metrics
+	connects, fetches, frames, statuses, offered *rate.Limiter
+	used                                         time.Time
 }
 
 // idleAllowance is how long an unused allowance is kept: by then every one is full again.
@@ -83,7 +86,7 @@ func (l *limiters) of(agent fleet.AgentID) *allowance {
 	if a == nil {
 		a = &allowance{
 			metrics: l.metrics, connects: l.limits.Connects.limiter(), fetches: l.limits.Fetches.limiter(),
-			frames: l.limits.Frames.limiter(), statuses: l.limits.Statuses.limiter(),
+			frames: l.limits.Frames.limiter(), statuses: l.limits.Statuses.limiter(), offered: l.limits.Capabilities.limiter(),
 		}
 		l.agents[agent] = a
 	}
@@ -91,9 +94,10 @@ func (l *limiters) of(agent fleet.AgentID) *allowance {
 	return a
 }
 
-func (a *allowance) connect() error { return a.allow(a.connects, "connects") }
-func (a *allowance) fetch() error   { return a.allow(a.fetches, "fetches") }
-func (a *allowance) frame() error   { return a.allow(a.frames, "frames") }
+func (a *allowance) connect() error      { return a.allow(a.connects, "connects") }
+func (a *allowance) fetch() error        { return a.allow(a.fetches, "fetches") }
+func (a *allowance) frame() error        { return a.allow(a.frames, "frames") }
+func (a *allowance) capabilities() error { return a.allow(a.offered, "capabilities") }
 
 func (a *allowance) allow(l *rate.Limiter, what string) error {
 	if l.Allow() {

@@ -42,6 +42,9 @@ func (g *Gateway) join(s *session) bool {
 	g.count++
 	g.worked.Add(1)
 	g.metrics.connected.Set(float64(g.count))
+	if s.asked != g.credentials.Load() {
+		g.rechecks.add(s)
+	}
 	return true
 }
 

@@ -53,6 +53,7 @@ type caller struct {
 	tenant  fleet.Tenant
 	token   string // kept in memory only, to ask again whether it is still valid
 	tokenID fleet.TokenID
+	asked   int64 // see Gateway.credentials
 }
 
 type callerKey struct{}
@@ -88,11 +89,12 @@ func (g *Gateway) identify(ctx context.Context, token string) (caller, error) {
 	if token == "" {
 		return caller{}, status.Error(codes.Unauthenticated, auth.ErrUnauthenticated.Error())
 	}
-	release, err := g.load(ctx)
+	release, err := take(ctx, g.checks)
 	if err != nil {
 		return caller{}, err
 	}
 	defer release()
+	asked := g.credentials.Load()
 	agent, tenant, found, err := g.control.AuthenticateAgentToken(ctx, token)
 	switch {
 	case errors.Is(err, auth.ErrUnauthenticated):
@@ -102,14 +104,17 @@ func (g *Gateway) identify(ctx context.Context, token string) (caller, error) {
 		g.log.Warn("authenticating an agent", obs.Err(err))
 		return caller{}, status.Error(codes.Unavailable, "the server cannot check tokens now")
 	}
-	return caller{agent: agent, tenant: tenant, token: token, tokenID: found.ID}, nil
+	return caller{agent: agent, tenant: tenant, token: token, tokenID: found.ID, asked: asked}, nil
 }
 
 // load takes one of the places for asking control.
-func (g *Gateway) load(ctx context.Context) (release func(), err error) {
+func (g *Gateway) load(ctx context.Context) (release func(), err error) { return take(ctx, g.loads) }
+
+// take waits for one of the places. Who has waited longest is next.
+func take(ctx context.Context, places chan struct{}) (release func(), err error) {
 	select {
-	case g.loads <- struct{}{}:
-		return func() { <-g.loads }, nil
+	case places <- struct{}{}:
+		return func() { <-places }, nil
 	case <-ctx.Done():
 		return nil, fmt.Errorf("waiting for a place: %w", ctx.Err())
 	}

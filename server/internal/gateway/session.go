@@ -57,6 +57,8 @@ type session struct {
 	lastSeen   time.Time
 	busy       bool // the reader waits for the intake, not for the agent
 	silence    *time.Timer
+	recorded   bool // control was told of the session, or may have been
+	left       bool // it is off the books
 	goneOnce   sync.Once
 }
 
@@ -121,6 +123,23 @@ func (s *session) begin() error {
 	if err != nil {
 		return err
 	}
+	if err := s.letIn(ctx, hello); err != nil {
+		return err
+	}
+	s.log().Info("agent connected", "role", s.conn.Role(), obs.KeyVersion, hello.AgentVersion, "kubeVersion", hello.KubeVersion, obs.KeyAddress, s.conn.RemoteAddr)
+	s.checkClock(ctx, hello.Clock)
+	s.mark(func(t *todo) { t.rotate = true })
+	s.watchSilence()
+	return nil
+}
+
+// letIn takes the agent in when it is its turn.
+func (s *session) letIn(ctx context.Context, hello *wire.Hello) error {
+	release, err := take(ctx, s.gateway.arrivals)
+	if err != nil {
+		return err
+	}
+	defer release()
 	now := time.Now()
 	s.conn = fleet.Connection{
 		SessionID: fleet.NewSessionID(), AgentID: s.agent.ID, TenantID: s.agent.TenantID, Replica: hello.Replica,
@@ -129,17 +148,9 @@ func (s *session) begin() error {
 	}
 	// Joined before the first read of rows: a change in between marks the session dirty.
 	if !s.gateway.join(s) {
-		s.conn.SessionID = "" // nobody was told of it
 		return errStopped
 	}
-	if err := s.welcome(ctx, hello); err != nil {
-		return err
-	}
-	s.log().Info("agent connected", "role", s.conn.Role(), obs.KeyVersion, hello.AgentVersion, "kubeVersion", hello.KubeVersion, obs.KeyAddress, s.conn.RemoteAddr)
-	s.checkClock(ctx, hello.Clock)
-	s.mark(func(t *todo) { t.rotate = true })
-	s.watchSilence()
-	return nil
+	return s.welcome(ctx, hello)
 }
 
 // log makes a logger when there is something to say: thousands of sessions have nothing.
@@ -243,12 +254,31 @@ func (s *session) gone() {
 		if s.silence != nil {
 			s.silence.Stop()
 		}
-		lastSeen := s.lastSeen
+		s.left = true
 		s.mu.Unlock()
-		if s.conn.SessionID != "" {
-			s.gateway.closing.add(s.conn, lastSeen)
-		}
+		s.close()
 	})
+}
+
+// record notes that control was told of the session. Who was told of its end before would have the agent connected for
+// ever, so an end that came meanwhile is told now.
+func (s *session) record() {
+	s.mu.Lock()
+	s.recorded = true
+	s.mu.Unlock()
+	s.close()
+}
+
+// close has the end of a session told that control knows of, once.
+func (s *session) close() {
+	s.mu.Lock()
+	due := s.recorded && s.left
+	s.recorded = s.recorded && !due
+	lastSeen := s.lastSeen
+	s.mu.Unlock()
+	if due {
+		s.gateway.closing.add(s.conn, lastSeen)
+	}
 }
 
 // end makes the handler return with err. The first one counts.

@@ -9,6 +9,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/kedge-dev/kedge/internal/obs"
 	"github.com/kedge-dev/kedge/internal/wire"
 	"github.com/kedge-dev/kedge/internal/wire/agentv1"
 	"github.com/kedge-dev/kedge/server/internal/control"
@@ -66,7 +67,7 @@ func (s *session) take(ctx context.Context, state *readState, frame *agentv1.Con
 	if isHello == state.hello {
 		return status.Error(codes.InvalidArgument, "Hello has to be the first frame, and to come once")
 	}
-	if state.standby && (frame.GetHeld() != nil || frame.GetStatus() != nil || frame.GetEvents() != nil) {
+	if state.standby && reports(frame) {
 		return status.Error(codes.InvalidArgument, "a replica that another one leads has nothing to report")
 	}
 	switch f := frame.GetFrame().(type) {
@@ -95,12 +96,20 @@ func (s *session) take(ctx context.Context, state *readState, frame *agentv1.Con
 			s.answer(stored)
 		}
 		return err
+	case *agentv1.ConnectRequest_Capabilities:
+		count.WithLabelValues("in", "capabilities").Inc()
+		return s.takeCapabilities(ctx, f.Capabilities)
 	case *agentv1.ConnectRequest_Heartbeat:
 		count.WithLabelValues("in", "heartbeat").Inc()
 	default: // a frame of a newer agent
 		count.WithLabelValues("in", "unknown").Inc()
 	}
 	return nil
+}
+
+// reports says whether a frame is one that only the replica that leads may send.
+func reports(frame *agentv1.ConnectRequest) bool {
+	return frame.GetHeld() != nil || frame.GetStatus() != nil || frame.GetEvents() != nil || frame.GetCapabilities() != nil
 }
 
 // limit takes one frame off what the agent may send. Statuses are slowed down, by not reading on:
@@ -153,4 +162,22 @@ func (s *session) takeEvents(ctx context.Context, m *agentv1.Events) error {
 		events = append(events, control.AgentEvent{Target: e.Target, Event: e.Event})
 	}
 	return s.gateway.intake.events(ctx, s.agent, events)
+}
+
+// takeCapabilities has charts rendered for what the agent's cluster offers, which it tells when Welcome asks and when
+// that has changed. Each time may mean that all of them are rendered again, so their number is bounded. Where they
+// cannot be recorded the agent connects again, and names them again.
+func (s *session) takeCapabilities(ctx context.Context, m *agentv1.Capabilities) error {
+	if err := s.allowance.capabilities(); err != nil {
+		return err
+	}
+	parsed, err := wire.ParseCapabilities(m)
+	if err != nil {
+		return err
+	}
+	if err := s.gateway.capable(ctx, s.agent, parsed); err != nil && ctx.Err() == nil {
+		s.log().Warn("recording what a cluster offers", obs.Err(err))
+		return status.Error(codes.Unavailable, "the server cannot record what the cluster offers now")
+	}
+	return nil
 }

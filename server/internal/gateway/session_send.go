@@ -24,13 +24,17 @@ import (
 // sent; otherwise the rest happens when it is known what it holds: at once when Hello said so, and when
 // the agent has answered if not.
 func (s *session) welcome(ctx context.Context, hello *wire.Hello) error {
-	if err := s.gateway.connected(ctx, s.conn); err != nil {
+	err := s.gateway.connected(ctx, s.conn)
+	s.record() // whatever came of it
+	if err != nil {
 		s.log().Warn("recording a connection", obs.Err(err))
 		return status.Error(codes.Unavailable, "the server cannot take connections now")
 	}
 	w := wire.Welcome{
 		Session: s.conn.SessionID, AgentID: s.agent.ID, AgentName: s.agent.Name, Tenant: s.tenant.Name, Lease: s.gateway.cfg.Lease,
 		Scope: s.agent.Scope, Namespaces: s.agent.Namespaces, ServerVersion: s.gateway.cfg.Version,
+		SendCapabilities: !s.conn.Standby && hello.CapabilitiesHash != "" && hello.CapabilitiesHash != s.agent.Capabilities,
+		TakeCapabilities: !s.conn.Standby,
 	}
 	if s.conn.Standby { // it holds nothing and is told nothing
 		return s.sendWelcome(w)
@@ -43,12 +47,16 @@ func (s *session) welcome(ctx context.Context, hello *wire.Hello) error {
 	state, statuses := hashes(targets)
 	same := bytes.Equal(state, hello.StateHash)
 	w.SendHeld, w.SendStatuses = !same && hello.Held == nil, !bytes.Equal(statuses, hello.StatusHash)
-	if err := s.sendWelcome(w); err != nil {
-		return err
-	}
 	if !same {
-		s.mark(func(t *todo) { t.awaiting, t.held = w.SendHeld, hello.Held })
-		return nil
+		// Before the Welcome, which the agent may answer with Held before this goes on.
+		s.mark(func(t *todo) {
+			if t.held == nil {
+				t.awaiting, t.held = w.SendHeld, hello.Held
+			}
+		})
+	}
+	if err := s.sendWelcome(w); err != nil || !same {
+		return err
 	}
 	for _, t := range targets {
 		if sendable(t) {

@@ -68,6 +68,32 @@ func TestRevokedTokenLosesItsStream(t *testing.T) {
 	}
 }
 
+// covers: C7 (a revocation between the look at a token and the agent's Hello)
+func TestATokenThatIsRevokedAtTheDoorLosesItsStream(t *testing.T) {
+	t.Parallel()
+	m := gatewaytest.NewMemory()
+	_, token := m.Enroll("edge-1")
+	srv := serve(t, m, gatewaytest.Options{})
+	inside, _ := connect(t, srv, token, nil)
+	inside.snapshot()
+	looked := m.Counts().Authenticated
+	slow := dial(t, srv, token)
+	if err := m.AwaitAuthenticated(within(t), looked+1); err != nil {
+		t.Fatal(err)
+	}
+	m.Revoke(token)
+	if err := inside.ended(); status.Code(err) != codes.Unauthenticated { // the gateway has heard of it
+		t.Fatalf("the stream inside ended with %v", err)
+	}
+	err := slow.introduce()
+	if err == nil {
+		err = slow.ended()
+	}
+	if status.Code(err) != codes.Unauthenticated {
+		t.Errorf("the stream that came late ended with %v, want Unauthenticated", err)
+	}
+}
+
 // covers: C6
 func TestReplicasAndAgentsAreToldApart(t *testing.T) {
 	t.Parallel()

@@ -71,7 +71,8 @@ func TestStandbyMayNotReport(t *testing.T) {
 		"status": {Frame: &agentv1.ConnectRequest_Status{Status: wire.Status{Target: target.ID, Full: true, Observed: fleet.Observed{
 			Version: target.Desired.Version, Sync: fleet.SyncSynced, Health: fleet.HealthCurrent, AsOf: time.Now(),
 		}}.Proto()}},
-		"events": {Frame: &agentv1.ConnectRequest_Events{Events: wire.EventsProto([]wire.Event{{Event: fleet.Event{Reason: "X", Type: fleet.EventNormal}}})}},
+		"capabilities": {Frame: &agentv1.ConnectRequest_Capabilities{Capabilities: wire.CapabilitiesProto(fleet.Capabilities{KubeVersion: "v1.36.3"})}},
+		"events":       {Frame: &agentv1.ConnectRequest_Events{Events: wire.EventsProto([]wire.Event{{Event: fleet.Event{Reason: "X", Type: fleet.EventNormal}}})}},
 	}
 	for name, frame := range frames {
 		p, _ := connect(t, s, token, standby("r-1"))
