@@ -45,6 +45,9 @@ type Config struct {
 	Plaintext bool
 	// GitPollInterval is the backstop for lost webhooks.
 	GitPollInterval time.Duration
+	// GitCommitEmail is the address of the author of commits for callers who are not named by one; default
+	// kedge@localhost.
+	GitCommitEmail string
 	// GitAllow lists the transports of Git URLs; default https and ssh, and on loopback, without an
 	// ExternalURL, also http and file.
 	GitAllow []string
@@ -52,6 +55,8 @@ type Config struct {
 	// addresses and metadata services are refused in any case, and this machine unless GitAllow has "file".
 	GitAllowCIDRs, GitDenyCIDRs, GitOnlyHosts []string
 	GitDenyPrivate                            bool
+	// Render says how Kustomize and Helm render.
+	Render RenderConfig
 	// OIDC lets people log in by an identity provider.
 	OIDC OIDCConfig
 	// TrustedProxies are ranges of addresses whose X-Forwarded-For says who a request comes from.

@@ -61,7 +61,12 @@ func Run(ctx context.Context, cfg Config) error {
 
 func serve(ctx context.Context, cfg Config, db database, st store.Store, git *gitsource.Manager) error {
 	metrics := obs.NewRegistry(version.String())
-	rooms, err := build(ctx, cfg, db, st, git, metrics)
+	renders, err := openRenderer(ctx, cfg, metrics)
+	if err != nil {
+		return err
+	}
+	defer renders.close()
+	rooms, err := build(ctx, cfg, db, st, git, renders, metrics)
 	if err != nil {
 		return err
 	}
@@ -90,6 +95,7 @@ type rooms struct {
 	key     []byte // of the server
 	control *control.Service
 	gateway *gateway.Gateway
+	renders *renderer
 }
 
 func openGit(cfg Config) (*gitsource.Manager, error) {
@@ -100,7 +106,7 @@ func openGit(cfg Config) (*gitsource.Manager, error) {
 	return gitsource.New(gitsource.Config{Dir: filepath.Join(cfg.DataDir, "git"), Allow: cfg.GitAllow, Addresses: addresses, Log: cfg.Log})
 }
 
-func build(ctx context.Context, cfg Config, db database, st store.Store, git *gitsource.Manager, metrics prometheus.Registerer) (rooms, error) {
+func build(ctx context.Context, cfg Config, db database, st store.Store, git *gitsource.Manager, renders *renderer, metrics prometheus.Registerer) (rooms, error) {
 	if err := checkKeys(ctx, cfg, st); err != nil {
 		return rooms{}, err
 	}
@@ -110,7 +116,7 @@ func build(ctx context.Context, cfg Config, db database, st store.Store, git *gi
 	}
 	c, err := control.New(control.Config{
 		Key: keys.own, Sealer: keys.ring, Version: version.String(), PollInterval: cfg.GitPollInterval, Shared: db.shared(),
-		Log: cfg.Log, Observe: newPushHistogram(metrics),
+		Builder: renders.builder(), RenderLimits: cfg.Render.limits(), CommitEmail: cfg.GitCommitEmail, Log: cfg.Log, Observe: newPushHistogram(metrics),
 	}, st, git)
 	if err != nil {
 		return rooms{}, err
@@ -122,7 +128,7 @@ func build(ctx context.Context, cfg Config, db database, st store.Store, git *gi
 	g, err := gateway.New(gateway.Config{
 		Lease: cfg.Lease, Writers: writers, Version: version.String(), Log: cfg.Log, Metrics: metrics,
 	}, c)
-	return rooms{key: keys.own, control: c, gateway: g}, err
+	return rooms{key: keys.own, control: c, gateway: g, renders: renders}, err
 }
 
 // openDoor binds the port and puts everything behind it.
@@ -159,7 +165,7 @@ func newHandler(cfg Config, r rooms, metrics *prometheus.Registry, door *listen.
 
 		TrustedProxies: cfg.trustedProxies,
 	}, r.control))
-	health := obs.Handler(metrics, r.control.Ready)
+	health := obs.Handler(metrics, r.control.Ready, r.renders.note)
 	for _, path := range []string{"/livez", "/readyz", "/metrics"} {
 		mux.Handle(path, health)
 	}

@@ -10,10 +10,16 @@ import (
 	"syscall"
 
 	"github.com/spf13/pflag"
+
+	"github.com/kedge-dev/kedge/internal/render/child"
+	"github.com/kedge-dev/kedge/internal/render/child/libraries"
 )
 
 // Exit codes: 0 stopped in order, 1 failed while running, 2 wrong flags.
 func main() {
+	if child.Requested(os.Args) {
+		os.Exit(child.Main(os.Args, libraries.Renderers()))
+	}
 	run, err := parse(os.Args[1:], streams{os.Stdin, os.Stdout, os.Stderr})
 	if errors.Is(err, pflag.ErrHelp) {
 		return

@@ -11,7 +11,7 @@ type Principal struct {
 	Roles      map[fleet.TenantID]fleet.Role // in tenants; of no use to a fleet admin
 
 	// For the audit log.
-	Door    string // rest, agent, hook, server
+	Door    string // rest, agent, hook, git, server
 	Request string // id of the request
 	Address string // where the caller came from
 }

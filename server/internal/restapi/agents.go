@@ -141,6 +141,7 @@ func (a *api) enrollAgent(ctx context.Context, p auth.Principal, in *createInput
 	}
 	done, err := a.control.EnrollAgent(ctx, p, in.Tenant, control.EnrollAgent{
 		Name: in.Body.Name, Labels: in.Body.Labels, Namespaces: in.Body.Namespaces, Token: in.Body.Token,
+		ConfigRepoURL: in.Body.ConfigRepoURL,
 	})
 	if err != nil {
 		return nil, err

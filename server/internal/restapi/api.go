@@ -81,6 +81,8 @@ type Control interface {
 	apiTokenControl
 	agentControl
 	agentTokenControl
+	agentConfigControl
+	gitLabProjectControl
 	environmentControl
 	grantControl
 	repositoryControl
@@ -89,6 +91,8 @@ type Control interface {
 	revisionControl
 	runControl
 	pruneControl
+	imageControl
+	diffControl
 	operationControl
 	auditControl
 	eventControl
@@ -105,11 +109,10 @@ type api struct {
 	gate    *gate
 	guards  *guards
 	metrics *metrics
-	hooks   chan struct{} // places for webhooks whose body is being read
+	hooks   hookPlaces
+	// deliveries are the webhooks that had their effect.
+	deliveries *deliveries
 }
-
-// hooksAtOnce bounds what strangers can make the server hold: each may be maxHookBody.
-const hooksAtOnce = 32
 
 // New makes the handler of /api/v1/.
 func New(cfg Config, control Control) http.Handler {
@@ -122,7 +125,7 @@ func New(cfg Config, control Control) http.Handler {
 		cfg.Now = time.Now
 	}
 	inner := http.NewServeMux()
-	a := &api{cfg: cfg, control: control, gate: newGate(cfg), guards: newGuards(cfg.Recheck, control.Authenticate), metrics: newMetrics(cfg.Metrics), hooks: make(chan struct{}, hooksAtOnce)}
+	a := &api{cfg: cfg, control: control, gate: newGate(cfg), guards: newGuards(cfg.Recheck, control.Authenticate), metrics: newMetrics(cfg.Metrics), deliveries: newDeliveries()}
 	a.huma = humago.New(inner, humaConfig(newSpec()))
 	a.registerAll(inner)
 
@@ -144,6 +147,7 @@ func (a *api) registerAll(mux *http.ServeMux) {
 	a.registerAPITokens()
 	a.registerAgents()
 	a.registerAgentTokens()
+	a.registerAgentConfigs()
 	a.registerEnvironments()
 	a.registerGrants()
 	a.registerRepositories()
@@ -151,6 +155,8 @@ func (a *api) registerAll(mux *http.ServeMux) {
 	a.registerDeployments()
 	a.registerDeploymentActions()
 	a.registerPrunes()
+	a.registerImages()
+	a.registerDiff()
 	a.registerTargets()
 	a.registerRuns()
 	a.registerOperations()

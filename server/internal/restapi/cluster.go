@@ -220,7 +220,7 @@ func (a *api) reportOf(s apiv1.ApplicationStatus) store.Report {
 func applicationJSON(row control.Application) apiv1.Application {
 	d := row.Desired
 	return apiv1.Application{
-		ID: string(row.ID), Tenant: row.Tenant, Name: row.DeploymentName, Environment: row.Environment, Source: apiv1.Source(row.Source),
+		ID: string(row.ID), Tenant: row.Tenant, Name: row.DeploymentName, Environment: row.Environment, Source: sourceJSON(row.Source, fleet.SourceDetected),
 		Namespace: d.Namespace, Policy: policyJSON(d.Policy), Limits: apiv1.Limits(d.Limits),
 		Epoch: d.Epoch, Generation: d.Generation, Commit: d.Commit, Digest: d.Digest,
 		HoldPrune: d.HoldPrune, Consent: d.Consent, Confirmed: d.Confirmed, Tombstone: d.Tombstone, Detached: d.Detached,

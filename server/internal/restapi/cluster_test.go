@@ -39,7 +39,10 @@ func TestClusterPollsItsApplications(t *testing.T) {
 	}
 	want := apiv1.Applications{Agent: "prod", Items: []apiv1.Application{{
 		ID: "tgt-1", Tenant: "default", Name: "web", Environment: "default", Namespace: "web",
-		Source: apiv1.Source{RepoURL: "https://git.example.com/web", Path: "deploy", Revision: "main", Variables: map[string]string{"zone": "{agent.name}"}},
+		Source: apiv1.Source{
+			RepoURL: "https://git.example.com/web", Path: "deploy", Revision: "main", Variables: map[string]string{"zone": "{agent.name}"},
+			Helm: &apiv1.Helm{ReleaseName: "r", ValuesFiles: []string{"/env/{agent.name}.yaml"}, Values: map[string]any{"image": map[string]any{"tag": "v1"}}, SkipCRDs: true},
+		},
 		Policy: apiv1.Policy{Drift: "correct", Propagation: "Background", PruneLimit: apiv1.PruneLimit{Objects: 10, Percent: 30}},
 		Epoch:  1, Generation: 4, Commit: "c0ffee", Digest: "sha256:abc",
 	}}}

@@ -72,7 +72,11 @@ func TestDeploymentIsChangedAsWritten(t *testing.T) {
 		{"no labels are not the same as none given", `{"labels":{}}`, `"dep-1.3"`, control.UpdateDeployment{Labels: &map[string]string{}}, control.Match{ID: "dep-1", Spec: 3}},
 		{"a part of the source keeps the rest, and is bound to what was read", `{"source":{"path":"p","globs":[]}}`, "",
 			control.UpdateDeployment{Source: &fleet.Source{
-				RepoURL: was.Source.RepoURL, Path: path, Revision: was.Source.Revision, Globs: []string{}, Variables: was.Source.Variables,
+				RepoURL: was.Source.RepoURL, Path: path, Revision: was.Source.Revision, Globs: []string{}, Variables: was.Source.Variables, Helm: was.Source.Helm,
+			}}, control.Match{ID: "dep-1", Spec: 6}},
+		{"the settings of a chart are replaced whole", `{"source":{"kind":"kustomize","helm":{}}}`, "",
+			control.UpdateDeployment{Source: &fleet.Source{
+				RepoURL: was.Source.RepoURL, Path: was.Source.Path, Revision: was.Source.Revision, Variables: was.Source.Variables, Kind: fleet.SourceKustomize,
 			}}, control.Match{ID: "dep-1", Spec: 6}},
 		{"a part of the policy keeps the rest", `{"policy":{"manual":false,"adopt":true}}`, `"dep-1.6"`, control.UpdateDeployment{Policy: &manual}, control.Match{ID: "dep-1", Spec: 6}},
 		{"every other part of the policy", `{"policy":{"force":true,"replace":true,"dryRun":true,"drift":"report","ignore":[],"serviceAccount":"web/deployer",` +

@@ -74,8 +74,12 @@ func (a *api) createDeployment(ctx context.Context, p auth.Principal, in *create
 	if err != nil {
 		return nil, err
 	}
+	source, err := sourceOf(b.Source)
+	if err != nil {
+		return nil, err
+	}
 	view, err := a.control.CreateDeployment(ctx, p, in.Tenant, control.CreateDeployment{
-		Name: b.Name, Labels: b.Labels, Source: fleet.Source(b.Source), Environment: b.Environment, Namespace: b.Namespace,
+		Name: b.Name, Labels: b.Labels, Source: source, Environment: b.Environment, Namespace: b.Namespace,
 		Policy: &policy,
 	})
 	if err != nil {
@@ -112,13 +116,13 @@ func deploymentAnswer(v control.DeploymentView, err error) (*tagged[apiv1.Deploy
 func deploymentJSON(v control.DeploymentView) apiv1.Deployment {
 	out := apiv1.Deployment{
 		ID: string(v.ID), Name: v.Name, Labels: v.Labels,
-		Source: apiv1.Source(v.Source), Repository: string(v.RepositoryID),
+		Source: sourceJSON(v.Source, v.Detected), Repository: string(v.RepositoryID),
 		Environment: v.Environment, Namespace: v.Namespace, Policy: policyJSON(v.Policy),
 		Suspension: suspensionJSON(v.Suspension), Pin: pinJSON(v.Pin), Spec: v.Spec,
-		Commit: v.Rendered.Commit, Digest: v.Rendered.Digest, RenderedAt: utc(v.Rendered.At), SourceError: v.SourceError,
+		Commit: v.Rendered.Commit, Digest: v.Rendered.Digest, RenderedAt: utc(v.Rendered.At), Volatile: v.Rendered.Volatile, SourceError: v.SourceError,
 		CreatedAt: utc(v.CreatedAt), DeletedAt: utc(v.DeletedAt),
 		Sync: string(v.Sync), Health: string(v.Health), Message: v.Message,
-		Held: v.Held, Counts: countsJSON(v.Counts),
+		Held: v.Held, Counts: countsJSON(v.Counts), DeclaredBy: declaredJSON(v.Declared),
 	}
 	for _, o := range v.Operations {
 		out.Operations = append(out.Operations, operationJSON(o))

@@ -51,7 +51,11 @@ func (a *api) merged(
 		return req, match, err
 	}
 	if source {
-		req.Source = new(mergeSource(view.Source, b.Source))
+		merged, err := mergeSource(view.Source, b.Source)
+		if err != nil {
+			return req, match, err
+		}
+		req.Source = &merged
 	}
 	if policy {
 		merged, err := mergePolicy(view.Policy, b.Policy)
@@ -67,20 +71,27 @@ func (a *api) merged(
 }
 
 func changesSource(s apiv1.UpdateSource) bool {
-	return s.RepoURL != nil || s.Path != nil || s.Revision != nil || s.Globs != nil || s.Variables != nil
+	return s.RepoURL != nil || s.Path != nil || s.Revision != nil || s.Kind != nil || s.Globs != nil || s.Helm != nil || s.Variables != nil
 }
 
-func mergeSource(s fleet.Source, with apiv1.UpdateSource) fleet.Source {
+func mergeSource(s fleet.Source, with apiv1.UpdateSource) (fleet.Source, error) {
 	set(&s.RepoURL, with.RepoURL)
 	set(&s.Path, with.Path)
 	set(&s.Revision, with.Revision)
+	set((*string)(&s.Kind), with.Kind)
 	if with.Globs != nil {
 		s.Globs = with.Globs
 	}
 	if with.Variables != nil {
 		s.Variables = with.Variables
 	}
-	return s
+	if with.Helm != nil {
+		var err error
+		if s.Helm, err = helmOf(with.Helm); err != nil {
+			return s, err
+		}
+	}
+	return s, nil
 }
 
 func set[T any](to, from *T) {

@@ -45,7 +45,7 @@ type fake struct {
 	audit        func(tenant string, f store.AuditFilter) ([]fleet.AuditEvent, error)
 	follow       func(ctx context.Context, tenant string, after int64, fn func([]store.Change) error) error
 	secret       func(repo fleet.RepositoryID) (string, error)
-	push         func(repo fleet.RepositoryID, ref string) error
+	push         func(repo fleet.RepositoryID, refs []string) error
 	wait         func(ctx context.Context, tag string, wait time.Duration) ([]control.Application, string, bool, error)
 	report       func(batch []control.AgentReports) error
 }
@@ -134,11 +134,11 @@ func (f fake) WebhookSecret(ctx context.Context, repo fleet.RepositoryID) (strin
 	return f.secret(repo)
 }
 
-func (f fake) Push(ctx context.Context, repo fleet.RepositoryID, ref string) error {
+func (f fake) Push(ctx context.Context, repo fleet.RepositoryID, refs ...string) error {
 	if f.push == nil {
-		return f.standin.Push(ctx, repo, ref)
+		return f.standin.Push(ctx, repo, refs...)
 	}
-	return f.push(repo, ref)
+	return f.push(repo, refs)
 }
 
 func (f fake) WaitApplications(ctx context.Context, a fleet.Agent, tag string, wait time.Duration) ([]control.Application, string, bool, error) {

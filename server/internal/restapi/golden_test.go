@@ -43,11 +43,13 @@ func deploymentView() control.DeploymentView {
 	return control.DeploymentView{
 		Deployment: fleet.Deployment{
 			ID: "dep-1", Name: "web", Labels: map[string]string{"team": "shop"}, RepositoryID: "rep-1",
-			Source:      fleet.Source{RepoURL: "https://git.example.com/web", Path: "deploy", Revision: "main", Variables: map[string]string{"zone": "{agent.name}"}},
+			Source: fleet.Source{RepoURL: "https://git.example.com/web", Path: "deploy", Revision: "main", Variables: map[string]string{"zone": "{agent.name}"},
+				Helm: fleet.Helm{ReleaseName: "r", ValuesFiles: []string{"/env/{agent.name}.yaml"}, Values: `{"image":{"tag":"v1"}}`, SkipCRDs: true}},
+			Detected:    fleet.SourceHelm,
 			Environment: "default", Namespace: "web", CreatedAt: born,
 			Policy:     fleet.Policy{Prune: true, Manual: true, Drift: fleet.DriftIgnore, Ignore: []string{"*:/spec/replicas"}, ReadyTimeout: 5 * time.Minute, PruneTimeout: time.Hour},
 			Suspension: held, Pin: fleet.Pin{Revision: 9, Commit: "c0ffee", At: later, By: "anna"}, Spec: 6,
-			Rendered: fleet.Rendered{Commit: "c0ffee", Digest: "sha256:abc", At: later}, SourceError: "deploy/a.yaml: not YAML",
+			Rendered: fleet.Rendered{Commit: "c0ffee", Digest: "sha256:abc", At: later, Volatile: true}, SourceError: "deploy/a.yaml: not YAML",
 		},
 		Sync: fleet.SyncFailed, Health: fleet.HealthStale, Message: "deploy/a.yaml: not YAML", Held: "suspended by anna",
 		Operations: []fleet.Operation{anOperation()},
@@ -127,6 +129,14 @@ func TestDeploymentIsAskedForAsWritten(t *testing.T) {
 		"the least": {
 			`{"name":"web","source":{"repoURL":"https://x/y"}}`,
 			control.CreateDeployment{Name: "web", Source: fleet.Source{RepoURL: "https://x/y"}, Policy: &fleet.Policy{Prune: true}},
+		},
+		"a chart": {
+			`{"name":"web","source":{"repoURL":"https://x/y","kind":"helm","helm":{"releaseName":"r","valuesFiles":["a.yaml","/b.yaml"],` +
+				`"values":{"b":null,"a":{"n":1,"s":"x"}},"skipCRDs":true}}}`,
+			control.CreateDeployment{Name: "web", Policy: &fleet.Policy{Prune: true}, Source: fleet.Source{
+				RepoURL: "https://x/y", Kind: fleet.SourceHelm,
+				Helm: fleet.Helm{ReleaseName: "r", ValuesFiles: []string{"a.yaml", "/b.yaml"}, Values: `{"a":{"n":1,"s":"x"},"b":null}`, SkipCRDs: true},
+			}},
 		},
 		"everything": {
 			`{"name":"web","labels":{"a":"b"},"source":{"repoURL":"https://x/y","path":"p","revision":"v1","globs":["*.yaml"],"variables":{"k":"v"}},"environment":"eu",` +

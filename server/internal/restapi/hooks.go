@@ -18,8 +18,8 @@ type hookControl interface {
 	// WebhookSecret is what the Git host of a repository signs with; store.ErrNotFound when there
 	// is no such repository.
 	WebhookSecret(ctx context.Context, repo fleet.RepositoryID) (string, error)
-	// Push says that a ref may have moved; "" means any.
-	Push(ctx context.Context, repo fleet.RepositoryID, ref string) error
+	// Push says that refs may have moved; none means any.
+	Push(ctx context.Context, repo fleet.RepositoryID, refs ...string) error
 }
 
 const (
@@ -37,20 +37,25 @@ const (
 func (a *api) registerHooks(mux *http.ServeMux) {
 	mux.HandleFunc("POST "+hooksPath, a.serveHook)
 	object := &huma.Schema{Type: huma.TypeObject, Properties: map[string]*huma.Schema{
-		"ref": {Type: huma.TypeString, Description: "The ref that moved, such as refs/heads/main; any when absent."},
+		"ref":  {Type: huma.TypeString, Description: "The ref that moved, such as refs/heads/main; any when absent."},
+		"refs": {Type: huma.TypeArray, Items: &huma.Schema{Type: huma.TypeString}, Description: "Several refs that moved at once."},
 	}}
 	str := &huma.Schema{Type: huma.TypeString}
 	a.huma.OpenAPI().AddOperation(&huma.Operation{
 		OperationID: "webhook", Method: http.MethodPost, Path: hooksPath,
 		Summary: "Be told of a push",
-		Description: "Takes push events of GitHub (JSON or form) and, from anything else, a JSON body signed by HMAC-SHA256 with the webhook secret " +
-			"of the repository. A missing or wrong signature and an unknown repository get the same answer.",
+		Description: "Takes push events of GitHub (JSON or form), GitLab, Gitea, Forgejo, Bitbucket Cloud and Bitbucket Data Center and, from anything else, " +
+			"a JSON body signed by HMAC-SHA256 with the webhook secret of the repository. A missing or wrong signature and an unknown repository get the " +
+			"same answer. A delivery that comes again within an hour is accepted and has no effect.",
 		Security: []map[string][]string{{}},
 		Parameters: []*huma.Param{
 			{Name: "repository", In: "path", Required: true, Schema: str, Description: "Id of the repository."},
-			{Name: headerKedgeSignature, In: "header", Schema: str, Description: "sha256=<hex> over the body."},
-			{Name: headerGitHubSignature, In: "header", Schema: str, Description: "The same, as GitHub names it."},
-			{Name: headerGitHubEvent, In: "header", Schema: str, Description: "push, ping; others are ignored."},
+			{Name: headerKedgeSignature, In: "header", Schema: str, Description: "sha256=<hex> over the body; over time, a dot and the body when the time is told."},
+			{Name: headerKedgeTimestamp, In: "header", Schema: str, Description: "Seconds since 1970, optional: at most five minutes from the server's clock."},
+			{Name: headerKedgeDelivery, In: "header", Schema: str, Description: "Names one delivery, optional: one that is repeated has no effect."},
+			{Name: headerGitHubSignature, In: "header", Schema: str, Description: "The signature as GitHub names it."},
+			{Name: headerGitHubEvent, In: "header", Schema: str, Description: "push, create, delete, ping; others are ignored."},
+			{Name: headerGitLabToken, In: "header", Schema: str, Description: "The secret as GitLab sends it, where it has no signing token."},
 		},
 		RequestBody: &huma.RequestBody{Content: map[string]*huma.MediaType{"application/json": {Schema: object}}},
 		Responses: map[string]*huma.Response{
@@ -62,24 +67,29 @@ func (a *api) registerHooks(mux *http.ServeMux) {
 
 func (a *api) serveHook(w http.ResponseWriter, r *http.Request) {
 	infoFrom(r.Context()).route = hooksPath
+	// Who is slow goes, also who is refused: what it still sends is read past. Not every writer has
+	// deadlines; those of net/http do.
+	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(hookTimeout))
 	if wait := a.gate.knock(r, ""); wait > 0 {
 		a.metrics.refused.WithLabelValues(refusedAddress).Inc()
 		tooMany(w, wait, "too many requests with a wrong signature or token came from your address: wait; the push will be found by polling")
 		return
 	}
-	// Anybody may send here, signed or not: only so many bodies are held at once.
-	select {
-	case a.hooks <- struct{}{}:
-		defer func() { <-a.hooks }()
-	default:
+	// Anybody may send here, signed or not: only so many bodies are held at once, and of one
+	// address not all of them.
+	release, ok := a.hooks.take(address(r))
+	if !ok {
 		a.metrics.refused.WithLabelValues(refusedAddress).Inc()
 		tooMany(w, time.Second, "too many webhooks at once: send it again; the push will be found by polling")
 		return
 	}
-	// Who is slow goes. Not every writer has deadlines; those of net/http do.
-	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(hookTimeout))
+	defer release()
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxHookBody))
 	if err != nil {
+		// Slow, or gone before it was told so: its address answers for the place that it has held.
+		if !errors.As(err, new(*http.MaxBytesError)) {
+			a.gate.refused(r, "")
+		}
 		writeProblem(w, problem(http.StatusRequestEntityTooLarge, fmt.Sprintf(
 			"the body could not be read or is larger than %d bytes; the push will be found by polling", maxHookBody)))
 		return
@@ -93,10 +103,13 @@ func (a *api) serveHook(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	// The signature is computed for an unknown repository too, so that time does not tell it apart.
-	if !signed(secret, r.Header, body) || unknown {
-		a.gate.refused(r, "")
-		infoFrom(r.Context()).err = errBadSignature
-		writeProblem(w, problem(http.StatusUnauthorized, errBadSignature.Error()))
+	form, _ := formOf(r.Header)
+	if !form.signed(hookKey(secret), r.Header, body) || unknown {
+		a.refuseHook(w, r, errBadSignature)
+		return
+	}
+	if !fresh(form, r.Header, a.cfg.Now()) {
+		a.refuseHook(w, r, errOldHook)
 		return
 	}
 	if err := a.acceptHook(r, repo, body); err != nil {
@@ -106,16 +119,29 @@ func (a *api) serveHook(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(http.StatusAccepted)
 }
 
+func (a *api) refuseHook(w http.ResponseWriter, r *http.Request, why error) {
+	a.gate.refused(r, "")
+	infoFrom(r.Context()).err = why
+	writeProblem(w, problem(http.StatusUnauthorized, why.Error()))
+}
+
+// acceptHook passes a push on, unless it was passed on already. One that could not be is not
+// remembered, so that it may come again.
 func (a *api) acceptHook(r *http.Request, repo fleet.RepositoryID, body []byte) error {
 	event, err := parseHook(r.Header, body)
 	if err != nil {
 		return err
 	}
-	if !event.push {
+	form, _ := formOf(r.Header)
+	id, named := deliveryOf(form, repo, r.Header, body)
+	if !event.push || (named && a.deliveries.seen(id, a.cfg.Now())) {
 		return nil
 	}
-	if err := a.control.Push(r.Context(), repo, event.ref); err != nil {
+	if err := a.control.Push(r.Context(), repo, event.refs...); err != nil {
 		return fmt.Errorf("passing on a push of repository %s: %w", repo, err)
+	}
+	if named {
+		a.deliveries.add(id, a.cfg.Now())
 	}
 	return nil
 }

@@ -73,8 +73,8 @@ func TestHooks(t *testing.T) {
 						return "", store.ErrNotFound
 					}
 				},
-				push: func(repo fleet.RepositoryID, ref string) error {
-					pushed = append(pushed, string(repo)+" "+ref)
+				push: func(repo fleet.RepositoryID, refs []string) error {
+					pushed = append(pushed, string(repo)+" "+strings.Join(refs, " "))
 					return nil
 				},
 			})
@@ -108,7 +108,7 @@ func TestHookThatCannotBePassedOnIsNotAccepted(t *testing.T) {
 	t.Parallel()
 	h := restapi.New(config(), fake{
 		secret: func(fleet.RepositoryID) (string, error) { return secret, nil },
-		push:   func(fleet.RepositoryID, string) error { return errors.New("stopping") },
+		push:   func(fleet.RepositoryID, []string) error { return errors.New("stopping") },
 	})
 	if got := do(t, h, "POST", "/api/v1/hooks/rep-1", "{}", "X-Kedge-Signature", sign(secret, "{}")); got.status != 500 {
 		t.Errorf("got %d, want 500 so that the Git host tries again", got.status)

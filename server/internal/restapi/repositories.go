@@ -120,7 +120,7 @@ func (a *api) revealWebhook(ctx context.Context, p auth.Principal, in *OneReposi
 	if err != nil {
 		return nil, err
 	}
-	return &plain[apiv1.Webhook]{apiv1.Webhook{URL: a.hookURL(hook.Repository), Secret: hook.Secret}}, nil
+	return &plain[apiv1.Webhook]{apiv1.Webhook{URL: a.hookURL(hook.Repository), Secret: hook.Secret, SigningToken: signingToken(hook.Secret)}}, nil
 }
 
 func (a *api) repositoryAnswer(v control.RepositoryView, err error) (*tagged[apiv1.Repository], error) {
@@ -132,7 +132,7 @@ func (a *api) repositoryAnswer(v control.RepositoryView, err error) (*tagged[api
 
 func (a *api) repositoryJSON(v control.RepositoryView) apiv1.Repository {
 	return apiv1.Repository{
-		ID: string(v.ID), URL: v.URL, Credential: v.Credential, Deployments: v.Deployments,
+		ID: string(v.ID), URL: v.URL, Credential: v.Credential, Submodules: v.Submodules, Signers: v.Signers, Deployments: v.Deployments,
 		CheckedAt: utc(v.CheckedAt), Error: v.Error, WebhookURL: a.hookURL(v.ID), Spec: v.Spec, CreatedAt: utc(v.CreatedAt),
 	}
 }

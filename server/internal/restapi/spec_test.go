@@ -43,6 +43,9 @@ var bodies = map[string]string{
 	"create-run":            `{"revision":"main"}`,
 	"confirm-prune":         `{"objects":["ConfigMap shop/old"],"agent":"prod"}`,
 	"rollback-deployment":   `{"revision":9}`,
+	"set-agent-config":      `{"repoURL":"https://git.example/config.git"}`,
+	"set-gitlab-project":    `{"repoURL":"https://git.example/app.git"}`,
+	"set-images":            `{"images":[{"name":"nginx","ref":":1.1"}],"message":"m","branch":"b"}`,
 	"update-run":            `{"revision":"v2"}`,
 	"webhook":               `{}`,
 	"confirm-login":         `{"question":"q","answer":"yes"}`,
@@ -54,7 +57,7 @@ var bodies = map[string]string{
 // paths are what is put into the holes of paths.
 var paths = map[string]string{
 	"tenant": "default", "name": "web", "kind": "person", "subject": "anna@example.com", "token": "tok-1", "agent": "prod",
-	"target": "tgt-1", "grant": "grt-1", "repository": "rep-1", "run": "run-1", "operation": "opn-1",
+	"target": "tgt-1", "grant": "grt-1", "repository": "rep-1", "run": "run-1", "operation": "opn-1", "project": "group%2Fapp",
 }
 
 type operationSpec struct {

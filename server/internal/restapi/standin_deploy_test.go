@@ -121,7 +121,7 @@ func (s *standin) WebhookSecret(context.Context, fleet.RepositoryID) (string, er
 	return "s3cret", nil
 }
 
-func (s *standin) Push(context.Context, fleet.RepositoryID, string) error {
+func (s *standin) Push(context.Context, fleet.RepositoryID, ...string) error {
 	s.called("Push")
 	return nil
 }

@@ -1,12 +1,18 @@
 package restapi_test
 
 import (
+	"bufio"
+	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
+	"os"
 	"strings"
 	"sync"
 	"testing"
+	"testing/iotest"
 
 	"github.com/kedge-dev/kedge/internal/fleet"
 	"github.com/kedge-dev/kedge/server/internal/auth"
@@ -56,7 +62,13 @@ func (s *stalled) Read(p []byte) (int, error) {
 // hook sends a webhook whose body is given as it comes.
 func hook(t *testing.T, h http.Handler, body io.Reader) answer {
 	t.Helper()
+	return hookFrom(t, h, "192.0.2.1:1", body)
+}
+
+func hookFrom(t *testing.T, h http.Handler, address string, body io.Reader) answer {
+	t.Helper()
 	r := httptest.NewRequestWithContext(t.Context(), "POST", "/api/v1/hooks/rep-1", body)
+	r.RemoteAddr = address
 	r.Header.Set("X-Kedge-Signature", sign(secret, "{}"))
 	w := httptest.NewRecorder()
 	h.ServeHTTP(w, r)
@@ -69,14 +81,14 @@ func TestOnlySoManyWebhooksAreHeldAtOnce(t *testing.T) {
 	t.Parallel()
 	h := restapi.New(config(), fake{
 		secret: func(fleet.RepositoryID) (string, error) { return secret, nil },
-		push:   func(fleet.RepositoryID, string) error { return nil },
+		push:   func(fleet.RepositoryID, []string) error { return nil },
 	})
 	const many = 64 // more than are held; what each of them may hold is 5 MiB
 	reading, finish := make(chan struct{}, many), make(chan struct{})
 	answers := make(chan answer, many)
-	for range many {
+	for i := range many {
 		go func() {
-			answers <- hook(t, h, &stalled{begun: func() { reading <- struct{}{} }, wait: finish, rest: strings.NewReader("{}")})
+			answers <- hookFrom(t, h, fmt.Sprintf("192.0.2.%d:1", i), &stalled{begun: func() { reading <- struct{}{} }, wait: finish, rest: strings.NewReader("{}")})
 		}()
 	}
 	// Whoever was not turned away is being read, and stays so.
@@ -103,5 +115,90 @@ func TestOnlySoManyWebhooksAreHeldAtOnce(t *testing.T) {
 	}
 	if got := hook(t, h, strings.NewReader("{}")); got.status != 202 {
 		t.Errorf("the places are not given back: got %d %s", got.status, got.body)
+	}
+}
+
+// covers: G5. One that sends slowly has its places, and others get in; behind a proxy too.
+func TestASlowSenderKeepsNobodyOut(t *testing.T) {
+	t.Parallel()
+	cfg := config()
+	cfg.TrustedProxies = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}
+	server := httptest.NewServer(restapi.New(cfg, fake{
+		secret: func(fleet.RepositoryID) (string, error) { return secret, nil },
+		push:   func(fleet.RepositoryID, []string) error { return nil },
+	}))
+	t.Cleanup(server.Close) // after the connections
+	// begin sends all but the body, and returns what the server says to that: to go on, when it reads.
+	begin := func(from string) (net.Conn, *bufio.Reader, string) {
+		t.Helper()
+		conn, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", server.Listener.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = conn.Close() })
+		_, err = fmt.Fprintf(conn, "POST /api/v1/hooks/rep-1 HTTP/1.1\r\nHost: kedge\r\nX-Forwarded-For: %s\r\nX-Kedge-Signature: %s\r\n"+
+			"Content-Length: 2\r\nExpect: 100-continue\r\n\r\n", from, sign(secret, "{}"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		answers := bufio.NewReader(conn)
+		line, err := answers.ReadString('\n')
+		if err != nil {
+			t.Fatal(err)
+		}
+		return conn, answers, strings.Fields(line)[1]
+	}
+	held := map[string]int{}
+	for range 40 { // more than there are places
+		_, _, status := begin("192.0.2.7")
+		held[status]++
+	}
+	if held["100"] != 8 || held["429"] != 32 {
+		t.Errorf("of 40 that are slow: %v, want 8 that are read", held)
+	}
+	conn, answers, status := begin("192.0.2.8")
+	if status != "100" {
+		t.Fatalf("another address is answered %s", status)
+	}
+	if _, err := conn.Write([]byte("{}")); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := answers.ReadString('\n'); err != nil { // ends the answer to go on
+		t.Fatal(err)
+	}
+	if line, err := answers.ReadString('\n'); err != nil || !strings.Contains(line, "202") {
+		t.Errorf("another address got %q, %v", line, err)
+	}
+}
+
+// A body that does not come holds a place for as long as it may: its address answers for that. One that is only
+// too large is that of a Git host.
+func TestAWebhookThatDoesNotComeCountsAgainstItsAddress(t *testing.T) {
+	t.Parallel()
+	c := fake{
+		secret: func(fleet.RepositoryID) (string, error) { return secret, nil },
+		push:   func(fleet.RepositoryID, []string) error { return nil },
+	}
+	for _, k := range []struct {
+		reason string
+		body   func() io.Reader
+		after  int // what a good one gets then
+	}{
+		{"too slow", func() io.Reader { return iotest.ErrReader(os.ErrDeadlineExceeded) }, 429},
+		{"gone in the middle", func() io.Reader { return iotest.ErrReader(io.ErrUnexpectedEOF) }, 429},
+		{"too large", func() io.Reader { return strings.NewReader(strings.Repeat(" ", 5<<20+1)) }, 202},
+	} {
+		t.Run(k.reason, func(t *testing.T) {
+			t.Parallel()
+			h, _, _ := gated(c)
+			for range 2 {
+				if got := hook(t, h, k.body()); got.status != 413 {
+					t.Errorf("got %d %s, want 413", got.status, got.body)
+				}
+			}
+			if got := hook(t, h, strings.NewReader("{}")); got.status != k.after {
+				t.Errorf("then a good one got %d %s, want %d", got.status, got.body, k.after)
+			}
+		})
 	}
 }

@@ -1,73 +1,111 @@
 package restapi
 
 import (
-	"crypto/hmac"
-	"crypto/sha256"
-	"encoding/hex"
-	"encoding/json"
-	"errors"
 	"mime"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"unicode"
 
 	"github.com/kedge-dev/kedge/internal/fleet"
 )
 
-// Headers of webhooks. Gitea sends those of GitHub too.
 const (
-	headerKedgeSignature  = "X-Kedge-Signature"
-	headerGitHubSignature = "X-Hub-Signature-256"
-	headerGitHubEvent     = "X-GitHub-Event"
-
 	maxRef = 1024
+	// maxHookRefs is how many refs of one push are told apart. A push of more is about everything.
+	maxHookRefs = 20
 )
-
-var errBadSignature = errors.New("the signature is missing or wrong, or there is no such repository: " +
-	"compare URL and secret with those of kedge get repositories -o yaml")
-
-// signed reports whether the body carries an HMAC made with secret, in constant time. An empty
-// secret signs nothing.
-func signed(secret string, h http.Header, body []byte) bool {
-	given := h.Get(headerKedgeSignature)
-	if h.Get(headerGitHubEvent) != "" {
-		given = h.Get(headerGitHubSignature)
-	}
-	text, found := strings.CutPrefix(given, "sha256=")
-	sum, err := hex.DecodeString(text)
-	mac := hmac.New(sha256.New, []byte(secret))
-	mac.Write(body)
-	return hmac.Equal(mac.Sum(nil), sum) && found && err == nil && secret != ""
-}
 
 // hookEvent is all that is taken from a webhook: the rest is asked of the repository itself.
 type hookEvent struct {
 	push bool
-	ref  string // "" means any
+	refs []string // each once; none means any
+}
+
+// hookForm is how one kind of host announces pushes.
+type hookForm struct {
+	// events are the headers that name the kind of event, of which a webhook in this form has one.
+	events []string
+	// signed says whether the body is from who knows the secret.
+	signed func(hookKey, http.Header, []byte) bool
+	// deliveries are the headers that name one delivery, and name it again when it is repeated.
+	deliveries []string
+	// parse reads a body whose signature is good. The event is what the header says.
+	parse func(event string, body []byte) (hookEvent, error)
+}
+
+// hookForms are in the order in which they are tried: Forgejo and Gitea send the headers of GitHub too.
+var hookForms = []hookForm{
+	{
+		events:     []string{"X-Forgejo-Event", "X-Gitea-Event"},
+		signed:     signedByFirst("X-Forgejo-Signature", "X-Gitea-Signature", headerGitHubSignature),
+		deliveries: []string{"X-Forgejo-Delivery", "X-Gitea-Delivery"},
+		parse:      parseGitHub,
+	},
+	{
+		events:     []string{"X-Gitlab-Event"},
+		signed:     signedByGitLab,
+		deliveries: []string{headerWebhookID, "Idempotency-Key", "X-Gitlab-Event-Uuid"},
+		parse:      parseGitLab,
+	},
+	{
+		events:     []string{headerGitHubEvent},
+		signed:     signedByFirst(headerGitHubSignature),
+		deliveries: []string{"X-Github-Delivery"},
+		parse:      parseGitHub,
+	},
+	{
+		events:     []string{"X-Event-Key"}, // Bitbucket, Cloud and Data Center
+		signed:     signedByFirst("X-Hub-Signature"),
+		deliveries: []string{"X-Request-Uuid", "X-Request-Id"},
+		parse:      parseBitbucket,
+	},
+}
+
+var genericHook = hookForm{signed: signedGenerically, deliveries: []string{headerKedgeDelivery}, parse: parseGeneric}
+
+// formOf finds out which host sends, and the kind of its event.
+func formOf(h http.Header) (form hookForm, event string) {
+	for _, form := range hookForms {
+		if event := firstOf(h, form.events); event != "" {
+			return form, event
+		}
+	}
+	return genericHook, ""
+}
+
+func firstOf(h http.Header, names []string) string {
+	for _, name := range names {
+		if value := h.Get(name); value != "" {
+			return value
+		}
+	}
+	return ""
 }
 
 // parseHook reads a body whose signature is good.
 func parseHook(h http.Header, body []byte) (hookEvent, error) {
-	if kind := h.Get(headerGitHubEvent); kind != "" && kind != "push" {
-		return hookEvent{}, nil // ping, or something that moves no ref
-	}
+	form, event := formOf(h)
 	body, err := unwrapForm(h, body)
 	if err != nil {
 		return hookEvent{}, err
 	}
-	var payload struct {
-		Ref string `json:"ref"`
-	}
-	if len(body) > 0 {
-		if err := json.Unmarshal(body, &payload); err != nil {
-			return hookEvent{}, fleet.Invalid("ref", "the body must be a JSON object such as {\"ref\": \"refs/heads/main\"}")
-		}
-	}
-	if err := checkRef(payload.Ref); err != nil {
+	out, err := form.parse(event, body)
+	if err != nil || !out.push {
 		return hookEvent{}, err
 	}
-	return hookEvent{push: true, ref: payload.Ref}, nil
+	slices.Sort(out.refs)
+	out.refs = slices.Compact(out.refs)
+	for _, ref := range out.refs {
+		if err := checkRef(ref); err != nil {
+			return hookEvent{}, err
+		}
+	}
+	if len(out.refs) > maxHookRefs {
+		out.refs = nil
+	}
+	return out, nil
 }
 
 // unwrapForm takes the JSON out of a form, which is what GitHub sends unless told otherwise.
@@ -84,9 +122,6 @@ func unwrapForm(h http.Header, body []byte) ([]byte, error) {
 }
 
 func checkRef(ref string) error {
-	if ref == "" {
-		return nil
-	}
 	bad := func(r rune) bool { return unicode.IsSpace(r) || unicode.IsControl(r) || r == unicode.ReplacementChar }
 	if !strings.HasPrefix(ref, "refs/") || len(ref) > maxRef || strings.ContainsFunc(ref, bad) {
 		return fleet.Invalid("ref", "must be a full ref such as refs/heads/main")

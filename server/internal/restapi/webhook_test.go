@@ -1,24 +1,30 @@
 package restapi
 
 import (
+	"encoding/binary"
 	"errors"
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/kedge-dev/kedge/internal/fleet"
 )
 
-// What comes out of the parser goes to git: it must be a ref or nothing.
+// What comes out of the parsers goes to git: it must be refs or nothing.
 func FuzzParseHook(f *testing.F) {
-	f.Add("push", "application/json", []byte(`{"ref":"refs/heads/main"}`))
-	f.Add("", "application/x-www-form-urlencoded", []byte(`payload=%7B%22ref%22%3A%22refs%2Ftags%2Fv1%22%7D`))
-	f.Add("ping", "", []byte(`{"zen":"x"}`))
-	f.Add("", "text/plain;=", []byte(`{"ref":"refs/heads/\u0000"}`))
-	f.Add("push", "application/x-www-form-urlencoded", []byte(`payload=%zz`))
-	f.Fuzz(func(t *testing.T, event, contentType string, body []byte) {
+	f.Add("X-GitHub-Event", "push", "application/json", []byte(`{"ref":"refs/heads/main"}`))
+	f.Add("X-Kedge", "", "application/x-www-form-urlencoded", []byte(`payload=%7B%22ref%22%3A%22refs%2Ftags%2Fv1%22%7D`))
+	f.Add("X-GitHub-Event", "ping", "", []byte(`{"zen":"x"}`))
+	f.Add("X-Kedge", "", "text/plain;=", []byte(`{"refs":["refs/heads/\u0000"]}`))
+	f.Add("X-GitHub-Event", "push", "application/x-www-form-urlencoded", []byte(`payload=%zz`))
+	f.Add("X-Gitea-Event", "delete", "", []byte(`{"ref":"a b","ref_type":"branch"}`))
+	f.Add("X-Gitlab-Event", "System Hook", "", []byte(`{"event_name":"repository_update","refs":["refs/heads/a","x"]}`))
+	f.Add("X-Event-Key", "repo:push", "", []byte(`{"push":{"changes":[{"new":null,"old":{"type":"tag","name":"v1"}}]}}`))
+	f.Add("X-Event-Key", "repo:refs_changed", "", []byte(`{"changes":[{"ref":{"id":"refs/heads/a"}}]}`))
+	f.Fuzz(func(t *testing.T, header, event, contentType string, body []byte) {
 		h := http.Header{}
-		h.Set(headerGitHubEvent, event)
+		h.Set(header, event)
 		h.Set("Content-Type", contentType)
 		got, err := parseHook(h, body)
 		if err != nil {
@@ -28,11 +34,35 @@ func FuzzParseHook(f *testing.F) {
 			}
 			return
 		}
-		if got.ref != "" && (!strings.HasPrefix(got.ref, "refs/") || strings.ContainsAny(got.ref, " \n\r\x00") || len(got.ref) > maxRef) {
-			t.Errorf("ref %q", got.ref)
+		for _, ref := range got.refs {
+			if !strings.HasPrefix(ref, "refs/") || strings.ContainsAny(ref, " \n\r\x00") || len(ref) > maxRef {
+				t.Errorf("ref %q", ref)
+			}
 		}
-		if !got.push && got.ref != "" {
-			t.Errorf("a ref %q without a push", got.ref)
+		if len(got.refs) > maxHookRefs || (!got.push && len(got.refs) > 0) {
+			t.Errorf("got %+v", got)
 		}
 	})
+}
+
+func TestWhatIsRememberedOfDeliveriesIsBounded(t *testing.T) {
+	t.Parallel()
+	d, now := newDeliveries(), time.Now()
+	name := func(i int) (id delivery) {
+		binary.BigEndian.PutUint64(id[:], uint64(i))
+		return id
+	}
+	for i := range maxDeliveries + 10 {
+		d.add(name(i), now)
+	}
+	if len(d.known) != maxDeliveries || d.order.Len() != maxDeliveries {
+		t.Errorf("%d and %d are remembered, want %d", len(d.known), d.order.Len(), maxDeliveries)
+	}
+	if d.seen(name(0), now) || !d.seen(name(maxDeliveries), now) {
+		t.Error("not the oldest was forgotten")
+	}
+	d.add(name(-1), now.Add(deliveriesKept+time.Second))
+	if len(d.known) != 1 || d.order.Len() != 1 {
+		t.Errorf("%d old ones are kept", len(d.known)-1)
+	}
 }
