@@ -83,13 +83,15 @@ func Run(ctx context.Context, cfg Config) error {
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrConfig, err)
 	}
+	introduction := newIntroduction(cfg, cluster)
 	self, err := newReplica(cfg, cluster, home, rules, link.Config{
 		Address: cfg.ServerAddress, Tokens: tokens, CAFile: cfg.CAFile, Proxy: cfg.Proxy,
-		Hello: newIntroduction(cfg, cluster).hello, Log: cfg.Log, Metrics: metrics,
+		Hello: introduction.hello, Capabilities: introduction.capabilities, Log: cfg.Log, Metrics: metrics,
 	})
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrConfig, err)
 	}
+	self.watchCluster, self.forgetCluster = introduction.run, introduction.forget
 	if err := self.register(registry); err != nil {
 		return err
 	}

@@ -27,11 +27,19 @@
 // have worked before, the newest first. Several replicas share one Secret: the one that was not told
 // finds the new token there when its own is refused.
 //
+// # What the cluster offers
+//
+// Charts are rendered for the Kubernetes version and the API versions of the cluster. The server is told of them
+// when the leader connects, and again on the same connection when they change: the leader watches, by their
+// metadata, the definitions and registrations that make an API server serve something else, and looks at it after
+// each. An agent that may not watch those tells of a change when it next connects.
+//
 // # Stages
 //
 // The health endpoint comes first, so that an agent that cannot connect can say so; then the look
 // for the namespace of the inventory, which an agent outside of its cluster may lack; then the
-// replica, which leads or follows. Leading has stages of its own: the pantry, the engine, the link.
+// replica, which leads or follows. Leading has stages of its own: the watch of what the cluster offers, the
+// pantry, the engine, the link.
 // They stop in reverse, but for the engine, which ends at once when leadership is lost.
 //
 // # Exit codes

@@ -42,13 +42,20 @@ type runningEngine struct {
 }
 
 // Set implements link.Engine. What is to be deleted or let go of is forgotten first: a restart in
-// the middle of it, without a server, must not bring it back.
+// the middle of it, without a server, must not bring it back. What the engine refuses changes nothing of
+// what the target has, and nothing of what is kept of it.
 func (r *runningEngine) Set(d engine.Desired) {
-	if d.Objects == nil {
+	switch {
+	case d.Source != nil:
+		r.Engine.Set(d)
+		return
+	case d.Objects == nil:
 		r.pantry.Forget(d.Target, func() { r.Engine.Set(d) })
 		return
 	}
 	r.pantry.Offer(d)
+	target, version := d.Target, d.State.Version // not d: its objects are not to live as long
+	d.Keep = func() <-chan struct{} { return r.pantry.Secure(target, version) }
 	r.Engine.Set(d)
 }
 
@@ -77,7 +84,7 @@ func (h *engineHost) attach(ctx context.Context, w wire.Welcome) (link.Engine, [
 		return h.current, nil, nil
 	}
 	h.stopLocked()
-	held, err := h.startLocked(ctx, w)
+	held, _, err := h.startLocked(ctx, w) // the server is there: what is left for later it sends again
 	return h.current, held, err
 }
 
@@ -89,23 +96,22 @@ func (h *engineHost) detach() {
 }
 
 // startLocked makes an engine that goes on with what it finds in the cluster. It prunes nothing
-// before the server has said what else there is.
-func (h *engineHost) startLocked(ctx context.Context, w wire.Welcome) ([]engine.Held, error) {
+// before the server has said what else there is. later is what it is to be given when the server is away.
+func (h *engineHost) startLocked(ctx context.Context, w wire.Welcome) (held []engine.Held, later []engine.Desired, err error) {
 	made, err := builtin.New(builtin.Config{
 		Namespace: h.cfg.Namespace, REST: h.cluster, Reporter: h.reporter,
 		Log:     h.cfg.Log.With(obs.KeyTenant, w.Tenant, obs.KeyAgent, w.AgentName, obs.KeyReplica, h.cfg.Replica),
 		AgentID: w.AgentID, Scope: w.Scope, Namespaces: w.Namespaces,
 	})
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	h.rules.govern(made)
-	held, err := made.Recover(ctx)
-	if err != nil {
-		return nil, err
+	if held, err = made.Recover(ctx); err != nil {
+		return nil, nil, err
 	}
 	made.Pending(1)
-	h.serveKept(made, w.AgentID, held)
+	later = h.serveKept(made, w.AgentID, held)
 	own, stop := context.WithCancel(h.life)
 	h.current = &runningEngine{Engine: made, pantry: h.pantry, agent: w.AgentID, stop: stop, done: make(chan struct{})}
 	go func(done chan struct{}) {
@@ -114,13 +120,14 @@ func (h *engineHost) startLocked(ctx context.Context, w wire.Welcome) ([]engine.
 			h.failed <- fmt.Errorf("running the engine: %w", err)
 		}
 	}(h.current.done)
-	return held, nil
+	return held, later, nil
 }
 
 // serveKept gives an engine what was kept of those targets that its inventory lists. One that has no
 // inventory was deleted or let go of, and stays so. What was kept for another agent is for its server to
-// say again: that agent may have been refused, or be of somebody else.
-func (h *engineHost) serveKept(to engine.Engine, agent fleet.AgentID, held []engine.Held) {
+// say again: that agent may have been refused, or be of somebody else. What was never applied whole is
+// returned: the server, if it is there, may have something newer, and it may be what has ended the agent.
+func (h *engineHost) serveKept(to engine.Engine, agent fleet.AgentID, held []engine.Held) (later []engine.Desired) {
 	if h.keptOf != agent {
 		h.kept = nil
 	}
@@ -131,12 +138,15 @@ func (h *engineHost) serveKept(to engine.Engine, agent fleet.AgentID, held []eng
 		case d.State.Compare(held[i].Version) < 0:
 			h.cfg.Log.Warn("what was kept of a target is older than what was applied last: it is left as it is until the server sends it again",
 				obs.KeyTarget, string(d.Target), obs.KeyDeployment, d.Deployment, obs.KeyGeneration, held[i].Generation)
+		case d.State.Digest != held[i].Digest:
+			later = append(later, d)
 		default:
 			to.Set(d)
 			held[i].Version, held[i].Digest, held[i].AtHand = d.State.Version, d.State.Digest, true
 		}
 	}
-	h.kept = nil // an engine holds them, or nobody needs them
+	h.kept = nil // an engine holds them, or will, or nobody needs them
+	return later
 }
 
 func (h *engineHost) stopLocked() {

@@ -27,26 +27,29 @@ func state(target string, generation int64, digest string) engine.Desired {
 func TestOnlyWhatTheInventoryListsIsTakenUpAgain(t *testing.T) {
 	t.Parallel()
 	kept := map[fleet.TargetID]engine.Desired{}
-	for _, d := range []engine.Desired{state("same", 2, "a"), state("older", 2, "b"), state("newer", 3, "c"), state("deleted", 2, "d")} {
+	for _, d := range []engine.Desired{state("same", 2, "a"), state("older", 2, "b"), state("newer", 3, "c"), state("changed", 3, "a"), state("deleted", 2, "a")} {
 		kept[d.Target] = d
 	}
 	held := func(target string, generation int64) engine.Held {
-		return engine.Held{Target: fleet.TargetID(target), Version: fleet.Version{Epoch: 1, Generation: generation}, Digest: "applied"}
+		return engine.Held{Target: fleet.TargetID(target), Version: fleet.Version{Epoch: 1, Generation: generation}, Digest: "a"}
 	}
 	var log strings.Builder
 	h := &engineHost{cfg: Config{Log: slog.New(slog.NewTextHandler(&log, nil))}, kept: kept, keptOf: "agt-a"}
-	to, found := &noted{}, []engine.Held{held("same", 2), held("older", 3), held("newer", 2), held("unknown", 1)}
-	h.serveKept(to, "agt-a", found)
+	to, found := &noted{}, []engine.Held{held("same", 2), held("older", 3), held("newer", 2), held("changed", 2), held("unknown", 1)}
+	later := h.serveKept(to, "agt-a", found)
 	slices.Sort(to.sets)
-	if !slices.Equal(to.sets, []string{"newer", "same"}) {
+	if !slices.Equal(to.sets, []string{"changed", "same"}) {
 		t.Errorf("the engine was given %q: one that was deleted must not come back, and nothing may go back", to.sets)
 	}
+	if len(later) != 1 || later[0].Target != "newer" {
+		t.Errorf("%+v is left for later, want what was never applied whole", later)
+	}
 	for _, f := range found {
-		if f.AtHand != (f.Target == "same" || f.Target == "newer") {
+		if f.AtHand != (f.Target == "same" || f.Target == "changed") {
 			t.Errorf("%s is at hand: %v", f.Target, f.AtHand)
 		}
-		if f.Target == "newer" && (f.Generation != 3 || f.Digest != "c") {
-			t.Errorf("newer is held as %+v", f)
+		if f.Target == "changed" && (f.Generation != 3 || f.Digest != "a") {
+			t.Errorf("changed is held as %+v", f)
 		}
 	}
 	if !strings.Contains(log.String(), "older") {
@@ -59,7 +62,7 @@ func TestWhatWasKeptForAnotherAgentIsNotTakenUp(t *testing.T) {
 	of := func(agent fleet.AgentID) []string {
 		d := state("same", 2, "a")
 		h := &engineHost{cfg: Config{Log: slog.New(slog.DiscardHandler)}, kept: map[fleet.TargetID]engine.Desired{d.Target: d}, keptOf: "agt-a"}
-		to, found := &noted{}, []engine.Held{{Target: d.Target, Version: d.State.Version, Digest: "applied"}}
+		to, found := &noted{}, []engine.Held{{Target: d.Target, Version: d.State.Version, Digest: "a"}}
 		h.serveKept(to, agent, found)
 		if found[0].AtHand != (len(to.sets) > 0) || h.kept != nil {
 			t.Errorf("as %s: it is at hand %v, and %d are left for later", agent, found[0].AtHand, len(h.kept))

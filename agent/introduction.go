@@ -2,19 +2,17 @@ package agent
 
 import (
 	"context"
-	"encoding/json"
-	"fmt"
-	"io"
-	"net/http"
+	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	apiversion "k8s.io/apimachinery/pkg/version"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
 
+	"github.com/kedge-dev/kedge/internal/fleet"
 	"github.com/kedge-dev/kedge/internal/obs"
 	"github.com/kedge-dev/kedge/internal/version"
 	"github.com/kedge-dev/kedge/internal/wire"
@@ -29,64 +27,122 @@ type introduction struct {
 	cfg     Config
 	cluster *rest.Config
 
-	mu      sync.Mutex
-	uid     string // never changes, so it is read once
-	version string
-	readAt  time.Time
+	// offers is what the cluster offers, as it was last read whole; zero before.
+	offers atomic.Pointer[fleet.Capabilities]
+	events chan struct{} // that may be about to change
+
+	mu       sync.Mutex // held while the cluster is asked
+	uid      string     // never changes, so it is read once
+	version  string
+	readAt   time.Time // when offers was read
+	lostAt   time.Time // since when something of it has been missing; zero when nothing is
+	failures int       // to read it, since then
+	retryAt  time.Time // not before, after a failure
 }
 
 func newIntroduction(cfg Config, cluster *rest.Config) *introduction {
-	return &introduction{cfg: cfg, cluster: cluster}
+	i := &introduction{cfg: cfg, cluster: cluster, events: make(chan struct{}, 1)}
+	i.offers.Store(&fleet.Capabilities{})
+	return i
 }
 
-// versionLife is how long the Kubernetes version is believed: clusters are upgraded under their
-// agents, but an agent that cannot reach its server must not keep asking its cluster.
-const versionLife = 10 * time.Minute
+const (
+	// offersLife is how long what a cluster offers is believed. It is a backstop, for agents that may not watch
+	// what changes it: an agent that cannot reach its server must not keep asking its cluster.
+	offersLife = 10 * time.Minute
+	// offersRetry is when it is read again after the first failure; each one more doubles that, up to offersLife.
+	offersRetry = time.Second
+)
 
 // hello implements link.Config.Hello.
 func (i *introduction) hello(ctx context.Context) wire.Hello {
-	ctx, cancel := context.WithTimeout(ctx, introduceTimeout)
-	defer cancel()
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	if i.version == "" || time.Since(i.readAt) > versionLife {
-		read, err := kubeVersion(ctx, i.cluster)
-		if err != nil {
-			i.cfg.Log.Warn("reading the version of the cluster", obs.Err(err))
-		} else {
-			i.version, i.readAt = read, time.Now()
-		}
-		if i.uid == "" {
-			i.uid = clusterUID(ctx, i.cluster)
+	if now := time.Now(); now.Sub(i.readAt) > offersLife && !now.Before(i.retryAt) {
+		if i.readLocked(ctx); i.failures > 0 {
+			signal(i.events) // run does not wait for the next connection
 		}
 	}
-	return wire.Hello{AgentVersion: version.String(), Replica: i.cfg.Replica, KubeVersion: i.version, ClusterUID: i.uid}
+	return wire.Hello{AgentVersion: version.String(), Replica: i.cfg.Replica, KubeVersion: i.version, ClusterUID: i.uid, Capabilities: i.capabilities()}
 }
 
-// kubeVersion asks for /version itself: the discovery client would link every API type there is.
-func kubeVersion(ctx context.Context, cluster *rest.Config) (string, error) {
-	base, _, err := rest.DefaultServerUrlFor(cluster)
+// forget has the cluster asked anew at the next Hello: what a replica knows from when it stood by may be old, and
+// must not be told as news.
+func (i *introduction) forget() {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.offers.Store(&fleet.Capabilities{})
+	i.readAt, i.lostAt, i.retryAt = time.Time{}, time.Time{}, time.Time{}
+}
+
+// capabilities implements link.Config.Capabilities.
+func (i *introduction) capabilities() fleet.Capabilities { return *i.offers.Load() }
+
+// look reads anew what the cluster offers. It reports whether that has changed, and when to look again if it
+// could not be read or is in doubt, 0 otherwise.
+func (i *introduction) look(ctx context.Context) (changed bool, again time.Duration) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	changed = i.readLocked(ctx)
+	switch {
+	case i.failures > 0:
+		again = max(time.Until(i.retryAt), time.Millisecond)
+	case !i.lostAt.IsZero():
+		again = max(time.Until(i.lostAt.Add(lookOnceMore)), time.Millisecond)
+	}
+	return changed, again
+}
+
+// readLocked reports whether the cluster offers something else than before. What cannot be read leaves what is
+// known: half of it, or none, would be another cluster's.
+func (i *introduction) readLocked(ctx context.Context) (changed bool) {
+	asking, cancel := context.WithTimeout(ctx, introduceTimeout)
+	defer cancel()
+	var apis []string
+	kube, err := kubeVersion(asking, i.cluster)
+	if err == nil {
+		i.version = kube
+		err = ready(asking, i.cluster)
+	}
+	if err == nil {
+		apis, err = apiVersions(asking, i.cluster)
+	}
+	if i.uid == "" {
+		i.uid = clusterUID(asking, i.cluster)
+	}
 	if err != nil {
-		return "", fmt.Errorf("finding the API server: %w", err)
+		delay := min(offersLife, offersRetry<<min(i.failures, 16))
+		i.failures, i.retryAt = i.failures+1, time.Now().Add(delay)
+		if ctx.Err() == nil {
+			i.cfg.Log.Warn("it cannot be read what the cluster offers: charts stay rendered for what the server was told last", obs.Err(err), "retryIn", delay.String())
+		}
+		return false
 	}
-	client, err := rest.HTTPClientFor(cluster)
-	if err != nil {
-		return "", fmt.Errorf("preparing to ask the API server: %w", err)
+	i.failures, i.retryAt = 0, time.Time{}
+	offers := wire.FitCapabilities(i.believedLocked(fleet.Capabilities{KubeVersion: kube, APIVersions: apis}))
+	changed = offers.Hash() != i.capabilities().Hash()
+	i.offers.Store(&offers)
+	i.readAt = time.Now()
+	return changed
+}
+
+// believedLocked is what a cluster offers with what it offered a moment ago: an API server that has just started may not
+// know all of its kinds yet, and objects that charts guard by them would be pruned.
+func (i *introduction) believedLocked(offers fleet.Capabilities) fleet.Capabilities {
+	known := i.capabilities().APIVersions
+	if !slices.ContainsFunc(known, func(api string) bool { return !slices.Contains(offers.APIVersions, api) }) {
+		i.lostAt = time.Time{}
+		return offers
 	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, base.JoinPath("version").String(), nil)
-	if err != nil {
-		return "", fmt.Errorf("preparing to ask the API server: %w", err)
+	if i.lostAt.IsZero() {
+		i.lostAt = time.Now()
 	}
-	resp, err := client.Do(req)
-	if err != nil {
-		return "", fmt.Errorf("asking the API server: %w", err)
+	if time.Since(i.lostAt) >= lookOnceMore {
+		i.lostAt = time.Time{}
+		return offers
 	}
-	defer func() { _ = resp.Body.Close() }()
-	var info apiversion.Info
-	if err := json.NewDecoder(io.LimitReader(resp.Body, 64<<10)).Decode(&info); err != nil {
-		return "", fmt.Errorf("reading what the API server answers with status %s: %w", resp.Status, err)
-	}
-	return info.GitVersion, nil
+	offers.APIVersions = slices.Concat(known, offers.APIVersions)
+	return offers
 }
 
 // clusterUID is the UID of kube-system, "" where the agent may not read it.

@@ -33,6 +33,10 @@ type replica struct {
 	home    *home
 	rules   *rules
 	link    link.Config // what leading and following have in common
+	// watchCluster calls changed after each change of what the cluster offers, until ctx ends.
+	watchCluster func(ctx context.Context, changed func()) error
+	// forgetCluster has what the cluster offers read anew before the server is told.
+	forgetCluster func()
 
 	begun time.Time
 
@@ -79,7 +83,7 @@ func (r *replica) register(to prometheus.Registerer) error {
 }
 
 // run leads or follows until ctx ends.
-func (r *replica) run(ctx context.Context) error { return r.elector.Run(ctx, r.lead, r.follow) }
+func (r *replica) run(ctx context.Context) error { return r.elector.Run(ctx, r.begin, r.follow) }
 
 // ready returns what is in the way of this replica, nil when nothing is.
 func (r *replica) ready(ctx context.Context) error {
@@ -92,15 +96,11 @@ func (r *replica) ready(ctx context.Context) error {
 	return errors.Join(r.elector.Problem(), client.Ready(ctx))
 }
 
-func (r *replica) connect(cfg link.Config) (*link.Client, error) {
-	client, err := link.New(cfg)
-	if err != nil {
-		return nil, err
-	}
+// show makes client the one that says whether this replica is ready.
+func (r *replica) show(client *link.Client) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.client = client
-	return client, nil
 }
 
 // identify lets the replicas in this namespace know whether they are of one agent.
@@ -121,16 +121,26 @@ func (r *replica) follow(ctx context.Context) error {
 	}
 	cfg := r.link
 	cfg.Standby, cfg.Welcomed = true, r.identify
-	client, err := r.connect(cfg)
+	client, err := link.New(cfg)
 	if err != nil {
 		return err
 	}
+	r.show(client)
 	return client.Run(ctx)
 }
 
-// lead runs the engine and is connected as the agent. Whatever changes the cluster ends with ctx, at
-// once: when leadership is lost there is no time for good order.
-func (r *replica) lead(ctx context.Context) error {
+// reign is what a replica does from when it begins to lead until another one may have: its engine works
+// on, also while the API server is away. It is connected as the agent while it leads.
+type reign struct {
+	replica *replica
+	host    *engineHost
+	client  *link.Client
+	resumed bool // what was kept was looked for
+}
+
+// begin implements what lease.Elector.Run asks for. Whatever changes the cluster ends with ctx, at once:
+// when another replica leads there is no time for good order.
+func (r *replica) begin(ctx context.Context) (lease.Reign, error) {
 	var client *link.Client
 	store, err := pantry.New(pantry.Config{
 		Secrets: r.secrets, Budget: r.cfg.OfflineBudget, Log: r.cfg.Log.With(obs.KeyComponent, "pantry"),
@@ -139,27 +149,53 @@ func (r *replica) lead(ctx context.Context) error {
 		},
 	})
 	if err != nil {
-		return err
+		return nil, err
 	}
 	host := &engineHost{cfg: r.cfg, cluster: r.fenced, rules: r.rules, pantry: store, failed: make(chan error, 1), life: ctx}
 	cfg := r.link
 	cfg.Attach, cfg.Detach = host.attach, host.detach
 	cfg.Refused = host.refused
+	begun := &reign{replica: r, host: host}
+	cfg.Away = begun.resume // the cluster may not have answered before
 	cfg.Welcomed = func(w wire.Welcome) {
 		r.identify(w)
 		host.welcomed(w)
 	}
-	if client, err = r.connect(cfg); err != nil {
-		return err
+	if client, err = link.New(cfg); err != nil {
+		return nil, err
 	}
 	r.home.Reporter = client
 	host.reporter = &keeper{Reporter: r.home, pantry: store}
-	host.resume(ctx, client)
+	begun.client = client
+	return begun, nil
+}
+
+// Run implements lease.Reign.
+func (r *reign) Run(ctx context.Context) error {
 	return stage.Run(ctx,
-		stage.Stage{Name: "pantry", Run: store.Run},
-		stage.Stage{Name: "engine", Run: host.run},
-		stage.Stage{Name: "link", Run: client.Run},
+		stage.Stage{Name: "capabilities", Run: func(ctx context.Context) error { return r.replica.watchCluster(ctx, r.client.CapabilitiesChanged) }},
+		stage.Stage{Name: "pantry", Run: r.host.pantry.Run},
+		stage.Stage{Name: "engine", Run: r.host.run},
 	)
+}
+
+// Lead implements lease.Reign.
+func (r *reign) Lead(ctx context.Context) error {
+	r.resume(ctx)
+	r.host.retry()
+	r.replica.forgetCluster()
+	r.replica.show(r.client)
+	err := r.client.Run(ctx)
+	// The fence is shut. When it opens again, the engine is faster than the server.
+	r.client.Doubt()
+	return err
+}
+
+// resume goes on with what was kept, unless that was done.
+func (r *reign) resume(ctx context.Context) {
+	if !r.resumed {
+		r.resumed = r.host.resume(ctx, r.client)
+	}
 }
 
 // keeper lets the pantry know of what the engine has worked through.

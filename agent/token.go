@@ -67,7 +67,11 @@ func (s *secretTokens) Read(ctx context.Context, fresh bool) (string, error) {
 	if s.token != "" && !fresh && (fileErr != nil || mounted == s.beside) {
 		return s.token, nil
 	}
-	token, err := s.get(ctx)
+	secret, err := s.get(ctx)
+	token := ""
+	if err == nil {
+		token, err = s.content(secret)
+	}
 	switch {
 	case err == nil:
 		s.token, s.beside = token, mounted
@@ -82,13 +86,17 @@ func (s *secretTokens) Read(ctx context.Context, fresh bool) (string, error) {
 	return mounted, nil
 }
 
-func (s *secretTokens) get(ctx context.Context) (string, error) {
+func (s *secretTokens) get(ctx context.Context) (*unstructured.Unstructured, error) {
 	ctx, cancel := context.WithTimeout(ctx, secretTimeout)
 	defer cancel()
 	secret, err := s.secrets.Get(ctx, s.name, metav1.GetOptions{})
 	if err != nil {
-		return "", fmt.Errorf("reading Secret %s: %w", s.where, err)
+		return nil, fmt.Errorf("reading Secret %s: %w", s.where, err)
 	}
+	return secret, nil
+}
+
+func (s *secretTokens) content(secret *unstructured.Unstructured) (string, error) {
 	encoded, _, err := unstructured.NestedString(secret.Object, "data", tokenKey)
 	if err != nil {
 		return "", fmt.Errorf("reading Secret %s: %w", s.where, err)
@@ -101,25 +109,47 @@ func (s *secretTokens) get(ctx context.Context) (string, error) {
 }
 
 // Store implements link.Tokens.
-func (s *secretTokens) Store(ctx context.Context, token string) error {
-	patch, err := json.Marshal(map[string]any{"data": map[string][]byte{tokenKey: []byte(token)}})
-	if err != nil {
-		return fmt.Errorf("writing Secret %s: %w", s.where, err)
-	}
-	_, err = s.secrets.Patch(ctx, s.name, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: "kedge-agent"})
+func (s *secretTokens) Store(ctx context.Context, old, token string) error {
+	kept, err := s.replace(ctx, old, token)
 	switch {
 	case apierrors.IsForbidden(err):
 		return fmt.Errorf("this agent may not change Secret %s, which holds its token: apply the manifest of `kedge agent manifest` again, "+
 			"or replace the token there by hand: %w", s.where, err)
-	case err != nil:
-		return fmt.Errorf("writing Secret %s: %w", s.where, err)
+	case err != nil && kept == "":
+		return err
 	}
 	// What is mounted may lag behind; it counts again when it changes.
-	s.token = token
+	s.token = kept
 	if mounted, err := s.file.Read(ctx, true); err == nil {
 		s.beside = mounted
 	}
-	return nil
+	return err
+}
+
+// replace writes the token if the Secret still holds old, and returns which one it holds now, if that is known.
+func (s *secretTokens) replace(ctx context.Context, old, token string) (kept string, err error) {
+	for {
+		secret, err := s.get(ctx)
+		if err != nil {
+			return "", err
+		}
+		if found, err := s.content(secret); err == nil && old != "" && found != old && found != token {
+			return found, link.ErrReplaced
+		}
+		patch, err := json.Marshal(map[string]any{
+			"metadata": map[string]any{"resourceVersion": secret.GetResourceVersion()}, "data": map[string][]byte{tokenKey: []byte(token)},
+		})
+		if err != nil {
+			return "", fmt.Errorf("writing Secret %s: %w", s.where, err)
+		}
+		_, err = s.secrets.Patch(ctx, s.name, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: "kedge-agent"})
+		switch {
+		case err == nil:
+			return token, nil
+		case !apierrors.IsConflict(err): // else it was changed in between
+			return "", fmt.Errorf("writing Secret %s: %w", s.where, err)
+		}
+	}
 }
 
 // String implements link.Tokens.
@@ -129,10 +159,10 @@ func (s *secretTokens) String() string { return "Secret " + s.where }
 type fileTokens struct{ link.TokenFile }
 
 // Store implements link.Tokens.
-func (f fileTokens) Store(ctx context.Context, token string) error {
-	err := f.TokenFile.Store(ctx, token)
-	if err != nil {
-		return fmt.Errorf("%w; make it writable for kedge-agent, name the Secret that it is mounted from with --token-secret, or replace the token by hand", err)
+func (f fileTokens) Store(ctx context.Context, old, token string) error {
+	err := f.TokenFile.Store(ctx, old, token)
+	if err == nil || errors.Is(err, link.ErrReplaced) {
+		return err
 	}
-	return nil
+	return fmt.Errorf("%w; make it writable for kedge-agent, name the Secret that it is mounted from with --token-secret, or replace the token by hand", err)
 }

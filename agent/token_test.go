@@ -2,6 +2,7 @@ package agent
 
 import (
 	"encoding/base64"
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -77,7 +78,7 @@ func TestRotatedTokenIsKeptInTheSecret(t *testing.T) {
 	i := newInstalled(t, "first")
 	tokens := i.start(t)
 	reads(t, tokens, true, "first", "it was enrolled with it")
-	if err := tokens.Store(t.Context(), "second"); err != nil {
+	if err := tokens.Store(t.Context(), "first", "second"); err != nil {
 		t.Fatal(err)
 	}
 	secret := i.cluster.Kubectl(t, "-n", i.namespace, "get", "secret", "kedge-agent-token", "-o", "jsonpath={.data.token}")
@@ -96,13 +97,33 @@ func TestRotatedTokenIsKeptInTheSecret(t *testing.T) {
 	reads(t, tokens, false, "third", "the mounted file has caught up again")
 }
 
+// covers: C7 (replicas share the Secret, and one that is late does not undo what another has kept)
+func TestTokenThatAnotherReplicaHasKeptInTheSecretStays(t *testing.T) {
+	t.Parallel()
+	i := newInstalled(t, "first")
+	early, late := i.start(t), i.start(t)
+	reads(t, early, true, "first", "it was enrolled with it")
+	reads(t, late, true, "first", "it was enrolled with it")
+	if err := early.Store(t.Context(), "first", "second"); err != nil {
+		t.Fatal(err)
+	}
+	if err := late.Store(t.Context(), "first", "dead"); !errors.Is(err, link.ErrReplaced) {
+		t.Errorf("Store() = %v, want that another token is kept", err)
+	}
+	reads(t, late, false, "second", "it has learnt which one is kept")
+	if err := late.Store(t.Context(), "second", "third"); err != nil {
+		t.Error(err)
+	}
+	reads(t, early, true, "third", "it was kept in place of what there was")
+}
+
 // covers: C7 (where the Secret cannot be written that is said)
 func TestSecretThatMayNotBeChangedIsToldOf(t *testing.T) {
 	t.Parallel()
 	i := newInstalled(t, "first")
 	i.cluster.Kubectl(t, "-n", i.namespace, "delete", "rolebinding", "kedge-agent")
 	tokens := i.start(t)
-	err := tokens.Store(t.Context(), "second")
+	err := tokens.Store(t.Context(), "first", "second")
 	if err == nil || !strings.Contains(err.Error(), "may not change Secret "+i.namespace+"/kedge-agent-token") || strings.Contains(err.Error(), "second") {
 		t.Errorf("Store() = %v, want which Secret, and not the token", err)
 	}
@@ -123,14 +144,14 @@ func TestTokenFileOutsideOfAClusterSaysWhatToDo(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, want := range []string{"read-only", "--token-secret", "by hand"} {
-		if err := tokens.Store(t.Context(), "second"); err == nil || !strings.Contains(err.Error(), want) {
+		if err := tokens.Store(t.Context(), "first", "second"); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("Store() = %v, want it to say %q", err, want)
 		}
 	}
 	if err := os.Chmod(file, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := tokens.Store(t.Context(), "second"); err != nil {
+	if err := tokens.Store(t.Context(), "first", "second"); err != nil {
 		t.Fatal(err)
 	}
 	reads(t, tokens, false, "second", "the file is writable")

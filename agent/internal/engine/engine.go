@@ -29,8 +29,28 @@ type Desired struct {
 	Tenant     string
 	Deployment string
 	State      fleet.Desired
-	// Objects is what shall exist; nil exactly when State.Tombstone or State.Detached is set.
+	// Objects is what shall exist; nil when State.Tombstone or State.Detached is set, or Source.
 	Objects *manifest.Set
+	// Source is set instead of Objects for an engine that lets another controller fetch and apply what shall
+	// exist. An engine that applies by itself refuses it: the target is Failed and says why, and what
+	// is in place stays as it is until something else is desired.
+	Source *Source
+	// Keep has this state kept for when the server is away, and returns a channel that is closed when that
+	// was done or did not work; nil means that nobody keeps it. An engine calls it, and waits, before it
+	// writes down that it works on this version: what it remembers must never be ahead of what is kept,
+	// or a restart without a server would find no way on.
+	Keep func() <-chan struct{}
+}
+
+// Source says where a controller in the cluster finds what shall exist.
+type Source struct {
+	RepoURL  string
+	Path     string // folder in the repository; "" is all of it
+	Revision string // branch, tag or commit
+	Kind     string // how it is rendered: yaml, kustomize or helm
+	// Credential names how the repository is read, in a way that the controller understands; "" means
+	// that it is public. It is never the secret itself.
+	Credential string
 }
 
 // Held is what an engine knows of a target from the cluster itself, after a restart.

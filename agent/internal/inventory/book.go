@@ -63,6 +63,9 @@ func (b *Book) Entry(key Key) Entry { return b.saved.Entries[key] }
 // Version returns the version that the cluster holds.
 func (b *Book) Version() fleet.Version { return b.saved.Version }
 
+// Digest returns the bundle that the cluster holds as applied whole.
+func (b *Book) Digest() string { return b.saved.Digest }
+
 // Exists reports whether the cluster holds anything of this book.
 func (b *Book) Exists() bool { return len(b.taken) > 0 }
 

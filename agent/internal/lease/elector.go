@@ -49,6 +49,8 @@ type Elector struct {
 	holder  string // this process, and no other one ever
 	fence   Fence
 	changed chan struct{}
+	// reigning is of Run only; nil when this replica has not led since another one did.
+	reigning *reign
 
 	mu      sync.Mutex
 	seen    sighting
@@ -93,10 +95,13 @@ func (e *Elector) setProblem(err error) {
 	}
 }
 
-// Run runs lead while this replica leads, and follow while another one does or nobody can tell. Each
-// gets a context that ends when that changes, and has to return soon then; the other one begins when
-// it has. Run returns when ctx ends, with the Lease given up, or with the first error of either.
-func (e *Elector) Run(ctx context.Context, lead, follow func(context.Context) error) error {
+// Run has a reign begin when this replica takes the Lease, and runs follow while it does not lead.
+// Lead and follow get a context that ends when that changes, and have to return soon then; the other
+// one begins when it has. Run returns when ctx ends, with the Lease given up, or with the first error
+// of any of them.
+func (e *Elector) Run(ctx context.Context, begin func(context.Context) (Reign, error), follow func(context.Context) error) error {
+	ctx, quit := context.WithCancel(ctx)
+	defer quit()
 	watching, stop := context.WithCancel(ctx)
 	var watcher sync.WaitGroup
 	watcher.Go(func() { e.watch(watching) })
@@ -105,18 +110,23 @@ func (e *Elector) Run(ctx context.Context, lead, follow func(context.Context) er
 	for ctx.Err() == nil {
 		term, err := e.compete(ctx, follow)
 		if term == nil {
-			return err
+			return errors.Join(err, e.depose())
 		}
 		if err == nil {
-			err = lead(term.ctx)
+			err = e.crown(ctx, quit, begin)
 		}
-		lost := term.end()
+		if err == nil {
+			err = e.reigning.Lead(term.ctx)
+		}
 		if err != nil || ctx.Err() != nil {
+			err = errors.Join(err, e.depose()) // while the Lease is held: there may be something left to write
+			_ = term.end()
 			return err
 		}
+		lost := term.end()
 		e.cfg.Log.Warn("this replica leads no more", obs.KeyReplica, e.cfg.Replica, obs.Err(lost))
 	}
-	return nil
+	return e.depose()
 }
 
 // compete follows until the Lease is taken. It returns nil when ctx has ended or follow has.
@@ -125,6 +135,10 @@ func (e *Elector) compete(ctx context.Context, follow func(context.Context) erro
 	defer stop()
 	var followed chan error
 	for failures := 0; ; failures++ {
+		if err := e.yield(); err != nil {
+			stop()
+			return nil, errors.Join(err, e.await(followed))
+		}
 		sent, again := e.attempt(ctx, failures)
 		if !sent.IsZero() {
 			t := e.begin(ctx, sent) // renewed from now on, however long follow takes to end
@@ -164,7 +178,10 @@ func (e *Elector) await(followed <-chan error) error {
 // attempt takes the Lease if it may be taken, and returns when that was asked for. Otherwise it says
 // when to try again if nothing is heard of it before.
 func (e *Elector) attempt(ctx context.Context, failures int) (sent time.Time, again time.Duration) {
-	retry := e.timing.retry << min(failures, 3)
+	retry := e.timing.retry
+	if e.reigning == nil {
+		retry <<= min(failures, 3)
+	}
 	if e.sighted().at.IsZero() {
 		if err := e.look(ctx); err != nil {
 			e.failed(ctx, err)
@@ -172,12 +189,15 @@ func (e *Elector) attempt(ctx context.Context, failures int) (sent time.Time, ag
 		}
 	}
 	seen := e.sighted()
+	if e.usurped(seen) {
+		return time.Time{}, 0
+	}
 	if wait := e.mustWait(seen); wait > 0 {
 		e.setProblem(nil)
 		return time.Time{}, wait
 	}
 	sent = time.Now()
-	err := e.write(ctx, e.holder)
+	err := e.write(ctx, seen, e.holder)
 	if err == nil {
 		e.setProblem(nil)
 		e.fence.extend(sent, e.timing.deadline)

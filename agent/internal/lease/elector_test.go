@@ -36,6 +36,8 @@ type court struct {
 	leading   atomic.Int32
 	crowned   chan string // who has begun to lead
 	ended     chan string // who has ended to
+	begun     chan string // who has begun a reign
+	over      chan string // whose reign is over
 }
 
 func newCourt(t *testing.T) *court {
@@ -43,6 +45,7 @@ func newCourt(t *testing.T) *court {
 	c := testkit.SharedCluster(t)
 	return &court{
 		cluster: c, namespace: c.Namespace(t), timing: short, log: slog.New(slog.DiscardHandler), crowned: make(chan string, 64), ended: make(chan string, 64),
+		begun: make(chan string, 64), over: make(chan string, 64),
 	}
 }
 
@@ -101,7 +104,7 @@ func (c *court) enter(t *testing.T, name string) *candidate {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
-	go func() { done <- who.Run(ctx, c.lead(t, who), who.follow) }()
+	go func() { done <- who.Run(ctx, c.begin(t, who), who.follow) }()
 	who.stop = sync.OnceValue(func() error {
 		cancel()
 		return <-done
@@ -110,17 +113,35 @@ func (c *court) enter(t *testing.T, name string) *candidate {
 	return who
 }
 
-func (c *court) lead(t *testing.T, who *candidate) func(context.Context) error {
-	return func(ctx context.Context) error {
-		if n := c.leading.Add(1); n > 1 {
-			t.Errorf("%s leads while another one does", who.name)
-		}
-		c.crowned <- who.name
-		<-ctx.Done()
-		c.leading.Add(-1)
-		c.ended <- who.name
-		return nil
+// reigning is what a candidate does when it has the Lease.
+type reigning struct {
+	c   *court
+	t   *testing.T
+	who *candidate
+}
+
+func (c *court) begin(t *testing.T, who *candidate) func(context.Context) (Reign, error) {
+	return func(context.Context) (Reign, error) {
+		c.begun <- who.name
+		return reigning{c, t, who}, nil
 	}
+}
+
+func (r reigning) Run(ctx context.Context) error {
+	<-ctx.Done()
+	r.c.over <- r.who.name
+	return nil
+}
+
+func (r reigning) Lead(ctx context.Context) error {
+	if n := r.c.leading.Add(1); n > 1 {
+		r.t.Errorf("%s leads while another one does", r.who.name)
+	}
+	r.c.crowned <- r.who.name
+	<-ctx.Done()
+	r.c.leading.Add(-1)
+	r.c.ended <- r.who.name
+	return nil
 }
 
 func (c *candidate) follow(ctx context.Context) error {
@@ -321,15 +342,26 @@ func TestSuccessorOfTheSameNameDoesNotWait(t *testing.T) {
 
 func TestLeaderYieldsToWhoeverHoldsTheLease(t *testing.T) {
 	t.Parallel()
-	c := newCourt(t)
-	c.enter(t, "a")
-	next(t, c.crowned, "a")
-	out := c.cluster.Kubectl(t, "-n", c.namespace, "patch", "lease", "kedge-agent", "--type=merge", "-p", `{"spec":{"holderIdentity":"somebody"}}`)
-	if !strings.Contains(out, "patched") {
-		t.Fatal(out)
+	for _, tt := range []struct{ holder, reason string }{
+		{"somebody", "another one holds it"},
+		{"", "another one has held it and given it up, or was told to"},
+	} {
+		t.Run(tt.reason, func(t *testing.T) {
+			t.Parallel()
+			c := newCourt(t)
+			c.enter(t, "a")
+			next(t, c.begun, "a")
+			next(t, c.crowned, "a")
+			out := c.cluster.Kubectl(t, "-n", c.namespace, "patch", "lease", "kedge-agent", "--type=merge", "-p", `{"spec":{"holderIdentity":"`+tt.holder+`"}}`)
+			if !strings.Contains(out, "patched") {
+				t.Fatal(out)
+			}
+			next(t, c.ended, "a")
+			next(t, c.over, "a")
+			next(t, c.begun, "a") // nobody renews it
+			next(t, c.crowned, "a")
+		})
 	}
-	next(t, c.ended, "a")
-	next(t, c.crowned, "a") // nobody renews it
 }
 
 func TestFenceLetsNothingChangeAfterItsTime(t *testing.T) {

@@ -92,10 +92,9 @@ func (e *Elector) sighted() sighting {
 
 // write makes holder the holder of the Lease that was seen, and fails with a conflict when it has
 // changed since.
-func (e *Elector) write(ctx context.Context, holder string) error {
+func (e *Elector) write(ctx context.Context, seen sighting, holder string) error {
 	ctx, cancel := context.WithTimeout(ctx, e.timing.request)
 	defer cancel()
-	seen := e.sighted()
 	next := e.next(seen, holder)
 	var written *unstructured.Unstructured
 	var err error

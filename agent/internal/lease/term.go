@@ -27,8 +27,8 @@ func (e *Elector) begin(ctx context.Context, sent time.Time) *term {
 	return t
 }
 
-// errLost says that somebody else leads.
-var errLost = errors.New("another replica has taken the Lease")
+// errLost says that somebody else leads, or has.
+var errLost = errors.New("another replica has taken the Lease, or it was taken from this one")
 
 // run renews until the term ends, or ends it.
 func (t *term) run() {
@@ -83,20 +83,22 @@ func (t *term) renew() time.Duration {
 	return min(e.timing.retry, max(0, time.Until(deadline)))
 }
 
-// write renews the Lease as it was seen, unless somebody else is seen to hold it, and still does.
+// write renews the Lease as it was seen, unless it is seen not to be held by this process, and still is not:
+// who has given it up, or was deprived of it, has led meanwhile. One that was deleted is made anew.
 func (t *term) write(ctx context.Context) (sent time.Time, err error) {
 	e := t.elector
-	others := func() bool { holder := e.sighted().holder(); return holder != "" && holder != e.holder }
-	if others() { // events come late: it may be who held it before
+	others := func(s sighting) bool { return s.object != nil && s.holder() != e.holder }
+	seen := e.sighted()
+	if others(seen) { // events come late: it may be who held it before
 		if err := e.look(ctx); err != nil {
 			return time.Time{}, err
 		}
-		if others() {
+		if seen = e.sighted(); others(seen) {
 			return time.Time{}, errLost
 		}
 	}
 	sent = time.Now()
-	return sent, e.write(ctx, e.holder)
+	return sent, e.write(ctx, seen, e.holder)
 }
 
 func (t *term) lose(why error) {
@@ -116,9 +118,9 @@ func (t *term) end() error {
 	if held {
 		// The context of whoever stops has ended by now.
 		ctx := context.WithoutCancel(t.ctx)
-		err := e.write(ctx, "")
+		err := e.write(ctx, e.sighted(), "")
 		if isRace(err) && e.look(ctx) == nil && e.sighted().holder() == e.holder {
-			err = e.write(ctx, "") // the answer to a renewal was lost
+			err = e.write(ctx, e.sighted(), "") // the answer to a renewal was lost
 		}
 		if err != nil {
 			e.cfg.Log.Warn("giving up the Lease: others take it when it ends", obs.Err(err))

@@ -10,6 +10,7 @@ import (
 	"net/url"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"google.golang.org/grpc/codes"
@@ -43,6 +44,9 @@ type Config struct {
 	Proxy func(*http.Request) (*url.URL, error)
 	// Hello introduces this replica, anew for every connection; hashes and clock are filled in.
 	Hello func(ctx context.Context) wire.Hello
+	// Capabilities returns at once what is known of what the cluster offers, which is what Hello says of it or
+	// something newer; nil means that it does not change. CapabilitiesChanged has it called.
+	Capabilities func() fleet.Capabilities
 	// Attach makes the engine of the agent that the server says this is, and what that engine
 	// finds in the cluster. It is called after the first Welcome, and again when the server says
 	// something else than before; it may return the same engine then. ctx ends with the
@@ -56,6 +60,9 @@ type Config struct {
 	// Refused is told when the server has refused whatever token there is; nil means nobody is. Welcomed
 	// takes it back.
 	Refused func()
+	// Away is called after each time that no connection could be made or one was lost, before the next try;
+	// nil means that nobody is. It may call Resume.
+	Away func(ctx context.Context)
 	// Detach ends the engine that Attach made, before another agent's is made; nil means that there
 	// is nothing to end.
 	Detach func()
@@ -75,6 +82,7 @@ type Client struct {
 	statuses statuses
 	events   events
 	wake     chan struct{} // the writer has something to send
+	offering atomic.Bool   // what the cluster offers may have changed since the server was told
 
 	patience  time.Duration // how long a server may take for its Welcome
 	unpacking sync.Mutex    // one bundle at a time: opening one takes a multiple of its size
@@ -84,12 +92,13 @@ type Client struct {
 	engine    Engine
 	welcome   wire.Welcome // that engine was made for
 	held      map[fleet.TargetID]wire.Held
-	bare      map[fleet.TargetID]bool         // held, as far as an inventory tells, and the engine was not told what to do
-	wanted    map[fleet.TargetID]wire.Desired // waits for its bundle
-	rejected  map[fleet.TargetID]string       // digest that was told to be out of reach
-	partial   map[string][]byte               // bundles that were fetched in part, by digest
-	complete  bool                            // the server has sent all that differed at the last Welcome
-	pending   int                             // that the engine was told; -1 when it was told nothing
+	bare      map[fleet.TargetID]bool           // held, as far as an inventory tells, and the engine was not told what to do
+	later     map[fleet.TargetID]engine.Desired // for the engine, unless the server is there to say something newer
+	wanted    map[fleet.TargetID]wire.Desired   // waits for its bundle
+	rejected  map[fleet.TargetID]string         // digest that was told to be out of reach
+	partial   map[string][]byte                 // bundles that were fetched in part, by digest
+	complete  bool                              // the server has sent all that differed at the last Welcome
+	pending   int                               // that the engine was told; -1 when it was told nothing
 	connected bool
 	refusals  int // of tokens, since the last Welcome
 	problem   *Problem
@@ -114,7 +123,7 @@ func New(cfg Config) (*Client, error) {
 	return &Client{
 		cfg: cfg, addr: addr, log: cfg.Log.With(obs.KeyComponent, "link", obs.KeyAddress, addr.String()),
 		statuses: newStatuses(), wake: make(chan struct{}, 1), wallet: wallet{kept: cfg.Tokens},
-		held: map[fleet.TargetID]wire.Held{}, bare: map[fleet.TargetID]bool{}, wanted: map[fleet.TargetID]wire.Desired{}, partial: map[string][]byte{},
+		held: map[fleet.TargetID]wire.Held{}, bare: map[fleet.TargetID]bool{}, later: map[fleet.TargetID]engine.Desired{}, wanted: map[fleet.TargetID]wire.Desired{}, partial: map[string][]byte{},
 		rejected: map[fleet.TargetID]string{}, pending: -1, patience: welcomeTimeout,
 	}, nil
 }
@@ -138,6 +147,12 @@ func (c *Client) Event(target fleet.TargetID, e fleet.Event) {
 	signal(c.wake)
 }
 
+// CapabilitiesChanged says that Config.Capabilities may return something else than before. It does not block.
+func (c *Client) CapabilitiesChanged() {
+	c.offering.Store(true)
+	signal(c.wake)
+}
+
 // Ready returns nil while the client is connected and welcomed, and otherwise the newest problem.
 func (c *Client) Ready(context.Context) error {
 	c.mu.Lock()
@@ -155,17 +170,33 @@ func (c *Client) Ready(context.Context) error {
 // Run keeps the agent connected until ctx ends, and returns nil then.
 func (c *Client) Run(ctx context.Context) error {
 	var backoff backoff
+	late := time.AfterFunc(laterAfter, c.serveLater)
+	defer late.Stop()
 	for ctx.Err() == nil {
 		began := time.Now()
 		err := c.connect(ctx)
 		if ctx.Err() != nil {
 			return nil
 		}
-		delay := backoff.after(err, time.Since(began))
+		delay := c.delay(ctx, &backoff, err, time.Since(began))
 		c.lost(err, delay)
+		if c.cfg.Away != nil {
+			c.cfg.Away(ctx)
+		}
+		c.serveLater()
 		pause(ctx, delay)
 	}
 	return nil
+}
+
+// delay is how long to wait after a connection, or an attempt at one, ended with err. A token that was replaced while
+// its predecessor was in use is not waited with: the replicas of an agent share it, and one of them was first.
+func (c *Client) delay(ctx context.Context, b *backoff, err error, lived time.Duration) time.Duration {
+	if status.Code(err) == codes.Unauthenticated && c.wallet.replaced(ctx) {
+		b.step = 0
+		return 0
+	}
+	return b.after(err, lived)
 }
 
 // refusedAfter is how many refusals in a row count: one is what a rotation that was undone looks like,
@@ -222,20 +253,12 @@ func (c *Client) detachOther(id fleet.AgentID) {
 	c.engine, c.pending = nil, -1
 	clear(c.held)
 	clear(c.bare)
+	clear(c.later)
 	clear(c.wanted)
 	clear(c.rejected)
 	clear(c.partial)
 	c.statuses.reset()
 	c.events.reset()
-}
-
-// Resume says that the engine of the agent that w names runs already, and what it holds. It is called
-// before Run, or not at all; what the server says of the agent is compared to it.
-func (c *Client) Resume(w wire.Welcome, running Engine, found []engine.Held) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.engine, c.welcome = running, w
-	c.holdLocked(found)
 }
 
 // holdLocked takes what an engine found in the cluster. An inventory remembers what was applied, not
@@ -275,6 +298,7 @@ func (c *Client) attach(ctx context.Context, w wire.Welcome) (recovered bool, er
 	c.pending = -1
 	clear(c.held)
 	clear(c.bare)
+	clear(c.later)
 	clear(c.wanted)
 	clear(c.rejected)
 	c.holdLocked(found)

@@ -26,6 +26,7 @@ type connection struct {
 	stream grpc.BidiStreamingClient[agentv1.ConnectRequest, agentv1.ConnectResponse]
 	// sendHeld asks the writer to answer with Held.
 	sendHeld chan struct{}
+	offer    offer
 	// lease is told to the writer once.
 	lease chan time.Duration
 	// fetches bounds how many bundles are fetched at once.
@@ -37,9 +38,10 @@ type connection struct {
 	late *time.Timer
 	// welcomed is set by the reader when the server has let the agent in.
 	welcomed bool
-	// token is what the connection was made with. rotating is set while a new one is being kept;
-	// stored tells the writer how that went.
+	// token is what the connection was made with, and kept what was found where tokens are. rotating is
+	// set while a new one is being kept; stored tells the writer how that went.
 	token    string
+	kept     string
 	rotating atomic.Bool
 	stored   chan rotation
 	// leaving is set when the agent has ended its side, to come back with a new token.
@@ -79,7 +81,7 @@ func (c *Client) connectWith(ctx context.Context, token string) (welcomed bool, 
 	defer cancel(nil)
 
 	conn := &connection{
-		Client: c, log: c.log, rpc: agentv1.NewAgentServiceClient(cc), token: token, stored: make(chan rotation, 1),
+		Client: c, log: c.log, rpc: agentv1.NewAgentServiceClient(cc), token: token, kept: c.wallet.newest, stored: make(chan rotation, 1),
 		sendHeld: make(chan struct{}, 1), lease: make(chan time.Duration, 1),
 		fetches: make(chan struct{}, concurrentFetches), fetched: newFetchSet(), hopeless: map[string]error{},
 		late: time.AfterFunc(c.patience, func() { cancel(errNoWelcome) }),
@@ -118,6 +120,7 @@ func (d *dialer) explain(ctx context.Context, err error) error {
 // serve runs the writer beside the reader and ends both.
 func (n *connection) serve(ctx context.Context, hello wire.Hello) error {
 	hello.Clock, hello.Standby = time.Now(), n.cfg.Standby
+	n.offer = offer{named: hello.Capabilities, known: hello.Capabilities.Hash()}
 	if !n.cfg.Standby {
 		held := n.heldNow()
 		hello.StateHash, hello.StatusHash = n.stateHash(held), n.statuses.hash()
@@ -189,6 +192,7 @@ func (n *connection) takeWelcome(ctx context.Context, m *agentv1.Welcome) error 
 	if n.cfg.Welcomed != nil {
 		n.cfg.Welcomed(w)
 	}
+	n.offer.asked, n.offer.again = w.SendCapabilities, w.TakeCapabilities // before the writer begins
 	if n.cfg.Standby {
 		n.lease <- w.Lease
 		n.arrived()
@@ -291,6 +295,9 @@ func (n *connection) writeOnce() (sent bool, err error) {
 	case answer := <-n.stored:
 		return true, n.sendStored(answer)
 	default:
+	}
+	if c, ok := n.capabilities(); ok {
+		return true, n.send("capabilities", &agentv1.ConnectRequest{Frame: &agentv1.ConnectRequest_Capabilities{Capabilities: wire.CapabilitiesProto(c)}})
 	}
 	if batch := n.events.take(); len(batch) > 0 {
 		return true, n.send("events", &agentv1.ConnectRequest{Frame: &agentv1.ConnectRequest_Events{Events: wire.EventsProto(batch)}})

@@ -60,6 +60,7 @@ func (c *Client) passLocked(d wire.Desired, objects *manifest.Set) {
 	c.statuses.mend(d.Target)
 	c.held[d.Target] = wire.HeldOf(d.Target, d.State)
 	delete(c.bare, d.Target)
+	delete(c.later, d.Target)
 	c.engine.Set(engine.Desired{Target: d.Target, Tenant: d.Tenant, Deployment: d.Deployment, State: d.State, Objects: objects})
 	delete(c.wanted, d.Target)
 	delete(c.rejected, d.Target)

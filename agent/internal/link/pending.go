@@ -17,6 +17,7 @@ func (c *Client) endSnapshot() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.complete = true
+	clear(c.later) // the server does not want it, or has sent it
 	c.dropPartialsLocked()
 	// A failure of a target that the server does not want anything of any more is none.
 	c.statuses.mendExcept(func(id fleet.TargetID) bool {
@@ -27,8 +28,19 @@ func (c *Client) endSnapshot() {
 	c.tellPendingLocked()
 }
 
+// Doubt takes back the server's word on what there is, until it has spoken again: while the engine could not
+// carry it out, something newer may have come. So nothing is pruned that the server has listed since.
+func (c *Client) Doubt() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.complete = false
+	if c.engine != nil {
+		c.tellPendingLocked()
+	}
+}
+
 // tellPendingLocked tells the engine how much is on its way, when that has changed. When a
-// connection is lost nothing changes: what was complete stays so, and the rest is still missing.
+// connection is lost nothing changes: what was complete stays so (but see Doubt), and the rest is still missing.
 func (c *Client) tellPendingLocked() {
 	n := len(c.wanted)
 	if !c.complete {

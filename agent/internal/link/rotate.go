@@ -2,6 +2,7 @@ package link
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/kedge-dev/kedge/internal/obs"
@@ -12,10 +13,12 @@ import (
 // How a token is rotated without a restart:
 //
 //	NewToken ──▶ kept where it lives ──▶ TokenStored ──▶ the stream ends ──▶ a new one, with the new token
-//	                   └─ cannot be kept ──▶ TokenStored with the problem; nothing else changes
+//	                   ├─ cannot be kept ──▶ TokenStored with the problem; nothing else changes
+//	                   └─ another one was kept meanwhile ──▶ the stream ends ──▶ a new one, with that
 //
 // Both tokens are valid meanwhile, so that no moment of it can lock the agent out, whoever is killed:
-// before the new one is kept the old one is used, and after that either.
+// before the new one is kept the old one is used, and after that either. Replicas that share the place must
+// not overwrite what another one has kept: it may be the one that counts, and this one be revoked.
 
 const (
 	// storeTimeout bounds how long keeping a token may take.
@@ -26,8 +29,8 @@ const (
 
 // rotation is how keeping a new token went.
 type rotation struct {
-	wire.TokenStored
-	leave bool // another token than that of the connection is kept now
+	wire.TokenStored      // without an operation there is nothing to answer
+	leave            bool // another token than that of the connection is kept now
 }
 
 // takeToken keeps a new token, beside the reader: desired state must not wait for it.
@@ -42,10 +45,14 @@ func (n *connection) takeToken(ctx context.Context, m *agentv1.NewToken) error {
 	}
 	n.fetched.all.Go(func() {
 		answer := rotation{TokenStored: wire.TokenStored{Operation: next.Operation}}
-		if err := n.keep(ctx, next.Token); err != nil {
+		switch err := n.keep(ctx, next.Token); {
+		case errors.Is(err, ErrReplaced):
+			answer = rotation{leave: true}
+			n.log.Info("a new token is not kept, coming back with what is", "operation", string(next.Operation), obs.Err(err))
+		case err != nil:
 			answer.Problem = err.Error()
 			n.log.Warn("a new token cannot be kept", "operation", string(next.Operation), obs.Err(err))
-		} else {
+		default:
 			answer.leave = next.Token != n.token
 			n.log.Info("a new token is kept", "operation", string(next.Operation), "in", n.cfg.Tokens.String())
 		}
@@ -58,16 +65,18 @@ func (n *connection) takeToken(ctx context.Context, m *agentv1.NewToken) error {
 func (n *connection) keep(ctx context.Context, token string) error {
 	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
 	defer cancel()
-	return n.cfg.Tokens.Store(ctx, token)
+	return n.cfg.Tokens.Store(ctx, n.kept, token)
 }
 
 // sendStored answers NewToken, and then leaves the stream if there is another token to come back
 // with. What was not confirmed on this one is sent again on the next.
 func (n *connection) sendStored(answer rotation) error {
 	n.rotating.Store(false)
-	err := n.send("token_stored", &agentv1.ConnectRequest{Frame: &agentv1.ConnectRequest_TokenStored{TokenStored: answer.Proto()}})
-	if err != nil || !answer.leave {
-		return err
+	if answer.Operation != "" {
+		err := n.send("token_stored", &agentv1.ConnectRequest{Frame: &agentv1.ConnectRequest_TokenStored{TokenStored: answer.Proto()}})
+		if err != nil || !answer.leave {
+			return err
+		}
 	}
 	n.leaving.Store(true)
 	n.late.Reset(partingTimeout)

@@ -35,6 +35,8 @@ type gate struct {
 	frames   chan *agentv1.ConnectRequest
 	// end, when not nil, is asked after each frame whether to end the stream.
 	end func(*agentv1.ConnectRequest) error
+	// takes is whether Capabilities are taken whenever they change.
+	takes bool
 }
 
 func newGate(t *testing.T, tokens ...string) (*gate, string) {
@@ -80,7 +82,7 @@ func (g *gate) Connect(stream grpc.BidiStreamingServer[agentv1.ConnectRequest, a
 	if !valid {
 		return status.Error(codes.Unauthenticated, "the token is missing, wrong or revoked")
 	}
-	welcome := wire.Welcome{Session: "ses-1", AgentID: "agt-1", Lease: time.Minute, Scope: fleet.ScopeCluster}
+	welcome := wire.Welcome{Session: "ses-1", AgentID: "agt-1", Lease: time.Minute, Scope: fleet.ScopeCluster, TakeCapabilities: g.takes}
 	if err := stream.Send(&agentv1.ConnectResponse{Frame: &agentv1.ConnectResponse_Welcome{Welcome: welcome.Proto()}}); err != nil {
 		return err
 	}
@@ -217,10 +219,42 @@ func TestRefusedNewTokenFallsBackToTheOld(t *testing.T) {
 	g.attempt(ctx, t, "newer")
 }
 
+// Replicas share the place of their token. One whose token is revoked because another has replaced it may just
+// have been handed a new one, which is dead by now: to keep it would lock both out at their next start.
+//
+// covers: C7
+func TestTokenThatAnotherReplicaHasKeptIsNotOverwritten(t *testing.T) {
+	t.Parallel()
+	g, address := newGate(t, "old")
+	file := write(t, "token", "old")
+	start(t, address, "", func(c *link.Config) { c.Tokens = link.TokenFile(file) })
+	ctx := within(t)
+	g.attempt(ctx, t, "old")
+	frame(ctx, t, g, (*agentv1.ConnectRequest).GetHello)
+	g.set("newer", true)
+	if err := link.TokenFile(file).Store(ctx, "old", "newer"); err != nil { // by the other replica
+		t.Fatal(err)
+	}
+	g.send <- newToken("op-1", "dead")
+	g.attempt(ctx, t, "newer")
+	if content, err := os.ReadFile(file); err != nil || string(content) != "newer\n" {
+		t.Errorf("the file holds %q, %v", content, err)
+	}
+	// It is rotated as usual after that.
+	g.set("newest", true)
+	g.send <- newToken("op-1", "newest")
+	if got := frame(ctx, t, g, (*agentv1.ConnectRequest).GetTokenStored); got.GetProblem() != "" {
+		t.Errorf("the answer is %v, want that it is kept", got)
+	}
+	g.attempt(ctx, t, "newest")
+}
+
 // stubborn keeps no token.
 type stubborn struct{ link.Tokens }
 
-func (stubborn) Store(context.Context, string) error { return errors.New("the Secret is read-only") }
+func (stubborn) Store(context.Context, string, string) error {
+	return errors.New("the Secret is read-only")
+}
 
 // covers: C7
 func TestTokenThatCannotBeKeptChangesNothing(t *testing.T) {

@@ -55,6 +55,12 @@ func TestStandbyIsConnectedAndTakesNothing(t *testing.T) {
 // resumed is a client whose engine ran before the server was there.
 func resumed(t *testing.T, address, token string, w wire.Welcome, held ...engine.Held) *memoryEngine {
 	t.Helper()
+	return resumedWith(t, address, token, w, nil, held...)
+}
+
+// resumedWith is the same with something that is left for later.
+func resumedWith(t *testing.T, address, token string, w wire.Welcome, later []engine.Desired, held ...engine.Held) *memoryEngine {
+	t.Helper()
 	metrics, err := link.NewMetrics(prometheus.NewRegistry())
 	if err != nil {
 		t.Fatal(err)
@@ -72,7 +78,7 @@ func resumed(t *testing.T, address, token string, w wire.Welcome, held ...engine
 		t.Fatal(err)
 	}
 	e.reporter = c
-	c.Resume(w, e, held)
+	c.Resume(w, e, held, later)
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
 	go func() { defer close(done); _ = c.Run(ctx) }()

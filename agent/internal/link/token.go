@@ -19,12 +19,18 @@ type Tokens interface {
 	// after a restart and when the server has refused what Read returned, it looks where the token
 	// is really kept.
 	Read(ctx context.Context, fresh bool) (string, error)
-	// Store keeps a token from now on, so that Read returns it after a restart too. After an error
-	// the old one is still kept, as far as anybody can tell.
-	Store(ctx context.Context, token string) error
+	// Store keeps a token from now on in place of old, which Read has returned ("" when it could not), so
+	// that Read returns it after a restart too. It fails with [ErrReplaced] when old is not what is kept any
+	// more: the replicas of an agent share the place, and the token that came last may be useless by now.
+	// After any other error the old one is still kept, as far as anybody can tell.
+	Store(ctx context.Context, old, token string) error
 	// String says where, in words for whoever operates the agent: "file /run/token".
 	String() string
 }
+
+// ErrReplaced says that a token was not kept because there is another one than was read: another replica was
+// faster, or somebody has replaced it by hand.
+var ErrReplaced = errors.New("another token was kept meanwhile")
 
 // TokenFile keeps the token in a file.
 type TokenFile string
@@ -40,7 +46,7 @@ func (f TokenFile) Read(context.Context, bool) (string, error) {
 
 // Store implements [Tokens]. The file is replaced in one step, so that a kill leaves one token or
 // the other. A symbolic link stays, and what it points to is replaced.
-func (f TokenFile) Store(_ context.Context, token string) (err error) {
+func (f TokenFile) Store(_ context.Context, old, token string) (err error) {
 	defer func() {
 		if err != nil {
 			err = fmt.Errorf("replacing the token %s: %w", f, err)
@@ -50,11 +56,11 @@ func (f TokenFile) Store(_ context.Context, token string) (err error) {
 	if err != nil {
 		return err
 	}
-	old, err := os.Stat(file)
+	was, err := os.Stat(file)
 	if err != nil {
 		return err
 	}
-	if old.Mode().Perm()&0o200 == 0 {
+	if was.Mode().Perm()&0o200 == 0 {
 		return errors.New("it is read-only")
 	}
 	next, err := os.CreateTemp(filepath.Dir(file), ".token-*")
@@ -63,8 +69,16 @@ func (f TokenFile) Store(_ context.Context, token string) (err error) {
 	}
 	defer func() { err = errors.Join(err, ignoreMissing(os.Remove(next.Name()))) }()
 	_, err = next.WriteString(token + "\n")
-	if err = errors.Join(err, next.Chmod(old.Mode().Perm()), next.Sync(), next.Close()); err != nil {
+	if err = errors.Join(err, next.Chmod(was.Mode().Perm()), next.Sync(), next.Close()); err != nil {
 		return err
+	}
+	// As late as can be: writing may have taken long.
+	kept, err := os.ReadFile(file)
+	if err != nil {
+		return err
+	}
+	if old != "" && strings.TrimSpace(string(kept)) != old {
+		return ErrReplaced
 	}
 	return os.Rename(next.Name(), file)
 }
@@ -97,6 +111,7 @@ func CheckToken(where string, content []byte) (string, error) {
 type wallet struct {
 	kept    Tokens
 	read    bool     // Read was called
+	newest  string   // as it was last read; "" when it could not be
 	refused string   // newest that a server refused
 	worked  []string // at most two, the newest first
 }
@@ -107,6 +122,11 @@ func (w *wallet) next(ctx context.Context) (string, error) {
 	if err != nil && len(w.worked) == 0 {
 		return "", &configError{kind: KindToken, err: err}
 	}
+	replaced := newest != w.newest
+	if w.newest = newest; err == nil && replaced {
+		w.read = true
+		return newest, nil // whatever became of the others
+	}
 	choice := slices.Clone(w.worked)
 	if err == nil {
 		w.read = true
@@ -115,6 +135,12 @@ func (w *wallet) next(ctx context.Context) (string, error) {
 	}
 	// The one after that which was refused last: each has its turn, for as long as none is taken.
 	return choice[(slices.Index(choice, w.refused)+1)%len(choice)], nil
+}
+
+// replaced reports whether there is another token than the newest that was tried, which is next then.
+func (w *wallet) replaced(ctx context.Context) bool {
+	newest, err := w.kept.Read(ctx, true)
+	return err == nil && newest != w.newest
 }
 
 // ended takes in how a connection with a token ended.

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -23,8 +24,8 @@ func (p *purse) Read(_ context.Context, fresh bool) (string, error) {
 	p.fresh = fresh
 	return p.token, p.err
 }
-func (p *purse) Store(context.Context, string) error { return nil }
-func (p *purse) String() string                      { return "purse" }
+func (p *purse) Store(context.Context, string, string) error { return nil }
+func (p *purse) String() string                              { return "purse" }
 
 // covers: C7
 func TestWalletFallsBackToWhatHasWorked(t *testing.T) {
@@ -53,6 +54,9 @@ func TestWalletFallsBackToWhatHasWorked(t *testing.T) {
 		{"two that have worked are remembered", nil, "d", true, false, refused},
 		{"two that have worked are remembered", nil, "c", true, false, refused},
 		{"and no more", nil, "d", true, true, lost},
+		{"whichever of them is refused", nil, "d", true, true, refused},
+		{"something newer is next", func() { kept.token = "e" }, "e", true, false, refused},
+		{"and then what has worked", nil, "d", true, true, lost},
 		{"what cannot be read is not missed", func() { kept.err = errors.New("gone") }, "d", true, true, lost},
 	}
 	for i, step := range steps {
@@ -67,6 +71,37 @@ func TestWalletFallsBackToWhatHasWorked(t *testing.T) {
 	}
 }
 
+// A replica whose token was revoked because another one has replaced it, perhaps more than once, has no reason to wait.
+//
+// covers: C7
+func TestTokenThatWasReplacedIsTriedAtOnce(t *testing.T) {
+	t.Parallel()
+	refused := status.Error(codes.Unauthenticated, "no")
+	for _, c := range []struct {
+		reason string
+		err    error
+		now    string
+		want   bool
+	}{
+		{"another token is there", refused, "b", true},
+		{"it was refused before the Welcome", &unwelcome{refused}, "b", true},
+		{"there is no other", refused, "a", false},
+		{"it is not because of the token", &unwelcome{status.Error(codes.Unavailable, "no")}, "b", false},
+	} {
+		kept := &purse{token: "a"}
+		client := &Client{wallet: wallet{kept: kept}}
+		if token, err := client.wallet.next(t.Context()); token != "a" || err != nil {
+			t.Fatal(token, err)
+		}
+		kept.token = c.now
+		b := backoff{step: 6}
+		delay := client.delay(t.Context(), &b, c.err, time.Second)
+		if at := delay == 0 && b.step == 0; at != c.want {
+			t.Errorf("%s: comes back in %v, and after that in up to %v", c.reason, delay, b.widen())
+		}
+	}
+}
+
 // covers: C7
 func TestTokenFileIsReplacedInOneStep(t *testing.T) {
 	t.Parallel()
@@ -78,7 +113,7 @@ func TestTokenFileIsReplacedInOneStep(t *testing.T) {
 	if err := os.Symlink(file, alias); err != nil {
 		t.Fatal(err)
 	}
-	if err := TokenFile(alias).Store(t.Context(), "new"); err != nil {
+	if err := TokenFile(alias).Store(t.Context(), "old", "new"); err != nil {
 		t.Fatal(err)
 	}
 	if got, err := TokenFile(file).Read(t.Context(), false); got != "new" || err != nil {
@@ -86,6 +121,12 @@ func TestTokenFileIsReplacedInOneStep(t *testing.T) {
 	}
 	if info, err := os.Stat(file); err != nil || info.Mode().Perm() != 0o640 {
 		t.Errorf("its mode is %v, %v, want it kept", info.Mode(), err)
+	}
+	if err := TokenFile(alias).Store(t.Context(), "old", "dead"); !errors.Is(err, ErrReplaced) {
+		t.Errorf("Store() = %v, want that another token is kept", err)
+	}
+	if got, err := TokenFile(file).Read(t.Context(), false); got != "new" || err != nil {
+		t.Errorf("the file holds %q, %v, want what was kept before", got, err)
 	}
 	if _, err := os.Readlink(alias); err != nil {
 		t.Errorf("the link was replaced: %v", err)
@@ -103,7 +144,7 @@ func TestTokenFileThatCannotBeReplacedSaysSo(t *testing.T) {
 	if err := os.WriteFile(file, []byte("old"), 0o400); err != nil {
 		t.Fatal(err)
 	}
-	err := TokenFile(file).Store(t.Context(), "new-secret")
+	err := TokenFile(file).Store(t.Context(), "old", "new-secret")
 	if err == nil || !strings.Contains(err.Error(), "read-only") || strings.Contains(err.Error(), "new-secret") {
 		t.Errorf("Store() = %v, want why not, without the token", err)
 	}

@@ -1,6 +1,7 @@
 // Package pantry keeps in the cluster what an agent needs to go on without its server: what the
-// server last said of the agent, and per target the newest state that the engine has worked through,
-// with its bundle.
+// server last said of the agent, and per target the newest state that the engine has begun to write down,
+// with its bundle. A state is kept before the inventory names it: an agent that was killed in the middle
+// of it finds how to go on.
 //
 // It is kept in a fixed number of Secrets of the agent's own namespace ([premises.Slots]), because
 // bundles hold Secrets, and because an agent that is limited to namespaces can be granted Secrets by

@@ -22,12 +22,17 @@ type Contents struct {
 	Targets []engine.Desired // with their objects, in the order of their ids
 }
 
-// Load reads what is kept. What is damaged, incomplete or foreign is left out with a warning. It is
-// called before Run, or not at all.
+// Load reads what is kept. What is damaged, incomplete or foreign is left out with a warning.
 func (p *Pantry) Load(ctx context.Context) (Contents, error) {
 	if p.cfg.Budget <= 0 {
 		return Contents{}, nil
 	}
+	p.working.Lock()
+	defer p.working.Unlock()
+	return p.load(ctx)
+}
+
+func (p *Pantry) load(ctx context.Context) (Contents, error) {
 	s, items, err := p.readAll(ctx)
 	if err != nil {
 		return Contents{}, err

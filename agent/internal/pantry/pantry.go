@@ -36,15 +36,18 @@ type Pantry struct {
 	cfg    Config
 	wake   chan struct{}
 	urgent chan struct{}
-	stock  *stock                    // of Load and Run only; nil when it is not known what the cluster holds
-	left   map[fleet.TargetID]string // of Run only: digests that were told not to fit
+
+	working sync.Mutex                // held by whoever reads or writes the Secrets
+	stock   *stock                    // nil when it is not known what the cluster holds
+	left    map[fleet.TargetID]string // digests that were told not to fit
 
 	mu      sync.Mutex
 	offered map[fleet.TargetID]engine.Desired
 	changes map[fleet.TargetID]change
-	agent   *Agent                  // what is to be told
-	known   Agent                   // what was
-	kept    map[fleet.TargetID]bool // targets that are, or are about to be
+	writing map[fleet.TargetID]change // of the round that is under way
+	agent   *Agent                    // what is to be told
+	known   Agent                     // what was
+	kept    map[fleet.TargetID]bool   // targets that are, or are about to be
 }
 
 // change is what is to become of a target: to be kept, or, without objects, to be forgotten.
@@ -68,15 +71,56 @@ func New(cfg Config) (*Pantry, error) {
 	}, nil
 }
 
-// Offer tells of a state that the engine was given. It is kept when Status says that the engine has
-// worked through it: what ends the agent while it is worked on must not do so again and again.
+// Offer tells of a state that the engine was given. It is kept when the engine asks for it by Secure, or
+// when Status says that it has worked through it.
 func (p *Pantry) Offer(d engine.Desired) {
 	if p.cfg.Budget <= 0 {
 		return
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if was, ok := p.newestLocked(d.Target); ok && d.State.Compare(was.State.Version) < 0 {
+		return // the engine does not work on it either
+	}
 	p.offered[d.Target] = d
+}
+
+// Secure has a state that was offered kept now, and returns a channel that is closed when that was tried,
+// whether it worked or not. What the agent's inventory says to be begun can be gone on with then.
+func (p *Pantry) Secure(id fleet.TargetID, version fleet.Version) <-chan struct{} {
+	tried := make(chan struct{})
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	d, ok := p.newestLocked(id)
+	if !ok || d.State.Version != version {
+		close(tried) // it was kept before, or something newer has come
+		return tried
+	}
+	delete(p.offered, id)
+	p.changeLocked(change{Desired: d, then: func() { close(tried) }})
+	signal(p.urgent)
+	return tried
+}
+
+// newestLocked is the newest state of a target that is not kept yet, if there is one.
+func (p *Pantry) newestLocked(id fleet.TargetID) (engine.Desired, bool) {
+	if d, ok := p.offered[id]; ok {
+		return d, true
+	}
+	c, ok := p.changes[id]
+	if !ok {
+		c = p.writing[id]
+	}
+	return c.Desired, c.Objects != nil
+}
+
+// changeLocked has the next round do c instead of what was to become of the target before.
+func (p *Pantry) changeLocked(c change) {
+	before, then := p.changes[c.Target].then, c.then
+	if before != nil {
+		c.then = func() { before(); call(then) }
+	}
+	p.changes[c.Target] = c
 }
 
 // Status takes what the engine says of a target.
@@ -91,7 +135,7 @@ func (p *Pantry) Status(s engine.Status) {
 		return
 	}
 	delete(p.offered, s.Target)
-	p.changes[s.Target] = change{Desired: d}
+	p.changeLocked(change{Desired: d})
 	signal(p.wake)
 }
 
@@ -100,14 +144,13 @@ func (p *Pantry) Status(s engine.Status) {
 func (p *Pantry) Forget(id fleet.TargetID, then func()) {
 	p.mu.Lock()
 	delete(p.offered, id)
-	old := p.changes[id].then
-	if !p.kept[id] && old == nil {
+	if !p.kept[id] && p.changes[id].then == nil {
 		delete(p.changes, id)
 		p.mu.Unlock()
 		then()
 		return
 	}
-	p.changes[id] = change{Desired: engine.Desired{Target: id}, then: func() { call(old); then() }}
+	p.changeLocked(change{Desired: engine.Desired{Target: id}, then: then})
 	p.mu.Unlock()
 	signal(p.urgent)
 }
@@ -143,6 +186,8 @@ const (
 	// restEvery is between two rounds of writing, so that many targets that change at once are written
 	// together.
 	restEvery = time.Second
+	// gather is the same for what somebody waits for.
+	gather    = 50 * time.Millisecond
 	retryMax  = time.Minute
 	lastRound = 2 * time.Second
 )
@@ -189,6 +234,11 @@ func (p *Pantry) rest(ctx context.Context, d time.Duration) {
 	case <-ctx.Done():
 	case <-timer.C:
 	case <-p.urgent:
+		timer.Reset(gather)
+		select {
+		case <-ctx.Done():
+		case <-timer.C:
+		}
 		signal(p.wake)
 	}
 }

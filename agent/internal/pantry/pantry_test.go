@@ -466,3 +466,108 @@ func TestForgettingComesFirstAndNeverHangs(t *testing.T) {
 	r.fail = nil
 	r.mu.Unlock()
 }
+
+// covers: D4
+func TestStateIsKeptBeforeItIsWorkedThrough(t *testing.T) {
+	t.Parallel()
+	r := newRoom(t)
+	p, _ := r.enter(t)
+	p.Tell(self)
+	first, second := desired(t, "tgt-a", 1, "1", 0), desired(t, "tgt-a", 2, "2", 0)
+	settle(t, p, first)
+	closed := func(ch <-chan struct{}) bool {
+		select {
+		case <-ch:
+			return true
+		default:
+			return false
+		}
+	}
+	p.Offer(second)
+	if !closed(p.Secure("tgt-a", first.State.Version)) {
+		t.Error("a version that is not offered any more is waited for")
+	}
+	kept := p.Secure("tgt-a", second.State.Version)
+	if closed(kept) {
+		t.Fatal("it is said to be kept before it was")
+	}
+	round(t, p)
+	_, found := r.enter(t)
+	same(t, found, self, second)
+	if !closed(kept) || !closed(p.Secure("tgt-a", second.State.Version)) {
+		t.Error("a version that is kept is waited for")
+	}
+
+	third := desired(t, "tgt-a", 3, "3", 0)
+	p.Offer(third)
+	kept = p.Secure("tgt-a", third.State.Version)
+	p.Status(engine.Status{Target: "tgt-a", Observed: fleet.Observed{Version: third.State.Version, Sync: fleet.SyncSynced}})
+	r.mu.Lock()
+	r.fail = func(string) error { return errors.New("away") }
+	r.mu.Unlock()
+	if err := p.round(t.Context()); err == nil {
+		t.Fatal("it was written")
+	}
+	if !closed(kept) {
+		t.Error("what cannot be kept holds the engine up")
+	}
+	forgotten := make(chan struct{})
+	fourth := desired(t, "tgt-a", 4, "4", 0)
+	p.Offer(fourth)
+	kept = p.Secure("tgt-a", fourth.State.Version)
+	p.Forget("tgt-a", func() { close(forgotten) })
+	r.mu.Lock()
+	r.fail = nil
+	r.mu.Unlock()
+	round(t, p)
+	if !closed(kept) || !closed(forgotten) {
+		t.Error("whoever waits for a state that was replaced waits for ever")
+	}
+	if _, found := r.enter(t); len(found.Targets) != 0 {
+		t.Error("what was to be forgotten is kept")
+	}
+}
+
+func TestWhoeverWaitsForAStateWaitsUntilItIsKept(t *testing.T) {
+	t.Parallel()
+	r := newRoom(t)
+	r.budget = 300 << 10
+	p, _ := r.enter(t)
+	p.Tell(self)
+	waits := func(ch <-chan struct{}) bool {
+		select {
+		case <-ch:
+			return false
+		default:
+			return true
+		}
+	}
+	first, second := desired(t, "tgt-a", 1, "1", 200<<10), desired(t, "tgt-a", 2, "2", 200<<10)
+	p.Offer(first)
+	p.Status(engine.Status{Target: "tgt-a", Observed: fleet.Observed{Version: first.State.Version, Sync: fleet.SyncSynced}})
+	kept := p.Secure("tgt-a", first.State.Version)
+	if !waits(kept) {
+		t.Error("a state that the next round keeps is said to be kept")
+	}
+	round(t, p)
+	if waits(kept) {
+		t.Error("it is kept, and waited for")
+	}
+
+	p.Offer(second)
+	p.Offer(first)
+	kept = p.Secure("tgt-a", second.State.Version)
+	if !waits(kept) {
+		t.Fatal("an older state has replaced a newer one")
+	}
+	round(t, p) // there is no room for both: this one drops the first
+	if !waits(kept) {
+		t.Error("a state that is put off to the next round is said to be kept")
+	}
+	round(t, p)
+	if waits(kept) {
+		t.Error("it is kept, and waited for")
+	}
+	_, found := r.enter(t)
+	same(t, found, self, second)
+}

@@ -18,19 +18,25 @@ type work struct {
 
 // round brings the Secrets up to date with what has changed since the last one.
 func (p *Pantry) round(ctx context.Context) error {
+	p.working.Lock()
+	defer p.working.Unlock()
 	w := p.take()
 	if w.agent == nil && len(w.changes) == 0 {
 		return nil
 	}
-	err := p.write(ctx, w)
+	again, err := p.write(ctx, w)
 	if err != nil {
 		p.stock = nil // what of it was written is not known
 		p.putBack(w)
 	} else {
 		p.settle(w)
+		p.postpone(again)
 	}
-	for _, c := range w.changes {
-		call(c.then)
+	p.written()
+	for id, c := range w.changes {
+		if _, more := again[id]; !more {
+			call(c.then)
+		}
 	}
 	return err
 }
@@ -40,7 +46,7 @@ func (p *Pantry) take() work {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	w := work{agent: p.agent, changes: p.changes}
-	p.agent, p.changes = nil, map[fleet.TargetID]change{}
+	p.agent, p.changes, p.writing = nil, map[fleet.TargetID]change{}, w.changes
 	for id, c := range w.changes {
 		if c.Objects != nil {
 			p.kept[id] = true
@@ -64,6 +70,30 @@ func (p *Pantry) putBack(w work) {
 	}
 }
 
+// postpone leaves changes to the next round, with whoever waits for them.
+func (p *Pantry) postpone(again map[fleet.TargetID]change) {
+	if len(again) == 0 {
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for id, c := range again {
+		next, newer := p.changes[id]
+		p.changes[id] = c
+		if newer {
+			p.changeLocked(next)
+		}
+	}
+	signal(p.urgent)
+}
+
+// written ends what take has begun.
+func (p *Pantry) written() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.writing = nil
+}
+
 // settle notes what is kept now.
 func (p *Pantry) settle(w work) {
 	p.mu.Lock()
@@ -76,27 +106,23 @@ func (p *Pantry) settle(w work) {
 	}
 }
 
-// write makes the Secrets hold what w says.
-func (p *Pantry) write(ctx context.Context, w work) error {
+// write makes the Secrets hold what w says, but for what it returns: that may fit now.
+func (p *Pantry) write(ctx context.Context, w work) (again map[fleet.TargetID]change, err error) {
 	if p.stock == nil {
-		if _, err := p.Load(ctx); err != nil {
-			return err
+		if _, err := p.load(ctx); err != nil {
+			return nil, err
 		}
 	}
 	plan, again, err := p.plan(w)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	for _, write := range plan.out.writes() {
 		if err := p.send(ctx, p.stock, write); err != nil {
-			return err
+			return nil, err
 		}
 	}
-	if len(again) > 0 {
-		p.putBack(work{changes: again})
-		signal(p.wake)
-	}
-	return nil
+	return again, nil
 }
 
 // plan works out what to send. again is what may fit when that has been sent.

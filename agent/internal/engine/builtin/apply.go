@@ -16,7 +16,7 @@ import (
 // applyJob is everything that applying one object needs; it shares nothing with the target.
 type applyJob struct {
 	owner    owner
-	manifest manifest.Object
+	manifest manifest.Text
 	ref      fleet.ObjectRef
 	mapping  mapping
 	policy   fleet.Policy
@@ -114,10 +114,13 @@ func (j *applyJob) judge(err error, out *result) (again bool, _ error) {
 func (c *cluster) look(ctx context.Context, j *applyJob, out *result) error {
 	ctx, cancel := context.WithTimeout(ctx, c.timing.request)
 	defer cancel()
+	asked := time.Now()
 	live, err := c.lookAt(ctx, j)
 	out.before = j.live
 	if apierrors.IsNotFound(err) {
-		j.known, j.uid = true, ""
+		// As when a list did not have it: who puts it there before us is noticed. Nothing has to be taken
+		// back of what is not there, and nothing must be taken from them.
+		j.known, j.uid, j.absent, j.force = true, "", asked, false
 		return nil
 	}
 	if err != nil {
@@ -193,7 +196,7 @@ func (j *applyJob) orphaned(ctx context.Context, live metav1.Object) (former, er
 func (c *cluster) patch(ctx context.Context, j applyJob) (*unstructured.Unstructured, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.timing.request)
 	defer cancel()
-	body := j.owner.body(j.manifest, j.ref, j.uid, j.yield)
+	body := j.owner.body(j.manifest.Object(), j.ref, j.uid, j.yield)
 	if _, ok := body.GetLabels()[LabelInstall]; ok {
 		return nil, &refusal{fmt.Sprintf("carries the label %s, which marks the installation of an agent", LabelInstall)}
 	}

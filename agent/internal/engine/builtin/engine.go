@@ -131,6 +131,18 @@ func (e *Engine) Restrict(p ownerpolicy.Policy) {
 	}
 }
 
+// Retry makes everything due that failed and waits to be tried again: what was in the way is over.
+func (e *Engine) Retry() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.watches != nil {
+		e.watches.retry()
+	}
+	for _, t := range e.targets {
+		t.reconsider()
+	}
+}
+
 // config returns what is known of this agent now.
 func (e *Engine) config() settings {
 	e.mu.Lock()
@@ -182,7 +194,7 @@ func (e *Engine) Run(ctx context.Context) error {
 	e.running = ctx
 	e.watches = &watches{
 		client: e.cluster.dynamic, log: e.log, timing: e.timing, settings: e.config, background: ctx,
-		kinds: map[mapping]*kindWatch{},
+		kinds: map[mapping]*kindWatch{}, again: make(chan struct{}),
 	}
 	e.crds = &definitions{
 		client: e.cluster.metadata, mapper: e.cluster.mapper, log: e.log, timing: e.timing, background: ctx,
@@ -217,10 +229,12 @@ func (e *Engine) Set(d engine.Desired) {
 	if !t.accept(d) {
 		return
 	}
-	waiting, superseded := e.claims.set(d)
-	e.supersede(superseded, d.Target)
-	for _, id := range waiting {
-		e.poke(id)
+	if d.Source == nil { // what is refused changes nothing of what the target has
+		waiting, superseded := e.claims.set(d)
+		e.supersede(superseded, d.Target)
+		for _, id := range waiting {
+			e.poke(id)
+		}
 	}
 	t.signal()
 }

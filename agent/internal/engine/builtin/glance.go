@@ -105,7 +105,7 @@ func (j *applyJob) doubtAbsence() {
 // checkNew makes sure that an object which a list did not have was really made by us. If it has fields of
 // others, somebody was faster: without adopt, what was just added to it is taken back.
 func (c *cluster) checkNew(ctx context.Context, j applyJob, live *unstructured.Unstructured) error {
-	if j.absent.IsZero() || j.owner.adopt || j.policy.DryRun || !slices.ContainsFunc(live.GetManagedFields(), isSomebodys) {
+	if j.absent.IsZero() || j.owner.adopt || j.policy.DryRun || j.dryRun || !slices.ContainsFunc(live.GetManagedFields(), isSomebodys) {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, c.timing.request)

@@ -51,17 +51,17 @@ func TestBlindnessThatComesWithADeletionIsTakenInWithIt(t *testing.T) {
 	one.begin(t.Context(), one.takeIn())
 	o := one.order[0]
 	o.phase, o.applied = phaseInPlace, o.hash
-	one.observe(o.key, observation{deleted: &unstructured.Unstructured{}})
-	one.observe(o.key, observation{blind: true})
+	one.observe(o.key(), observation{deleted: &unstructured.Unstructured{}})
+	one.observe(o.key(), observation{blind: true})
 	one.takeIn()
 	if o.phase != phaseApply || !o.blind {
 		t.Errorf("phase is %d, blind %v, want the object applied again although its watch has failed since", o.phase, o.blind)
 	}
 	// What was seen while a request was under way says nothing of the watch now.
 	o.phase = phaseApplying
-	one.observe(o.key, observation{deleted: &unstructured.Unstructured{}})
+	one.observe(o.key(), observation{deleted: &unstructured.Unstructured{}})
 	one.takeIn()
-	one.observe(o.key, observation{blind: true})
+	one.observe(o.key(), observation{blind: true})
 	one.takeIn()
 	o.phase = phaseInPlace
 	one.seeLater(o)

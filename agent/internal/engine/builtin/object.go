@@ -46,13 +46,14 @@ const (
 // object is one object of a target: desired, or leaving when manifest is nil.
 type object struct {
 	ref      fleet.ObjectRef
-	key      inventory.Key
-	manifest *manifest.Object
-	hash     string // of manifest
+	manifest *manifest.Text // as text: there may be many, and few are applied at a time
+	hash     string         // of manifest
 	place    manifest.Place
 	step     int       // number of place among those of the target
 	needs    []*object // to be ready before it is applied
 	phase    phase
+	// forgotten: it is of no concern any more, and only not yet taken out of the order of its target.
+	forgotten bool
 
 	resolved bool // mapping is known and ref is where it really is
 	mapping  mapping
@@ -120,6 +121,9 @@ type object struct {
 	reviews   backoff
 }
 
+// key is what it is known by. It is not kept: there may be many objects.
+func (o *object) key() inventory.Key { return inventory.KeyOf(o.ref) }
+
 // reviewable reports whether an object is in place and nothing would tell if it were not.
 func (o *object) reviewable() bool {
 	return o.phase == phaseInPlace && (o.blind || o.unnamed) && o.resolved
@@ -149,7 +153,7 @@ func (o *object) entry() inventory.Entry {
 func (o *object) look(live *unstructured.Unstructured) {
 	o.version = live.GetResourceVersion()
 	o.scaler = scalerOf(live)
-	if o.manifest == nil || o.scaler != "" && !declaresReplicas(*o.manifest) {
+	if o.manifest == nil || o.scaler != "" && !declaresReplicas(o.manifest.Object()) {
 		o.scaler = ""
 	}
 	o.health, o.note = health.Of(live)
@@ -179,4 +183,17 @@ func rawOurFields(live metav1.Object) []byte {
 		}
 	}
 	return nil
+}
+
+// shared is fields, or the same as another object of this target has them. Nobody changes them.
+func (t *target) shared(fields []byte) []byte {
+	if fields == nil {
+		return nil
+	}
+	known, ok := t.shapes[string(fields)]
+	if !ok {
+		known = fields
+		t.shapes[string(fields)] = fields
+	}
+	return known
 }

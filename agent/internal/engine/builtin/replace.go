@@ -128,7 +128,7 @@ func (c *cluster) kept(ctx context.Context, j *applyJob, live *metav1.PartialObj
 // create has the API server say whether it would accept the manifest for a new object, under a name
 // of its choice. Nothing is created.
 func (c *cluster) create(ctx context.Context, j applyJob) error {
-	body := j.owner.body(j.manifest, j.ref, "", j.yield)
+	body := j.owner.body(j.manifest.Object(), j.ref, "", j.yield)
 	unstructured.RemoveNestedField(body.Object, "metadata", "name")
 	body.SetGenerateName(j.ref.Name + "-")
 	_, err := c.resource(j.mapping, j.ref).Create(ctx, body, metav1.CreateOptions{

@@ -26,7 +26,8 @@ type target struct {
 	inbox inbox
 
 	book     *inventory.Book // nil before the first begin
-	desired  engine.Desired
+	desired  engine.Desired  // without its objects
+	whole    bool            // it came with them
 	owner    owner
 	cluster  *cluster        // with the rights that the deployment is applied with
 	ctx      context.Context // of the work on desired; ends when something newer arrives
@@ -35,6 +36,7 @@ type target struct {
 	turned   time.Time // when the last round was
 	objects  map[inventory.Key]*object
 	order    []*object // by step, then by key
+	litter   bool      // some of them are forgotten
 	barrier  *object   // the first that later waves wait for; nil when nothing does
 	invalid  string    // why the desired state cannot be worked on at all
 	inflight int
@@ -44,12 +46,14 @@ type target struct {
 	base     int             // objects that were in place before the change that is not decided on yet
 	leavers  []*object       // as plan has last listed them
 	uids     uids
+	shapes   map[string][]byte    // fields of ours, as many objects have them: kept once
 	released []string             // kept when a tombstone was carried out
 	parted   []fleet.ObjectStatus // let go of, because the target is detached
 	gone     bool                 // the tombstone was carried out, or everything was let go of
 	lost     bool                 // and there was no inventory to tell what that was
 	ousted   bool                 // another replica of the agent is ahead: nothing is done any more
 	heir     fleet.TargetID       // has come in the place of this target: nothing is done any more
+	keeping  <-chan struct{}      // closed when desired was kept; nil before that was asked for
 	saving   saving
 	out      outbox
 }
@@ -81,7 +85,7 @@ func newTarget(e *Engine, id fleet.TargetID, held fleet.Version) *target {
 	return &target{
 		engine: e, id: id, log: e.log.With("target", string(id)), wake: make(chan struct{}, 1),
 		inbox:   inbox{held: held, seen: map[inventory.Key]observation{}},
-		objects: map[inventory.Key]*object{}, lookups: map[string]bool{},
+		objects: map[inventory.Key]*object{}, lookups: map[string]bool{}, shapes: map[string][]byte{},
 	}
 }
 
@@ -180,9 +184,18 @@ const (
 	roundEvery  = 20 * time.Millisecond
 )
 
+// places is how many requests of a target may wait for their turn among those at once. One with many objects
+// has more of them in line, so that there are fewer rounds.
+func (t *target) places() int {
+	if len(t.order) < largeTarget {
+		return parallelism
+	}
+	return 4 * parallelism
+}
+
 // busy is how long the next round may wait; 0 or less when it may not.
 func (t *target) busy() time.Duration {
-	if len(t.order) < largeTarget || t.inflight <= parallelism/2 {
+	if len(t.order) < largeTarget || t.inflight <= t.places()/2 {
 		return 0
 	}
 	return roundEvery - t.now.Sub(t.turned)
@@ -222,6 +235,7 @@ func (t *target) takeIn() *engine.Desired {
 	for _, group := range groups {
 		t.retryKinds(group)
 	}
+	t.sweep()
 	if reconsider {
 		t.retryAll()
 	}
@@ -245,9 +259,9 @@ func (t *target) start(work func(ctx context.Context) (done func())) {
 
 // sort brings steps and order in line with objects.
 func (t *target) sort() {
-	t.order = slices.AppendSeq(t.order[:0], maps.Values(t.objects))
+	t.order, t.litter = slices.AppendSeq(t.order[:0], maps.Values(t.objects)), false
 	slices.SortFunc(t.order, func(a, b *object) int {
-		return cmp.Or(a.place.Compare(b.place), a.key.Compare(b.key))
+		return cmp.Or(a.place.Compare(b.place), a.key().Compare(b.key()))
 	})
 	for i, o := range t.order {
 		o.step = 0
@@ -260,14 +274,24 @@ func (t *target) sort() {
 	}
 }
 
-// forget drops an object that is no longer of any concern.
+// forget drops an object that is no longer of any concern. It stays in the order until sweep, which has to
+// come before the next look over all objects.
 func (t *target) forget(o *object) {
 	if o.resolved {
 		t.engine.watches.remove(o.mapping, o.ref, t)
 	}
-	if t.objects[o.key] == o {
-		delete(t.objects, o.key)
+	if t.objects[o.key()] == o {
+		delete(t.objects, o.key())
 	}
-	t.order = slices.DeleteFunc(t.order, func(other *object) bool { return other == o })
+	o.forgotten, t.litter = true, true
 	t.dirty = t.dirty || o.listed
+}
+
+// sweep takes what was forgotten out of the order, all at once: many are forgotten together when a large
+// target is deleted.
+func (t *target) sweep() {
+	if t.litter {
+		t.order = slices.DeleteFunc(t.order, func(o *object) bool { return o.forgotten })
+		t.litter = false
+	}
 }

@@ -44,6 +44,9 @@ func (t *target) advance() {
 	if now.Before(t.saving.due) || !t.widen() {
 		return
 	}
+	if s.unattempted > 0 {
+		t.secured() // it takes about as long as the first applies
+	}
 	t.glance(s)
 	t.startApplies(now, s)
 	t.startReads()
@@ -152,7 +155,7 @@ func (t *target) widen() bool {
 		return true
 	}
 	for _, o := range t.order {
-		if o.manifest != nil && t.book.Entry(o.key) == (inventory.Entry{}) {
+		if o.manifest != nil && t.book.Entry(o.key()) == (inventory.Entry{}) {
 			o.listed = false
 		}
 	}
@@ -167,14 +170,42 @@ func (t *target) record() inventory.Record {
 	}
 	for _, o := range t.order {
 		if o.listed {
-			rec.Entries[o.key] = o.entry()
+			rec.Entries[o.key()] = o.entry()
 		}
 	}
 	return rec
 }
 
+// secured reports whether the inventory may name the version that is worked on: it is kept for when the server
+// is away, or cannot be. Until then nothing is written down; the first call asks for it.
+func (t *target) secured() bool {
+	if t.desired.Keep == nil || t.book.Version() == t.desired.State.Version {
+		return true
+	}
+	if t.keeping == nil {
+		keeping, ctx := t.desired.Keep(), t.ctx
+		t.keeping = keeping
+		t.engine.work.Go(func() {
+			select {
+			case <-keeping:
+			case <-ctx.Done():
+			}
+			t.signal()
+		})
+	}
+	select {
+	case <-t.keeping:
+		return true
+	default:
+		return false
+	}
+}
+
 // save writes the inventory and reports whether that worked. What has to wait for it waits.
 func (t *target) save() bool {
+	if !t.secured() {
+		return false
+	}
 	ctx, cancel := context.WithTimeout(t.ctx, t.engine.timing.request)
 	defer cancel()
 	err := t.reload(ctx)
@@ -233,7 +264,7 @@ func (t *target) oust() {
 // startApplies starts as many applies as may run at once.
 func (t *target) startApplies(now time.Time, s survey) {
 	for _, o := range t.order {
-		if t.inflight >= parallelism {
+		if t.inflight >= t.places() {
 			return
 		}
 		if o.phase == phaseApply && !o.glancing && o.resolved && o.listed && o.step <= s.gate && !now.Before(o.due) && t.waitsFor(o) == nil {
@@ -256,7 +287,7 @@ func (t *target) startApply(o *object) {
 
 // job is what applying an object needs.
 func (t *target) job(o *object) applyJob {
-	key, deployment := o.key, t.owner.deployment
+	key, deployment := o.key(), t.owner.deployment
 	return applyJob{
 		owner: t.owner, manifest: *o.manifest, ref: o.ref, mapping: o.mapping, policy: t.desired.State.Policy, rules: o.rules,
 		// What may differ has to be read to be left alone.
@@ -272,7 +303,7 @@ func (t *target) job(o *object) applyJob {
 // startReads reads those objects that the watch will not tell of.
 func (t *target) startReads() {
 	for _, o := range t.order {
-		if t.inflight >= parallelism {
+		if t.inflight >= t.places() {
 			return
 		}
 		switch {

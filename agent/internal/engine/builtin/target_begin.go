@@ -2,6 +2,7 @@ package builtin
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"github.com/kedge-dev/kedge/agent/internal/engine"
@@ -34,18 +35,25 @@ func (t *target) begin(ctx context.Context, next *engine.Desired) {
 	}
 	t.mu.Unlock()
 	t.ctx, t.desired, t.begun, t.gone, t.ousted = work, d, t.now, false, false
-	t.lost = d.Objects == nil && !t.book.Exists()
+	t.whole = d.Objects != nil
+	clear(t.shapes)
+	t.lost = !t.whole && d.Source == nil && !t.book.Exists()
 	t.dirty = t.dirty || t.book.Version() != d.State.Version
 	t.owner = owner{
 		agent: t.engine.config().agent, target: t.id,
 		deployment: d.Tenant + "/" + d.Deployment, adopt: d.State.Policy.Adopt,
 	}
-	t.saving, t.released, t.parted, t.invalid = saving{}, nil, nil, ""
+	t.saving, t.keeping, t.released, t.parted, t.invalid = saving{}, nil, nil, nil, ""
 	t.act(d.State.Policy.ServiceAccount)
 	if strayed {
 		t.doubt()
 	}
-	t.merge(d)
+	if d.Source == nil {
+		t.merge(d)
+	} else {
+		t.invalid = fmt.Sprintf("this agent applies bundles and cannot fetch %s itself: have the server render it, or give the deployment an engine that reads Git in the cluster", d.Source.RepoURL)
+	}
+	t.desired.Objects = nil // each object has its text
 	t.sort()
 	t.engine.tidiness.worked(len(t.order))
 }
@@ -74,7 +82,7 @@ func (t *target) remember(rec inventory.Record) {
 	for key, entry := range rec.Entries {
 		if t.objects[key] == nil {
 			t.objects[key] = &object{
-				ref: entry.ObjectRef, key: key, phase: phaseLeaving, listed: true,
+				ref: entry.ObjectRef, phase: phaseLeaving, listed: true,
 				applied: entry.Hash, live: entry.Live, uid: entry.UID, unconfirmed: entry.Held,
 				place: manifest.Place{Wave: entry.Wave, Depth: entry.Depth, Rank: manifest.RankOf(entry.ObjectRef)},
 			}
@@ -96,7 +104,7 @@ func (t *target) merge(d engine.Desired) {
 			key := inventory.KeyOf(ref)
 			o := t.objects[key]
 			if o == nil {
-				o = &object{ref: ref, key: key}
+				o = &object{ref: ref}
 				t.objects[key] = o
 			}
 			delete(left, key)
@@ -117,7 +125,8 @@ func (t *target) desire(o *object, ref fleet.ObjectRef, m manifest.Object) {
 		t.unplace(o)
 		o.ref = ref
 	}
-	o.manifest, o.hash = &m, m.Hash()
+	text := m.Text()
+	o.manifest, o.hash = &text, text.Hash()
 	t.configure(o, m)
 	o.failure, o.backoff, o.due = "", backoff{}, time.Time{}
 	o.attempted, o.healing, o.delayed, o.force = false, false, false, false

@@ -24,7 +24,7 @@ func (t *target) detach() {
 		return
 	}
 	for _, o := range slices.Clone(t.order) {
-		if t.inflight < parallelism && !o.busy() && !t.now.Before(o.due) {
+		if t.inflight < t.places() && !o.busy() && !t.now.Before(o.due) {
 			t.letGo(o)
 		}
 	}
@@ -41,7 +41,7 @@ func (t *target) detach() {
 // let go of or deleted, so that a replica of this agent that has not heard of it yet does not go on with the
 // target, and that the inventory does not name a bundle any more. It reports whether that may go on.
 func (t *target) noteEnd() bool {
-	if !t.book.Exists() || t.book.Version() == t.desired.State.Version && t.book.Record().Digest == "" {
+	if !t.book.Exists() || t.book.Version() == t.desired.State.Version && t.book.Digest() == "" {
 		return true
 	}
 	t.digest = ""
@@ -57,7 +57,7 @@ func (t *target) letGo(o *object) {
 		return
 	}
 	if t.engine.isPending() {
-		o.phase, o.held, o.waits = phaseHeld, t.wantedElsewhere(o.key), true
+		o.phase, o.held, o.waits = phaseHeld, t.wantedElsewhere(o.key()), true
 		return
 	}
 	o.held, o.waits = "", false

@@ -69,7 +69,7 @@ func (o *object) sight(live *unstructured.Unstructured) string {
 // startCompares asks what applies would change.
 func (t *target) startCompares() {
 	for _, o := range t.order {
-		if t.inflight >= parallelism {
+		if t.inflight >= t.places() {
 			return
 		}
 		if o.phase != phaseCompare {
@@ -121,7 +121,7 @@ func (t *target) reportDrift(o *object, out result, err error) {
 		t.tellDrift(o, o.sight(before), changedBy("was changed", culprit(before, nil)))
 		return
 	}
-	o.fields = rawOurFields(out.live)
+	o.fields = t.shared(rawOurFields(out.live))
 	ours, _ := ourFields(out.live).without(out.live.Object, o.rules.strip(out.live.Object))
 	paths := ours.differing(before.Object, out.live.Object, 5)
 	if len(paths) == 0 {

@@ -16,7 +16,7 @@ import (
 // rehearses reports whether the target is only to say what would change. Deleting or detaching a
 // deployment is carried out all the same: there is no later version that could do it.
 func (t *target) rehearses() bool {
-	return t.desired.State.Policy.DryRun && t.desired.Objects != nil
+	return t.desired.State.Policy.DryRun && t.whole
 }
 
 // rehearse has the API server say of every object what an apply would change, without waiting for

@@ -22,8 +22,8 @@ func (t *target) settle(now time.Time, s survey) {
 		t.digest, t.dirty = t.desired.State.Digest, true
 	}
 	if s.leaving > 0 {
-		if t.desired.State.Tombstone && !t.noteEnd() {
-			return
+		if t.desired.State.Tombstone && !t.noteEnd() || !t.secured() {
+			return // what is deleted now must not come back after a restart
 		}
 		t.prune(now, s)
 	}
@@ -77,7 +77,7 @@ func (t *target) plan(s survey) ([]*object, inventory.Plan) {
 			continue
 		}
 		t.bound(o, edition)
-		o.refused, o.taker = o.bounds.refusal != "", t.engine.claims.other(o.key, t.id)
+		o.refused, o.taker = o.bounds.refusal != "", t.engine.claims.other(o.key(), t.id)
 		if o.mayGo() {
 			gone = append(gone, o)
 		}
@@ -85,7 +85,7 @@ func (t *target) plan(s survey) ([]*object, inventory.Plan) {
 	t.leavers = gone
 	state := t.desired.State
 	return gone, inventory.NewPlan(inventory.Policy{
-		Whole: state.Tombstone || t.desired.Objects != nil,
+		Whole: state.Tombstone || t.whole,
 		Prune: state.Tombstone || state.Policy.Prune, AllowEmpty: state.Tombstone || state.Policy.AllowEmpty,
 		Hold: state.HoldPrune, Unsettled: s.failed, Damaged: t.book.Damaged(), Pending: t.engine.isPending(),
 		Consent: state.Consent, Tombstone: state.Tombstone, Limit: state.Policy.PruneLimit,
@@ -131,7 +131,7 @@ func (t *target) removeLast(now time.Time, remove []*object) {
 		o.held = ""
 		// One that is terminating is looked at again when a watch says so, or when it is due.
 		ready := o.phase == phaseLeaving || o.phase == phaseHeld || o.phase == phaseTerminating && !o.due.IsZero()
-		if o.step == last && ready && !now.Before(o.due) && t.inflight < parallelism {
+		if o.step == last && ready && !now.Before(o.due) && t.inflight < t.places() {
 			t.startRemove(o, intentDelete)
 		}
 	}
@@ -147,7 +147,7 @@ func (t *target) hold(o *object, reason string, protected bool) {
 		o.phase = phaseHeld
 	}
 	o.held = reason
-	if t.now.Before(o.due) || t.inflight >= parallelism {
+	if t.now.Before(o.due) || t.inflight >= t.places() {
 		return
 	}
 	switch {
@@ -159,7 +159,7 @@ func (t *target) hold(o *object, reason string, protected bool) {
 }
 
 func (t *target) startRemove(o *object, want intent) {
-	key, ref, uids := o.key, o.ref, t.desiredUIDs()
+	key, ref, uids := o.key(), o.ref, t.desiredUIDs()
 	job := removeJob{owner: t.owner, ref: o.ref, uid: o.uid, want: want, propagation: t.desired.State.Policy.Propagation, wanted: func(uid string) string {
 		if uids[uid] {
 			return "it is desired under another name"
@@ -240,7 +240,7 @@ func (t *target) wantedElsewhere(key inventory.Key) string {
 
 // lose forgets an object that exists and is not ours any more.
 func (t *target) lose(o *object, want intent, why string) {
-	other := t.engine.claims.other(o.key, t.id)
+	other := t.engine.claims.other(o.key(), t.id)
 	if other != "" && want != intentRelease {
 		t.event(fleet.EventNormal, "HandedOver", o, fmt.Sprintf("was taken over by target %s", other))
 	} else if want == intentRelease {

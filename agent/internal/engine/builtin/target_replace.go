@@ -36,7 +36,7 @@ func (t *target) createAnew(o *object) {
 func (t *target) tellTaken(o *object, out result) {
 	switch from := out.from; {
 	case from.target != "":
-		t.engine.tookOver(from.target, o.key)
+		t.engine.tookOver(from.target, o.key())
 		t.event(fleet.EventNormal, "TakenOver", o, fmt.Sprintf("was taken over from target %s, which this deployment was here before", from.target))
 	case from.agent != "":
 		t.event(fleet.EventNormal, "TakenOver", o, fmt.Sprintf("was taken over from agent %s, which has no inventory here", from.agent))

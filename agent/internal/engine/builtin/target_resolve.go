@@ -18,7 +18,7 @@ import (
 func (t *target) resolve() {
 	moved := false
 	for _, o := range t.order {
-		if o.resolved || t.objects[o.key] != o || o.manifest != nil && o.phase != phaseResolve || o.manifest == nil && o.phase == phaseRemoving {
+		if o.resolved || t.objects[o.key()] != o || o.manifest != nil && o.phase != phaseResolve || o.manifest == nil && o.phase == phaseRemoving {
 			continue
 		}
 		gvk := gvkOf(o.ref)
@@ -71,10 +71,10 @@ func (t *target) unresolved(gvk schema.GroupVersionKind, err error) {
 // defines reports whether a kind comes with the bundle.
 func (t *target) defines(kind schema.GroupKind) bool {
 	return slices.ContainsFunc(t.order, func(o *object) bool {
-		if o.manifest == nil {
+		if o.manifest == nil || o.ref.Kind != "CustomResourceDefinition" {
 			return false
 		}
-		group, name, ok := o.manifest.Defines()
+		group, name, ok := o.manifest.Object().Defines()
 		return ok && group == kind.Group && name == kind.Kind
 	})
 }
@@ -119,8 +119,8 @@ func (t *target) move(o *object, ref fleet.ObjectRef) bool {
 		o.listed, o.applied, o.live, o.uid = there.listed, there.applied, there.live, there.uid
 		t.unplace(there)
 	}
-	delete(t.objects, o.key)
-	o.ref, o.key = ref, key
+	delete(t.objects, o.key())
+	o.ref = ref
 	t.objects[key] = o
 	return true
 }
@@ -153,9 +153,9 @@ func (t *target) giveWay(o *object, err error) {
 	var by *taken
 	switch {
 	case errors.As(err, &by):
-		t.engine.claims.rest(o.key, t.id, by.holder)
+		t.engine.claims.rest(o.key(), t.id, by.holder)
 	case errors.As(err, &refused), apierrors.IsForbidden(err) && o.backoff.tries >= insistence:
-		t.engine.claims.rest(o.key, t.id, "")
+		t.engine.claims.rest(o.key(), t.id, "")
 	}
 }
 
@@ -191,6 +191,7 @@ func (t *target) retryKinds(group string) {
 
 // retryAll makes everything that failed due now, and looks anew at what the agent may touch.
 func (t *target) retryAll() {
+	t.saving.due = time.Time{}
 	for _, o := range t.order {
 		if o.recheck = o.busy(); !o.recheck {
 			t.allowed(o)

@@ -105,13 +105,13 @@ func foreignHolder(live *unstructured.Unstructured, me fleet.TargetID) string {
 // confirm notes that an object is as it was applied.
 func (t *target) confirm(o *object, live *unstructured.Unstructured) {
 	if o.failure != "" {
-		t.engine.claims.resume(o.key, t.id)
+		t.engine.claims.resume(o.key(), t.id)
 	}
 	o.phase, o.attempted, o.failure = phaseInPlace, true, ""
 	o.renewed, o.deviates, o.reported = false, false, ""
 	o.known = live.GetLabels()[LabelTarget] == string(t.id)
 	if o.fields == nil {
-		o.fields = rawOurFields(live)
+		o.fields = t.shared(rawOurFields(live))
 	}
 }
 
@@ -224,19 +224,19 @@ func (t *target) succeeded(o *object, out result) {
 	before, recreated := o.drifted, o.healing && o.drifted == nil && o.uid != "" && o.uid != string(live.GetUID())
 	recovered := o.failure != ""
 	if recovered {
-		t.engine.claims.resume(o.key, t.id)
+		t.engine.claims.resume(o.key(), t.id)
 	}
 	if !o.healing {
 		o.unready = time.Time{} // it is another one from now on
 	}
-	o.applied, o.uid, o.fields = o.hash, string(live.GetUID()), rawOurFields(live)
+	o.applied, o.uid, o.fields = o.hash, string(live.GetUID()), t.shared(rawOurFields(live))
 	ours := ourFields(live)
 	o.live = o.rules.projection(live)
 	o.renewed, o.deviates, o.reported, o.replaced = false, false, "", ""
 	o.phase, o.attempted, o.known, o.unnamed = phaseInPlace, true, true, false
 	o.failure, o.backoff, o.force, o.drifted, o.delayed = "", backoff{}, false, nil, false
 	o.look(live)
-	t.dirty = t.dirty || t.book.Entry(o.key) != o.entry()
+	t.dirty = t.dirty || t.book.Entry(o.key()) != o.entry()
 	t.tellTaken(o, out)
 	switch {
 	case out.replaced != "":

@@ -57,7 +57,7 @@ func (t *target) report() {
 // pace is how long a status serves for: longer while there is much to come.
 func (t *target) pace() time.Duration {
 	each := 10 * time.Microsecond
-	if t.inflight > parallelism/2 {
+	if t.inflight > t.places()/2 {
 		each = 50 * time.Microsecond
 	}
 	return time.Duration(len(t.objects)) * each
@@ -93,7 +93,7 @@ func (t *target) event(kind fleet.EventType, reason string, o *object, message s
 // status describes the target and every object of it. AsOf is left to the caller.
 func (t *target) status() engine.Status {
 	out := engine.Status{Target: t.id, Observed: fleet.Observed{Version: t.desired.State.Version, Digest: t.digest}}
-	out.Objects = slices.Clone(t.parted)
+	out.Objects = append(make([]fleet.ObjectStatus, 0, len(t.parted)+len(t.order)), t.parted...)
 	for _, o := range t.order {
 		out.Objects = append(out.Objects, t.overdue(o, t.describeObject(o)))
 	}

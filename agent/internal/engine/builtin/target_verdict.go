@@ -63,6 +63,8 @@ func (t *target) verdict(objects []fleet.ObjectStatus) (fleet.SyncState, string)
 		return fleet.SyncFailed, kept
 	case tomb, n.syncing > 0:
 		return fleet.SyncSyncing, joinNonEmpty("; ", t.waitingFor(), kept)
+	case t.keeping != nil && !t.secured():
+		return fleet.SyncSyncing, kept // it is about to be written down
 	case n.changed > 0 && t.rehearses():
 		return fleet.SyncOutOfSync, joinNonEmpty("; ", t.rehearsal(n), kept)
 	case n.changed > 0:

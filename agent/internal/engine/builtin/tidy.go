@@ -1,6 +1,7 @@
 package builtin
 
 import (
+	"runtime"
 	"runtime/debug"
 	"sync"
 	"time"
@@ -40,5 +41,6 @@ func (t *tidiness) tidy() {
 	t.mu.Lock()
 	t.done, t.timer = 0, nil
 	t.mu.Unlock()
+	runtime.GC() // what pools hold survives one collection: the buffers of a large inventory, for one
 	debug.FreeOSMemory()
 }

@@ -3,6 +3,7 @@ package builtin
 import (
 	"context"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
@@ -61,15 +62,16 @@ type watches struct {
 
 	mu    sync.Mutex
 	kinds map[mapping]*kindWatch
+	again chan struct{} // closed, and replaced, when what failed is to be tried at once
 }
 
 type kindWatch struct {
 	mapping  mapping
 	kind     string
-	split    bool // one stream per namespace
-	interest map[place]map[observer]bool
-	used     map[string]int     // places of interest by namespace
-	streams  map[string]*stream // by namespace; "" is all
+	split    bool                 // one stream per namespace
+	interest map[place][]observer // nearly always one
+	used     map[string]int       // places of interest by namespace
+	streams  map[string]*stream   // by namespace; "" is all
 }
 
 type place struct{ namespace, name string }
@@ -98,16 +100,17 @@ func (w *watches) add(m mapping, ref fleet.ObjectRef, who observer) sight {
 	if k == nil {
 		k = &kindWatch{
 			mapping: m, kind: ref.Kind, split: m.namespaced && w.settings().scope == fleet.ScopeNamespaced,
-			interest: map[place]map[observer]bool{}, used: map[string]int{}, streams: map[string]*stream{},
+			interest: map[place][]observer{}, used: map[string]int{}, streams: map[string]*stream{},
 		}
 		w.kinds[m] = k
 	}
 	at := place{ref.Namespace, ref.Name}
 	if k.interest[at] == nil {
-		k.interest[at] = map[observer]bool{}
 		k.used[at.namespace]++
 	}
-	k.interest[at][who] = true
+	if !slices.Contains(k.interest[at], who) {
+		k.interest[at] = append(k.interest[at], who)
+	}
 	return w.openLocked(k, k.streamOf(ref.Namespace)).sight
 }
 
@@ -120,11 +123,11 @@ func (w *watches) remove(m mapping, ref fleet.ObjectRef, who observer) {
 		return
 	}
 	at := place{ref.Namespace, ref.Name}
-	if !k.interest[at][who] {
+	i := slices.Index(k.interest[at], who)
+	if i < 0 {
 		return
 	}
-	delete(k.interest[at], who)
-	if len(k.interest[at]) > 0 {
+	if k.interest[at] = slices.Delete(k.interest[at], i, i+1); len(k.interest[at]) > 0 {
 		return
 	}
 	delete(k.interest, at)
@@ -168,7 +171,7 @@ func (w *watches) run(ctx context.Context, k *kindWatch, namespace string, s *st
 		})
 	var pause backoff
 	for ctx.Err() == nil {
-		begun := time.Now()
+		begun, again := time.Now(), w.word()
 		err := reflector.ListAndWatchWithContext(ctx)
 		if ctx.Err() != nil {
 			return
@@ -183,10 +186,7 @@ func (w *watches) run(ctx context.Context, k *kindWatch, namespace string, s *st
 		} else if time.Since(begun) > w.timing.watchMax {
 			pause = backoff{}
 		}
-		select {
-		case <-ctx.Done():
-		case <-time.After(pause.next(w.timing.watchFirst, w.timing.watchMax)):
-		}
+		linger(ctx, again, pause.next(w.timing.watchFirst, w.timing.watchMax))
 	}
 }
 
@@ -210,13 +210,7 @@ func (w *watches) source(k *kindWatch, namespace string, s *stream) cache.Lister
 		},
 		WatchFuncWithContext: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
 			options.LabelSelector = selector
-			events, err := client.Watch(ctx, options)
-			if err != nil {
-				w.failing(k, namespace, s, err)
-				return nil, err
-			}
-			w.working(k, namespace, s)
-			return events, nil
+			return w.open(ctx, client, options, func(err error) { w.failing(k, namespace, s, err) }, func() { w.working(k, namespace, s) })
 		},
 	}
 }
@@ -251,9 +245,9 @@ func (w *watches) blinded(k *kindWatch, namespace string, s *stream, err error) 
 	}
 }
 
-func tell(k *kindWatch, at place, observers map[observer]bool, seen observation) {
+func tell(k *kindWatch, at place, observers []observer, seen observation) {
 	key := inventory.Key{Group: k.mapping.resource.Group, Kind: k.kind, Namespace: at.namespace, Name: at.name}
-	for who := range observers {
+	for _, who := range observers {
 		who.observe(key, seen)
 	}
 }

@@ -1,6 +1,8 @@
 package enginetest
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"strings"
@@ -12,15 +14,18 @@ import (
 
 	"github.com/kedge-dev/kedge/agent/internal/engine"
 	"github.com/kedge-dev/kedge/internal/fleet"
+	"github.com/kedge-dev/kedge/internal/testkit"
 )
 
 var bulkCases = []testCase{
 	{"applies many new objects without reading each of them", bulkCheap},
 	{"takes over none of many new objects that somebody else has put there", bulkForeign},
 	{"takes over none of many new objects that somebody else puts there meanwhile", bulkForeignMeanwhile},
-	{"gives back what it has added to an object that somebody else puts there meanwhile", bulkForeignOther},
+	{"gives back what it has added to an object that somebody else puts there meanwhile", func(t *testing.T, w *world) { w.foreignOther(t, 40) }},
+	{"gives that back too where it has looked at the object alone, just before", func(t *testing.T, w *world) { w.foreignOther(t, 10) }},
+	{"takes nothing of an object that somebody else puts in the place of one that was edited and deleted", foreignInPlace},
 	{"looks at many new objects when their wave begins, not before", bulkInLaterWave},
-	{"carries hundreds of deployments", bulkTargets},
+	{"carries a thousand deployments", bulkTargets},
 	{"carries a deployment of many hundreds of objects", bulkObjects},
 }
 
@@ -89,7 +94,7 @@ func (w *world) untouched(t *testing.T, name string, o fleet.ObjectStatus) {
 }
 
 // covers: A7
-func bulkForeignOther(t *testing.T, w *world) {
+func (w *world) foreignOther(t *testing.T, n int) {
 	e := w.start(t)
 	var made atomic.Bool
 	w.traffic.interfere(func(_ int, r *http.Request) error {
@@ -98,7 +103,7 @@ func bulkForeignOther(t *testing.T, w *world) {
 		}
 		return nil
 	}, nil)
-	e.Set(w.desired(t, 1, many(40)))
+	e.Set(w.desired(t, 1, many(n)))
 	s := w.rec.status(t, w.target, 1, fleet.SyncFailed)
 	live := w.get(t, "m9")
 	if o := object(t, s, "ConfigMap m9"); value(live, "other") != "foreign" || value(live, "key") != "" || len(live.GetLabels()) != 0 || !strings.Contains(o.Message, "adopt") {
@@ -112,29 +117,85 @@ func bulkForeignOther(t *testing.T, w *world) {
 }
 
 // covers: A7
+func foreignInPlace(t *testing.T, w *world) {
+	e := w.start(t)
+	w.sync(t, e, 1, configMap("a", "1"))
+	var step atomic.Int32
+	w.traffic.interfere(func(_ int, r *http.Request) error {
+		if r.Method != http.MethodPatch || !strings.HasSuffix(r.URL.Path, "/a") {
+			return nil
+		}
+		switch forced := r.URL.Query().Get("force") == "true"; {
+		case forced && step.CompareAndSwap(0, 1):
+			w.delete(t, "a") // just before the edit is taken back
+		case step.CompareAndSwap(1, 2):
+			w.foreign(t, "a", "key") // just before it is created again
+		}
+		return nil
+	}, nil)
+	w.edit(t, "somebody", "a", `{"data":{"key":"edited"}}`)
+	s := w.rec.status(t, w.target, 1, fleet.SyncFailed)
+	live := w.get(t, "a")
+	if o := object(t, s, "ConfigMap a"); value(live, "key") != "foreign" || len(live.GetLabels()) != 0 || !strings.Contains(o.Message, "adopt") || step.Load() != 2 {
+		t.Errorf("a is %v and says %q after step %d, want it as somebody has made it and why", live.Object, o.Message, step.Load())
+	}
+}
+
+// covers: A7
 func bulkInLaterWave(t *testing.T, w *world) {
 	e := w.start(t)
 	gate := "---\napiVersion: apps/v1\nkind: Deployment\nmetadata: {name: gate, annotations: {kedge.dev/wave: \"-1\"}}\n" +
 		"spec: {selector: {matchLabels: {app: gate}}, template: {metadata: {labels: {app: gate}}, spec: {nodeSelector: {$NS: open}, containers: [{name: c, image: x}]}}}\n"
-	e.Set(w.desired(t, 1, gate+many(40)))
+	// Their kind is known, and nothing of them is there: only their wave is in the way.
+	w.traffic.interfere(func(_ int, r *http.Request) error {
+		if r.Method == http.MethodPatch {
+			return errInterfered
+		}
+		return nil
+	}, nil)
+	e.Set(w.desired(t, 1, many(40)))
+	w.rec.status(t, w.target, 1, fleet.SyncFailed)
+	w.traffic.interfere(nil, nil)
+	begun := w.traffic.mark()
+	e.Set(w.desired(t, 2, gate+many(40)))
 	w.rec.statusWith(t, w.target, func(s engine.Status) string {
-		if s.Observed.Generation != 1 || !strings.Contains(s.Observed.Message, "gate") {
+		if s.Observed.Generation != 2 || !strings.Contains(s.Observed.Message, "gate") {
 			return "want it to wait for the gate"
 		}
 		return ""
 	})
+	testkit.Eventually(t, limit, func(context.Context) error {
+		if written, _ := w.traffic.since(begun, w.agentNS); len(written) < 2 {
+			return errors.New("the gate was not applied and written down yet, with nothing else under way")
+		}
+		return nil
+	})
 	w.foreign(t, "m3", "other")
+	mark := w.traffic.mark()
 	w.h.Cluster.Kubectl(t, "label", "nodes", "--all", w.ns+"=open")
-	s := w.rec.status(t, w.target, 1, fleet.SyncFailed)
+	s := w.rec.status(t, w.target, 2, fleet.SyncFailed)
+	lists := func(from, to int) (n int) {
+		w.traffic.mu.Lock()
+		defer w.traffic.mu.Unlock()
+		for _, r := range w.traffic.requests[from:to] {
+			if r.method == http.MethodGet && r.path == "/api/v1/namespaces/"+w.ns+"/configmaps" {
+				n++
+			}
+		}
+		return n
+	}
+	if early, late := lists(begun, mark), lists(mark, w.traffic.mark()); early != 0 || late == 0 {
+		t.Errorf("the objects were listed %d times before their wave began and %d times afterwards", early, late)
+	}
 	live := w.get(t, "m3")
 	if o := object(t, s, "ConfigMap m3"); len(live.GetLabels()) != 0 || value(live, "key") != "" || !strings.Contains(o.Message, "adopt") {
 		t.Errorf("m3 is %v and says %q, want it left alone", live.Object, o.Message)
 	}
 }
 
-// covers: A15 (the thousand are measured: see docs/benchmarks.md)
+// covers: A15
 func bulkTargets(t *testing.T, w *world) {
-	const n = 300
+	const n = 1000
 	e := w.start(t)
 	targets := make([]fleet.TargetID, n)
 	e.Pending(n)

@@ -1,0 +1,88 @@
+package link_test
+
+import (
+	"context"
+	"sync/atomic"
+	"testing"
+
+	"github.com/kedge-dev/kedge/agent/internal/link"
+	"github.com/kedge-dev/kedge/internal/fleet"
+	"github.com/kedge-dev/kedge/internal/wire"
+	"github.com/kedge-dev/kedge/internal/wire/agentv1"
+	"github.com/kedge-dev/kedge/server/gatewaytest"
+)
+
+// clusterAt is a cluster whose API versions change when the test says so.
+func clusterAt(apis ...string) (set func(apis ...string), edit func(*link.Config)) {
+	var now atomic.Pointer[fleet.Capabilities]
+	set = func(apis ...string) { now.Store(&fleet.Capabilities{KubeVersion: "v1.36.3", APIVersions: apis}) }
+	set(apis...)
+	return set, func(c *link.Config) {
+		c.Capabilities = func() fleet.Capabilities { return *now.Load() }
+		c.Hello = func(context.Context) wire.Hello {
+			return wire.Hello{AgentVersion: "test", Replica: "replica-0", Capabilities: *now.Load()}
+		}
+	}
+}
+
+// covers: G8
+func TestCapabilitiesThatChangeAreToldOnTheSameConnection(t *testing.T) {
+	t.Parallel()
+	m := gatewaytest.NewMemory()
+	agent, token := m.Enroll("edge-1")
+	s := serve(t, m, gatewaytest.Options{})
+	set, edit := clusterAt("v1")
+	r := start(t, "grpc://"+s.Addr(), token, edit)
+	ctx := within(t)
+	for _, apis := range [][]string{{"v1"}, {"example.com/v1", "v1"}, {"v1"}} {
+		set(apis...)
+		r.CapabilitiesChanged()
+		if err := m.AwaitCapable(ctx, agent, fleet.Capabilities{KubeVersion: "v1.36.3", APIVersions: apis}); err != nil {
+			t.Fatalf("the server was not told of %v: %v", apis, err)
+		}
+	}
+	if n := m.Counts().Connected; n != 1 {
+		t.Errorf("that took %d connections, want one", n)
+	}
+}
+
+// What is told unasked would end the stream of a server that does not say that it takes it, and what it knows costs
+// any server a look.
+//
+// covers: G8
+func TestCapabilitiesAreToldToWhoTakesThemAndDoesNotKnowThem(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		reason string
+		take   bool
+		change bool
+		want   bool
+	}{
+		{"an older server", false, true, false},
+		{"nothing has changed", true, false, false},
+		{"they have changed", true, true, true},
+	} {
+		t.Run(c.reason, func(t *testing.T) {
+			t.Parallel()
+			g, address := newGate(t, "token")
+			g.takes = c.take
+			set, edit := clusterAt("v1")
+			r := start(t, address, "token", edit)
+			ctx := within(t)
+			frame(ctx, t, g, (*agentv1.ConnectRequest).GetHello)
+			if c.change {
+				set("example.com/v1", "v1")
+			}
+			r.CapabilitiesChanged()
+			r.Status(synced()) // what there is to say of the cluster comes first
+			told := false
+			frame(ctx, t, g, func(f *agentv1.ConnectRequest) *agentv1.Status {
+				told = told || f.GetCapabilities() != nil
+				return f.GetStatus()
+			})
+			if told != c.want {
+				t.Errorf("told is %t, want %t", told, c.want)
+			}
+		})
+	}
+}

@@ -1,0 +1,42 @@
+package link
+
+import (
+	"time"
+
+	"github.com/kedge-dev/kedge/agent/internal/engine"
+	"github.com/kedge-dev/kedge/internal/wire"
+)
+
+// laterAfter is how long the server has for its first Welcome before the engine is given what was left for
+// later. It is a backstop, for connections that hang: one that fails ends the wait at once.
+const laterAfter = 10 * time.Second
+
+// Resume says that the engine of the agent that w names runs already, and what it holds; what the server
+// says of the agent is compared to it. It is called while there is no connection: before Run, or by Away.
+//
+// The engine is given later when the server turns out to be away, and not at all when it is there to say
+// something newer, or the same.
+func (c *Client) Resume(w wire.Welcome, running Engine, found []engine.Held, later []engine.Desired) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.engine, c.welcome = running, w
+	c.holdLocked(found)
+	for _, d := range later {
+		c.later[d.Target] = d
+	}
+}
+
+// serveLater gives the engine what was left for later, unless there is a connection.
+func (c *Client) serveLater() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.connected || c.engine == nil {
+		return
+	}
+	for id, d := range c.later {
+		c.held[id] = wire.HeldOf(id, d.State)
+		delete(c.bare, id)
+		c.engine.Set(d)
+	}
+	clear(c.later)
+}

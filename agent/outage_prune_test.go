@@ -1,0 +1,74 @@
+package agent_test
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"sync/atomic"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/kedge-dev/kedge/internal/fleet"
+	"github.com/kedge-dev/kedge/internal/testkit"
+	"github.com/kedge-dev/kedge/internal/testkit/apiproxy"
+)
+
+// What the server has listed again while the cluster was away stays, however late the server is: its old word
+// is not carried out.
+//
+// covers: D6, O7
+func TestNothingIsPrunedOnAWordFromBeforeAnOutage(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.run(t)
+	target := s.memory.Deploy(s.enrolled, "app", s.set(t, "a=1", "goes=1"))
+	s.synced(t, target.ID)
+
+	var deletes atomic.Int32
+	s.proxy.Do(func(r *http.Request) *apiproxy.Fault {
+		if r.Method == http.MethodDelete {
+			deletes.Add(1)
+			return &apiproxy.Fault{Refuse: true}
+		}
+		return nil
+	})
+	s.memory.Desire(target.ID, s.set(t, "a=1"), func(d *fleet.Desired) { d.Policy.Prune = true })
+	testkit.Eventually(t, limit, func(context.Context) error {
+		if deletes.Load() == 0 {
+			return errors.New("nothing is pruned")
+		}
+		return nil
+	})
+	s.proxy.Do(func(*http.Request) *apiproxy.Fault { return &apiproxy.Fault{Refuse: true} })
+	s.proxy.Sever()
+	s.log.await(t, "this replica leads no more", 1)
+	address := s.server.Addr()
+	if err := s.server.Stop(); err != nil {
+		t.Fatal(err)
+	}
+	s.memory.Desire(target.ID, s.set(t, "a=1", "goes=1"), func(d *fleet.Desired) { d.Policy.Prune = true })
+	maps := s.cluster.Dynamic(t).Resource(schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}).Namespace(s.ns)
+	if _, err := maps.Patch(t.Context(), "a", types.MergePatchType, []byte(`{"data":{"key":"edited"}}`), metav1.PatchOptions{}); err != nil {
+		t.Fatal(err)
+	}
+
+	deletes.Store(0)
+	s.proxy.Do(func(r *http.Request) *apiproxy.Fault {
+		if r.Method == http.MethodDelete {
+			deletes.Add(1)
+		}
+		return nil
+	})
+	s.log.await(t, "this replica leads now", 2)
+	s.log.await(t, "no connection to the server", s.log.count("no connection to the server")+2)
+	s.shows(t, "a=1", "goes=1")
+	s.serve(t, address)
+	s.synced(t, target.ID)
+	s.shows(t, "a=1", "goes=1")
+	if n := deletes.Load(); n != 0 {
+		t.Errorf("%d objects were deleted on what the server had said before", n)
+	}
+}

@@ -1,0 +1,212 @@
+package agent_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/kedge-dev/kedge/agent"
+	"github.com/kedge-dev/kedge/internal/fleet"
+	"github.com/kedge-dev/kedge/internal/manifest"
+	"github.com/kedge-dev/kedge/internal/testkit"
+	"github.com/kedge-dev/kedge/internal/testkit/apiproxy"
+	"github.com/kedge-dev/kedge/server/gatewaytest"
+)
+
+// limit is how long anything may take.
+const limit = time.Minute
+
+// diary is a log that can be read while it is written.
+type diary struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (d *diary) Write(b []byte) (int, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.text.Write(b)
+}
+
+func (d *diary) count(text string) int {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return strings.Count(d.text.String(), text)
+}
+
+func (d *diary) await(t *testing.T, text string, n int) {
+	t.Helper()
+	testkit.Eventually(t, limit, func(context.Context) error {
+		if got := d.count(text); got < n {
+			return fmt.Errorf("%q was logged %d times, not %d", text, got, n)
+		}
+		return nil
+	})
+}
+
+// site is a cluster behind a proxy, and a server.
+type site struct {
+	cluster  *testkit.Cluster
+	ns, home string
+	proxy    *apiproxy.Proxy
+	memory   *gatewaytest.Memory
+	server   *gatewaytest.Server
+	enrolled fleet.Agent
+	cfg      agent.Config
+	log      *diary
+}
+
+func newSite(t *testing.T) *site {
+	t.Helper()
+	c := testkit.SharedCluster(t)
+	s := &site{cluster: c, ns: c.Namespace(t), home: c.Namespace(t), proxy: apiproxy.New(t, c.RESTConfig()), memory: gatewaytest.NewMemory(), log: &diary{}}
+	var token string
+	s.enrolled, token = s.memory.Enroll("edge-1")
+	s.serve(t, "")
+	s.cfg = agent.Config{
+		ServerAddress: "grpc://" + s.server.Addr(), TokenFile: write(t, "token", token), Namespace: s.home, Replica: "pod-0", OfflineBudget: 1 << 20,
+		Log: slog.New(slog.NewTextHandler(s.log, nil)),
+		Kubeconfig: write(t, "kubeconfig", fmt.Sprintf(`
+apiVersion: v1
+kind: Config
+current-context: test
+contexts: [{name: test, context: {cluster: test, user: test}}]
+clusters: [{name: test, cluster: {server: %q}}]
+users: [{name: test, user: {}}]
+`, s.proxy.Config().Host)),
+	}
+	return s
+}
+
+// serve starts the server.
+func (s *site) serve(t *testing.T, address string) {
+	t.Helper()
+	server, err := gatewaytest.Start(s.memory, gatewaytest.Options{Address: address})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.server = server
+	t.Cleanup(func() { _ = server.Stop() })
+}
+
+// run runs the agent until stop or the end of the test.
+func (s *site) run(t *testing.T) (stop func()) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- agent.Run(ctx, s.cfg) }()
+	stop = sync.OnceFunc(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Errorf("the agent ended with %v", err)
+		}
+	})
+	t.Cleanup(stop)
+	return stop
+}
+
+// set is a bundle of ConfigMaps, each with its value.
+func (s *site) set(t *testing.T, maps ...string) *manifest.Set {
+	t.Helper()
+	var text strings.Builder
+	for _, m := range maps {
+		name, value, _ := strings.Cut(m, "=")
+		fmt.Fprintf(&text, "---\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: %s, namespace: %s}\ndata: {key: %q}\n", name, s.ns, value)
+	}
+	objects, err := manifest.Parse("test.yaml", []byte(text.String()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	set, err := manifest.NewSet(objects, s.ns)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return set
+}
+
+// shows waits until the namespace holds exactly these ConfigMaps.
+func (s *site) shows(t *testing.T, want ...string) {
+	t.Helper()
+	client := s.cluster.Dynamic(t).Resource(schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}).Namespace(s.ns)
+	testkit.Eventually(t, limit, func(ctx context.Context) error {
+		list, err := client.List(ctx, metav1.ListOptions{})
+		if err != nil {
+			return err
+		}
+		var got []string
+		for _, item := range list.Items {
+			if v, ok, _ := unstructured.NestedString(item.Object, "data", "key"); ok {
+				got = append(got, item.GetName()+"="+v)
+			}
+		}
+		if fmt.Sprint(got) != fmt.Sprint(want) {
+			return fmt.Errorf("the cluster holds %q, want %q", got, want)
+		}
+		return nil
+	})
+}
+
+func (s *site) synced(t *testing.T, id fleet.TargetID) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), limit)
+	defer cancel()
+	if err := s.memory.AwaitObserved(ctx, id, fleet.SyncSynced); err != nil {
+		t.Fatalf("%v: %+v", err, s.memory.Target(id))
+	}
+}
+
+// covers: D6, O7
+func TestAgentRidesOutAnAPIServerThatIsAwayForLong(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.run(t)
+	target := s.memory.Deploy(s.enrolled, "app", s.set(t, "a=1", "b=1"))
+	s.synced(t, target.ID)
+	s.log.await(t, "this replica leads now", 1)
+
+	s.proxy.Do(func(*http.Request) *apiproxy.Fault { return &apiproxy.Fault{Refuse: true} })
+	s.proxy.Sever()
+	s.log.await(t, "this replica leads no more", 1)
+	testkit.Eventually(t, limit, func(context.Context) error {
+		if c := s.memory.Connections(); len(c) == 0 || !c[len(c)-1].Standby {
+			return errors.New("the server still takes it for a leader")
+		}
+		return nil
+	})
+	maps := s.cluster.Dynamic(t).Resource(schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}).Namespace(s.ns)
+	if _, err := maps.Patch(t.Context(), "a", types.MergePatchType, []byte(`{"data":{"key":"edited"}}`), metav1.PatchOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	s.memory.Desire(target.ID, s.set(t, "a=1", "b=2", "c=2"), func(*fleet.Desired) {})
+	var mu sync.Mutex
+	var anew []string
+	s.proxy.Do(func(r *http.Request) *apiproxy.Fault {
+		list := r.Method == http.MethodGet && !r.URL.Query().Has("watch") && r.URL.Query().Get("limit") != "1" && strings.HasSuffix(r.URL.Path, "/configmaps")
+		if list || r.URL.Query().Get("sendInitialEvents") == "true" || strings.HasPrefix(r.URL.Path, "/api/v1/namespaces/"+s.home+"/secrets/") && r.Method == http.MethodGet {
+			mu.Lock()
+			defer mu.Unlock()
+			anew = append(anew, r.URL.String())
+		}
+		return nil
+	})
+	s.shows(t, "a=1", "b=2", "c=2")
+	s.log.await(t, "this replica leads now", 2)
+	s.synced(t, target.ID)
+	mu.Lock()
+	defer mu.Unlock()
+	if len(anew) > 0 {
+		t.Errorf("after the outage the agent has read anew:\n%s", strings.Join(anew, "\n"))
+	}
+}
