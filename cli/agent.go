@@ -11,7 +11,7 @@ import (
 
 func (a *app) agentCommand() *cobra.Command {
 	return group("agent", "Enrol, label, upgrade, uninstall and delete agents",
-		a.agentEnrollCommand(), a.agentManifestCommand(), a.agentLabelCommand(), a.agentRotateCommand(), a.agentTokenCommand(),
+		a.agentEnrollCommand(), a.agentManifestCommand(), a.agentLabelCommand(), a.agentRotateCommand(), a.agentTokenCommand(), a.agentConfigCommand(),
 		a.agentDeleteCommand(), getCommand(a, "get", agentResource()))
 }
 

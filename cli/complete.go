@@ -43,7 +43,7 @@ func (a *app) complete(root *cobra.Command) {
 			names = completeNames(a, agentResource())
 		case "env":
 			names = completeNames(a, environmentResource())
-		case "deploy", "sync", "rollback", "run", "status":
+		case "deploy", "sync", "rollback", "run", "status", "image", "diff":
 			names = completeNames(a, deploymentResource())
 		case "credential":
 			names = completeNames(a, credentialResource())

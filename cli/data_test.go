@@ -77,16 +77,23 @@ func deployments() []apiv1.Deployment {
 		Prune: true, Force: true, Drift: "report", Ignore: []string{"*:/spec/replicas"}, ServiceAccount: "web/deployer", Propagation: "Background",
 		ReadyTimeout: "5m", PruneLimit: apiv1.PruneLimit{Objects: 3, Percent: 7},
 	}
+	broken.Source.Detected, broken.Volatile = "helm", true
 	waiting := target("prod", "Pending", "Unknown")
 	waiting.Generation, waiting.ObservedGeneration, waiting.Commit = 0, 0, ""
 	unreadable := deployment("unreadable", "Failed", "Unknown", waiting)
 	unreadable.Commit, unreadable.Message = "", "repository https://git.example.com/unreadable: authentication failed"
 	away := deployment("away", "Synced", "Stale", target("prod", "Synced", "Current"), staleTarget())
-	away.Policy.PruneLimit = apiv1.PruneLimit{Objects: 3, Percent: 7}
+	away.Source.Helm = &apiv1.Helm{ReleaseName: "r", ValuesFiles: []string{"a.yaml"}, Values: map[string]any{"a": map[string]any{"b": "1", "c": 2}}}
 	return []apiv1.Deployment{
 		deployment("web", "Synced", "Current", target("prod", "Synced", "Current")),
 		failing, broken, unreadable,
 		away,
-		deployment("nowhere", "Pending", "Unknown"),
+		nowhere(),
 	}
+}
+
+func nowhere() apiv1.Deployment {
+	d := deployment("nowhere", "Pending", "Unknown")
+	d.Policy.PruneLimit = apiv1.PruneLimit{Objects: 3, Percent: 7}
+	return d
 }

@@ -23,15 +23,24 @@ func (a *app) deployCommand() *cobra.Command {
 func (a *app) deployCreateCommand() *cobra.Command {
 	var req apiv1.CreateDeployment
 	var policy policyFlags
+	var source sourceFlags
 	var noPrune, wait bool
 	w := watchOptions{failAfter: defaultFailAfter}
 	cmd := &cobra.Command{
-		Use:     "create NAME --repo URL",
-		Short:   "Deploy a folder of a Git repository to every cluster of an environment",
-		Example: "kedge deploy create web --repo https://github.com/example/web --path deploy --namespace web --wait",
-		Args:    cobra.ExactArgs(1),
+		Use:   "create NAME --repo URL",
+		Short: "Deploy a folder of a Git repository to every cluster of an environment",
+		Long: "What the folder holds is detected: a chart (Chart.yaml), a Kustomize root (kustomization.yaml), or plain manifests. " +
+			"--kind says it instead.",
+		Example: "kedge deploy create web --repo https://github.com/example/web --path deploy --namespace web --wait\n" +
+			"kedge deploy create shop --repo https://github.com/example/shop --path chart --values-file ../env/{agent.labels.region}.yaml --set image.tag=v2",
+		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			req.Name, req.Policy = args[0], policy.newPolicy(cmd.Flags())
+			var err error
+			if req.Source.Helm, err = source.helm(cmd.Flags(), nil); err != nil {
+				return err
+			}
+			req.Source.Kind = source.kind
 			if noPrune {
 				prune := false
 				req.Policy.Prune = &prune
@@ -44,6 +53,7 @@ func (a *app) deployCreateCommand() *cobra.Command {
 	f.StringVar(&req.Source.Path, "path", "", "folder in the repository (default: its root)")
 	f.StringVar(&req.Source.Revision, "revision", "", "branch, tag or commit (default: the default branch)")
 	f.StringArrayVar(&req.Source.Globs, "glob", nil, "which files below the path; may be repeated (default: every manifest)")
+	source.add(f)
 	f.StringVar(&req.Environment, "env", "", "environment to deploy to (default: default)")
 	f.StringVar(&req.Namespace, "namespace", "", "namespace of objects that name none (default: default)")
 	f.BoolVar(&noPrune, "no-prune", false, "keep objects that have left the source")

@@ -19,6 +19,7 @@ func (a *app) deploySetCommand() *cobra.Command {
 	var labels, variables map[string]string
 	var prune bool
 	var policy policyFlags
+	var source sourceFlags
 	var cmd *cobra.Command
 	cmd = a.verb("set NAME", "Change a deployment; what is not named stays as it is", 1, func(ctx context.Context, c *client.Client, args []string) error {
 		f := cmd.Flags()
@@ -34,15 +35,17 @@ func (a *app) deploySetCommand() *cobra.Command {
 				*text.into = text.value
 			}
 		}
-		var limit apiv1.PruneLimit
-		if namesLimit(f) {
-			now, err := c.Deployment(ctx, args[0])
-			if err != nil {
+		var now apiv1.Deployment
+		if namesLimit(f) || source.namesHelm(f) {
+			var err error
+			if now, err = c.Deployment(ctx, args[0]); err != nil {
 				return err
 			}
-			limit = now.Policy.PruneLimit
 		}
-		req.Policy = policy.change(f, limit)
+		if err := source.change(f, &req.Source, now.Source.Helm); err != nil {
+			return err
+		}
+		req.Policy = policy.change(f, now.Policy.PruneLimit)
 		if f.Changed("prune") {
 			req.Policy.Prune = &prune
 		}
@@ -55,13 +58,15 @@ func (a *app) deploySetCommand() *cobra.Command {
 		}
 		return a.say("Deployment %q is changed.", args[0])
 	})
-	cmd.Long = "Changing the source brings the new objects and, unless pruning is off, removes those that are gone. Labels, variables and globs are replaced whole."
+	cmd.Long = "Changing the source brings the new objects and, unless pruning is off, removes those that are gone. Labels, variables and globs are replaced whole, and so are the values files of a chart and, with --values, its values; " +
+		"--set changes one value."
 	cmd.Example = "kedge deploy set web --revision v1.4\nkedge deploy set web --manual    # from now on: kedge sync web"
 	f := cmd.Flags()
 	f.StringVar(&repo, "repo", "", "URL of the Git repository")
 	f.StringVar(&path, "path", "", "folder in the repository; may use {agent.name} and {agent.labels.KEY}")
 	f.StringVar(&revision, "revision", "", "branch, tag or commit; empty is the default branch")
 	f.StringArrayVar(&globs, "glob", nil, "which files below the path; may be repeated")
+	source.add(f)
 	pairsFlag(f, &variables, "variables", "replace ${name} in the objects; empty removes them")
 	pairsFlag(f, &labels, "labels", "labels of the deployment; empty removes them")
 	f.StringVar(&env, "env", "", "environment to deploy to; OWNER/NAME for a granted one")

@@ -40,6 +40,7 @@ func (a *app) agentEnrollCommand() *cobra.Command {
 	f.StringVar(&req.Image, "image", "", "image of the agent (default: the server's)")
 	f.IntVar(&req.Replicas, "replicas", 0, "how many pods; one leads and the others wait to take over (default 1)")
 	f.StringVar(&req.ServerAddress, "server-address", "", "how the agent reaches the server, such as grpcs://host:443 (default: the server's)")
+	f.StringVar(&req.ConfigRepoURL, "config-repo", "", "URL of the Git repository that the agent's configuration is in (default: none)")
 	f.StringVar(&chosenFile, "chosen-token-file", "", "file with a token of your own choice, as it is in the cluster's Secret; weak ones are refused")
 	f.StringVar(&tokenFile, "agent-token-file", "", "also write the agent's token to this new file, readable for you alone")
 	return cmd

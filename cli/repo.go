@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"os"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -43,8 +45,12 @@ func (a *app) onRepository(use, short string, run func(ctx context.Context, c *c
 
 func (a *app) repoAddCommand() *cobra.Command {
 	var req apiv1.CreateRepository
-	cmd := a.verb("add URL", "Add a repository before any deployment uses it, to say how it is read", 1, func(ctx context.Context, c *client.Client, args []string) error {
+	var signersFile string
+	cmd := a.verb("add URL", "Add a repository before any deployment uses it, to say how it is read", 1, func(ctx context.Context, c *client.Client, args []string) (err error) {
 		req.URL = args[0]
+		if req.Signers, err = a.readSigners(signersFile); err != nil {
+			return err
+		}
 		if err := client.Do(ctx, c, http.MethodPost, c.In("repositories"), req); err != nil {
 			return err
 		}
@@ -52,23 +58,75 @@ func (a *app) repoAddCommand() *cobra.Command {
 	})
 	cmd.Long = "A deployment adds its repository by itself. One that needs a credential is added before, or set afterwards."
 	cmd.Flags().StringVar(&req.Credential, "credential", "", "name of the credential to read it with")
+	cmd.Flags().BoolVar(&req.Submodules, "submodules", false, "let paths lead into submodules")
+	cmd.Flags().StringVar(&signersFile, "signers-file", "", signersUsage)
 	return cmd
 }
 
+const signersUsage = "file that says who must have signed commits or tags: lines of an allowed_signers file, armored OpenPGP keys; empty for nobody"
+
+// readSigners reads a file of signers; "" names none.
+func (a *app) readSigners(file string) (string, error) {
+	if file == "" {
+		return "", nil
+	}
+	data, err := os.ReadFile(file)
+	if err != nil {
+		return "", failure("the file of signers cannot be read: "+err.Error(), "give the path of an allowed_signers file or of an armored OpenPGP public key")
+	}
+	return string(data), nil
+}
+
 func (a *app) repoSetCommand() *cobra.Command {
-	var credential string
-	cmd := a.onRepository("set URL --credential NAME", "Change with which credential a repository is read", func(ctx context.Context, c *client.Client, r apiv1.Repository) error {
-		if err := client.Do(ctx, c, http.MethodPatch, c.In("repositories", r.ID), apiv1.UpdateRepository{Credential: &credential}); err != nil {
+	var credential, signersFile string
+	var submodules bool
+	var cmd *cobra.Command
+	cmd = a.onRepository("set URL", "Change how a repository is read", func(ctx context.Context, c *client.Client, r apiv1.Repository) error {
+		var req apiv1.UpdateRepository
+		if cmd.Flags().Changed("credential") {
+			req.Credential = &credential
+		}
+		if cmd.Flags().Changed("submodules") {
+			req.Submodules = &submodules
+		}
+		if cmd.Flags().Changed("signers-file") {
+			signers, err := a.readSigners(signersFile)
+			if err != nil {
+				return err
+			}
+			req.Signers = &signers
+		}
+		if err := client.Do(ctx, c, http.MethodPatch, c.In("repositories", r.ID), req); err != nil {
 			return err
 		}
-		if credential == "" {
-			return a.say("Repository %s is read without a credential.", r.URL)
-		}
-		return a.say("Repository %s is read with credential %q.", r.URL, credential)
+		return a.say("%s", howRead(r.URL, req))
 	})
 	cmd.Flags().StringVar(&credential, "credential", "", "name of the credential; empty for none")
-	must(cmd.MarkFlagRequired("credential"))
+	cmd.Flags().BoolVar(&submodules, "submodules", false, "let paths lead into submodules; --submodules=false does not")
+	cmd.Flags().StringVar(&signersFile, "signers-file", "", signersUsage)
+	cmd.MarkFlagsOneRequired("credential", "submodules", "signers-file")
 	return cmd
+}
+
+// howRead says what an edit has made of a repository.
+func howRead(url string, req apiv1.UpdateRepository) string {
+	var how []string
+	if req.Credential != nil && *req.Credential == "" {
+		how = append(how, "without a credential")
+	} else if req.Credential != nil {
+		how = append(how, fmt.Sprintf("with credential %q", *req.Credential))
+	}
+	if req.Submodules != nil && *req.Submodules {
+		how = append(how, "through its submodules")
+	} else if req.Submodules != nil {
+		how = append(how, "without its submodules")
+	}
+	if req.Signers != nil && *req.Signers == "" {
+		how = append(how, "whoever signed its commits")
+	} else if req.Signers != nil {
+		how = append(how, "only where commits or tags are signed by its signers")
+	}
+	return fmt.Sprintf("Repository %s is read %s.", url, strings.Join(how, ", "))
 }
 
 func (a *app) repoRefreshCommand() *cobra.Command {
@@ -96,10 +154,14 @@ func (a *app) repoWebhookCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			fmt.Fprintf(a.Out, "url     %s\nsecret  %s\n", hook.URL, hook.Secret)
+			fmt.Fprintf(a.Out, "url            %s\nsecret         %s\n", hook.URL, hook.Secret)
+			if hook.SigningToken != "" {
+				fmt.Fprintf(a.Out, "signing token  %s\n", hook.SigningToken)
+			}
 			return nil
 		})
-	cmd.Long = "Shows address and secret of a repository's webhook. At GitHub choose the content type application/json and push\n" +
-		"events; other hosts sign the body with HMAC-SHA256 in the header X-Kedge-Signature: sha256=<hex>."
+	cmd.Long = "Shows address and secret of a repository's webhook, for push and tag events of GitHub, GitLab, Gitea, Forgejo and\n" +
+		"Bitbucket. GitLab takes the secret as its secret token or, better, the signing token. Anything else signs the body with\n" +
+		"HMAC-SHA256 in the header X-Kedge-Signature: sha256=<hex>."
 	return cmd
 }

@@ -61,6 +61,8 @@ func TestOutputOfTheControlRoomIsAsRecorded(t *testing.T) {
 		"repo-add":                 "repo add https://git.example.com/web --credential git",
 		"repo-set":                 "repo set https://git.example.com/web --credential git",
 		"repo-set-none":            "repo set https://git.example.com/web --credential=",
+		"repo-set-policy":          "repo set https://git.example.com/web --submodules --signers-file=",
+		"repo-set-nothing":         "repo set https://git.example.com/web",
 		"repo-refresh":             "repo refresh https://git.example.com/web",
 		"repo-webhook":             "repo webhook rep-1",
 		"repo-delete":              "repo delete https://git.example.com/web",
@@ -119,7 +121,7 @@ func TestRequestsOfTheControlRoomHoldWhatWasAsked(t *testing.T) {
 	s, url := newServer(t)
 	env := home(t, url)
 	const tenant = "/api/v1/tenants/default/"
-	token := writeFile(t, "chosen-token\n")
+	token, values := writeFile(t, "chosen-token\n"), writeFile(t, "a: {b: 1}\nlist: [x]\n")
 	cases := map[string]struct{ key, want string }{
 		"tenant quota shop --max-agents 5 --max-targets 0":      {"PATCH /api/v1/tenants/shop", `{"quota":{"agents":5}}`},
 		"tenant suspend shop --reason december":                 {"POST /api/v1/tenants/shop/suspend", `{"reason":"december"}`},
@@ -131,6 +133,8 @@ func TestRequestsOfTheControlRoomHoldWhatWasAsked(t *testing.T) {
 		"env set eu --agents a,b":                               {"PATCH " + tenant + "environments/eu", `{"agents":["a","b"]}`},
 		"env set us --match-labels=":                            {"PATCH " + tenant + "environments/us", `{"matchLabels":{}}`},
 		"env grant create eu shop --namespaces a --kinds B":     {"POST " + tenant + "grants", `{"environment":"eu","grantee":"shop","limits":{"namespaces":["a"],"kinds":["B"]}}`},
+		"repo set rep-1 --submodules":                           {"PATCH " + tenant + "repositories/rep-1", `{"submodules":true}`},
+		"repo set rep-1 --submodules=false --signers-file=":     {"PATCH " + tenant + "repositories/rep-1", `{"submodules":false,"signers":""}`},
 		"repo set rep-1 --credential=":                          {"PATCH " + tenant + "repositories/rep-1", `{"credential":""}`},
 		"deploy set web --path p --manual --prune=false":        {"PATCH " + tenant + "deployments/web", `{"source":{"path":"p"},"policy":{"prune":false,"manual":true}}`},
 		"deploy set failing --labels= --glob a --glob b":        {"PATCH " + tenant + "deployments/failing", `{"labels":{},"source":{"globs":["a","b"]}}`},
@@ -138,13 +142,21 @@ func TestRequestsOfTheControlRoomHoldWhatWasAsked(t *testing.T) {
 		"deploy confirm-prune web --all --count 2 --agent prod": {"POST " + tenant + "deployments/web/confirm-prune", `{"all":true,"count":2,"agent":"prod"}`},
 		"deploy confirm-prune failing Namespace/x B":            {"POST " + tenant + "deployments/failing/confirm-prune", `{"objects":["Namespace/x","B"]}`},
 		"env grant create us shop --service-account shop/bot":   {"POST " + tenant + "grants", `{"environment":"us","grantee":"shop","serviceAccount":"shop/bot"}`},
-		"deploy set away --prune-limit-percent 5 --ignore= --prune-timeout 0 --drift ignore": {
-			"PATCH " + tenant + "deployments/away", `{"policy":{"drift":"ignore","ignore":[],"pruneTimeout":"0s","pruneLimit":{"objects":3,"percent":5}}}`,
+		"deploy set nowhere --prune-limit-percent 5 --ignore= --prune-timeout 0 --drift ignore": {
+			"PATCH " + tenant + "deployments/nowhere", `{"policy":{"drift":"ignore","ignore":[],"pruneTimeout":"0s","pruneLimit":{"objects":3,"percent":5}}}`,
 		},
 		"deploy create y --repo https://x/y --no-prune --force --replace --dry-run --drift report --ignore *:/a --ignore *:/b " +
 			"--service-account a/b --propagation Orphan --prune-timeout 90s --ready-timeout 5m --prune-limit-objects 4": {
 			"POST " + tenant + "deployments", `{"name":"y","source":{"repoURL":"https://x/y"},"policy":{"prune":false,"force":true,"replace":true,"dryRun":true,` +
 				`"drift":"report","ignore":["*:/a","*:/b"],"serviceAccount":"a/b","propagation":"Orphan","pruneTimeout":"1m30s","readyTimeout":"5m0s","pruneLimit":{"objects":4,"percent":30}}}`,
+		},
+		"deploy create z --repo https://x/y --kind helm --helm-release web --values-file /env/eu.yaml --values-file b.yaml --values " + values +
+			" --set a.c=true --set a.b=two --set new.x= --skip-crds": {
+			"POST " + tenant + "deployments", `{"name":"z","source":{"repoURL":"https://x/y","kind":"helm","helm":{"releaseName":"web","valuesFiles":["/env/eu.yaml","b.yaml"],` +
+				`"values":{"a":{"b":"two","c":true},"list":["x"],"new":{"x":""}},"skipCRDs":true}}}`,
+		},
+		"deploy set away --kind= --set a.b=2 --values-file=": {
+			"PATCH " + tenant + "deployments/away", `{"source":{"kind":"","helm":{"releaseName":"r","values":{"a":{"b":2,"c":2}}}}}`,
 		},
 		"rollback web":                   {"POST " + tenant + "deployments/web/rollback", `{"revision":2}`},
 		"rollback away --commit beef012": {"POST " + tenant + "deployments/away/rollback", `{"commit":"beef012"}`},

@@ -132,7 +132,7 @@ func (s *server) verbs(mux *http.ServeMux, tenant, top string) {
 	answer("POST "+tenant+"deployments/{name}/confirm-prune", apiv1.ConfirmedPrune{Objects: []string{"ConfigMap dude/old", "Namespace old"}, Targets: 1})
 	answer("POST "+tenant+"deployments/{name}/rollback", run2())
 	answer("POST "+tenant+"runs/{id}/terminate", apiv1.SyncRun{ID: "run-2", Phase: "Terminated"})
-	answer("POST "+tenant+"repositories/rep-1/webhook", apiv1.Webhook{URL: "https://k/api/v1/hooks/rep-1", Secret: "s3cret"})
+	answer("POST "+tenant+"repositories/rep-1/webhook", apiv1.Webhook{URL: "https://k/api/v1/hooks/rep-1", Secret: "s3cret", SigningToken: "whsec_czNjcmV0"})
 	mux.HandleFunc("POST "+tenant+"deployments/{name}/runs", func(w http.ResponseWriter, r *http.Request) {
 		run := run2()
 		run.Kind, run.Phase = "sync", "Pending"

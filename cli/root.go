@@ -19,6 +19,8 @@ type Options struct {
 	// Env reads an environment variable; nil means that none is set.
 	Env     func(string) string
 	Version string
+	// RenderProgram is what renders in a process of its own, see child.Self; without it nothing is rendered.
+	RenderProgram string
 	// Now is the clock, for ages; default time.Now.
 	Now func() time.Time
 }
@@ -73,10 +75,14 @@ func build(o Options) (*cobra.Command, *app) {
 		a.agentCommand(),
 		a.envCommand(),
 		a.repoCommand(),
+		a.gitLabProjectCommand(),
 		a.credentialCommand(),
 		a.deployCommand(),
 		a.syncCommand(),
 		a.rollbackCommand(),
+		a.imageCommand(),
+		a.diffCommand(),
+		a.renderCommand(),
 		a.runCommand(),
 		a.operationCommand(),
 		a.tenantCommand(),

@@ -114,8 +114,18 @@ func statusFacts(d apiv1.Deployment, now time.Time) [][]string {
 		{"Sync", deploymentSync(d)},
 		{"Health", deploymentHealth(d, now)},
 	}
+	if by := d.DeclaredBy; by != nil {
+		text := fmt.Sprintf("%s of %s, for agent %s", by.File, by.RepoURL, by.Agent)
+		if !by.ReleasedAt.IsZero() {
+			text = "no longer, since " + stamp(by.ReleasedAt) + ", by " + text
+		}
+		rows = append(rows, []string{"Declared", text})
+	}
 	if policy := policyText(d.Policy); policy != "" {
 		rows = slices.Insert(rows, 3, []string{"Policy", policy})
+	}
+	if kind := kindText(d); kind != "" {
+		rows = slices.Insert(rows, 2, []string{"Kind", kind})
 	}
 	if d.SourceError != "" {
 		rows = append(rows, []string{"Problem", d.SourceError})
@@ -129,4 +139,19 @@ func statusFacts(d apiv1.Deployment, now time.Time) [][]string {
 		rows = append(rows, []string{"Deleted", stamp(d.DeletedAt) + ", while its objects are being deleted"})
 	}
 	return rows
+}
+
+// kindText says how a source is rendered; "" for plain manifests, which need no word.
+func kindText(d apiv1.Deployment) string {
+	kind, how := d.Source.Kind, ""
+	if kind == "" {
+		kind, how = d.Source.Detected, " (detected)"
+	}
+	if kind == "" || kind == "plain" {
+		return ""
+	}
+	if d.Volatile {
+		how += ", uses time or randomness: rendered again only when what it reads has changed"
+	}
+	return kind + how
 }
