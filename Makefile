@@ -1,5 +1,5 @@
 # One line per target: make help. Needed: Go, git, make, a C compiler (only -race needs it).
-# What is built once and kept (control plane, linter) goes to ${XDG_CACHE_HOME:-~/.cache}/kedge, not into the work tree.
+# What is built once and kept (control plane, linter, kustomize and helm) goes to ${XDG_CACHE_HOME:-~/.cache}/kedge, not into the work tree.
 
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c

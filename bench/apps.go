@@ -18,19 +18,7 @@ var deployments = schema.GroupVersionResource{Group: "apps", Version: "v1", Reso
 
 // benchApps is B2: many apps of four objects, installed by one commit, then upgraded by one.
 func benchApps(ctx context.Context, r *rigging) error {
-	sizes := of(r.options, []int{10}, []int{100}, []int{100, 500, 1000})
-	var installs []float64
-	for _, n := range sizes {
-		took, err := r.apps(ctx, n)
-		if err != nil {
-			return fmt.Errorf("with %d apps: %w", n, err)
-		}
-		installs = append(installs, took)
-	}
-	if len(sizes) > 1 {
-		return r.reportValue("B2.install.growth_exponent", exponent(sizes, installs), "")
-	}
-	return nil
+	return r.grow(ctx, "B2.install", of(r.options, []int{10}, []int{100}, []int{100, 500, 1000}), r.apps)
 }
 
 // appText is one app: a Deployment of one pod with what it needs.

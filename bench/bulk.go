@@ -13,19 +13,7 @@ import (
 
 // benchBulk is B3: one deployment of many ConfigMaps.
 func benchBulk(ctx context.Context, r *rigging) error {
-	sizes := of(r.options, []int{100}, []int{1000}, []int{1000, 5000, 10000})
-	var firsts []float64
-	for _, n := range sizes {
-		first, err := r.bulk(ctx, n)
-		if err != nil {
-			return fmt.Errorf("with %d objects: %w", n, err)
-		}
-		firsts = append(firsts, first)
-	}
-	if len(sizes) > 1 {
-		return r.reportValue("B3.first.growth_exponent", exponent(sizes, firsts), "")
-	}
-	return nil
+	return r.grow(ctx, "B3.first", of(r.options, []int{100}, []int{1000}, []int{1000, 5000, 10000}), r.bulk)
 }
 
 // bulkFiles are n ConfigMaps with a value each, many to a file, as people have them.

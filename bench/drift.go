@@ -56,27 +56,21 @@ func (y *yard) spoil(ctx context.Context, i int, remove bool) error {
 	return err
 }
 
-// heal spoils one object and returns how long it takes until it is as it was.
+// heal spoils one object and returns how long it takes until it is as it was, when n of them are.
 func (y *yard) heal(ctx context.Context, t *tally, n, i int, remove bool) (time.Duration, error) {
 	begun := time.Now()
 	if err := y.spoil(ctx, i, remove); err != nil {
 		return 0, err
 	}
-	for {
-		fit, err := t.await(ctx, n)
-		if err != nil {
-			return 0, err
-		}
-		// Healed when it is so since after it was spoilt; the watch may not have told of that yet.
-		if at := fit[bulkName(i)]; at.After(begun) {
-			return at.Sub(begun), nil
-		}
-		select {
-		case <-ctx.Done():
-			return 0, ctx.Err()
-		case <-t.wake:
-		}
+	at, err := t.healed(ctx, bulkName(i), begun)
+	if err != nil {
+		return 0, err
 	}
+	// Nothing else is to be under way when the next one is spoilt.
+	if _, err := t.await(ctx, n); err != nil {
+		return 0, err
+	}
+	return at.Sub(begun), nil
 }
 
 // driftOne spoils objects one after another, each another one.
@@ -134,23 +128,39 @@ func (y *yard) driftMany(ctx context.Context, t *tally, n int, _ time.Duration) 
 	return y.r.reportAll(times.percentile(label+".p50", 50, 0), times.percentile(label+".p99", 99, 0), single(label+".all", ms(time.Since(last)), "ms"))
 }
 
-// driftAgain spoils one object as soon as it is healed, twenty times, and another one meanwhile.
+// driftAgain edits one object twenty times, as fast as others are healed beside it. What is done about it is
+// bounded, it ends as it was, and the others are healed as if nothing had happened.
 func (y *yard) driftAgain(ctx context.Context, t *tally, n int, floor time.Duration) error {
-	times := of(y.r.options, 8, 12, 20)
-	var fight, others samples
+	const times = 20
+	mark, err := y.r.auditMark()
+	if err != nil {
+		return err
+	}
+	var others samples
+	var last time.Time
 	for k := range times {
-		took, err := y.heal(ctx, t, n, 0, false)
-		if err != nil {
+		last = time.Now()
+		if err := y.spoil(ctx, 0, false); err != nil {
 			return err
 		}
-		fight = append(fight, took)
-		took, err = y.heal(ctx, t, n, 1+k, false)
+		took, err := y.heal(ctx, t, 0, 1+k, false)
 		if err != nil {
 			return err
 		}
 		others = append(others, took)
 	}
+	fit, err := t.healed(ctx, bulkName(0), last)
+	if err != nil {
+		return err
+	}
+	if !pause(ctx, 2*time.Second) { // the audit log is written in the background
+		return ctx.Err()
+	}
+	asked, err := y.r.asked(mark, y.name)
+	if err != nil {
+		return err
+	}
 	label := fmt.Sprintf("B4.same_object_%d_times", times)
-	return y.r.reportAll(fight.percentile(label+".p50", 50, floor), fight.percentile(label+".max", 100, floor),
-		others.percentile(label+".others.p99", 99, floor))
+	return y.r.reportAll(single(label+".healed", ms(fit.Sub(last)), "ms"), single(label+".writes", float64(asked.writes-times), ""),
+		others.percentile(label+".others.p50", 50, floor), others.percentile(label+".others.p99", 99, floor))
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -78,10 +79,11 @@ func (y *yard) idle(ctx context.Context, label string, rest time.Duration) error
 	if err != nil {
 		return err
 	}
-	begun := time.Now()
+	begun, said := time.Now(), y.said()
 	if !pause(ctx, rest) {
 		return ctx.Err()
 	}
+	said, minutes := y.said()-said, time.Since(begun).Minutes()
 	after, err := cpuSeconds(y.agent.PID())
 	if err != nil {
 		return err
@@ -94,6 +96,14 @@ func (y *yard) idle(ctx context.Context, label string, rest time.Duration) error
 	if err != nil {
 		return err
 	}
+	if y.meter != nil {
+		if y.said() == 0 {
+			return errors.New("the agent does not reach its server by way of the meter")
+		}
+		if err := y.r.reportValue(label+".idle.wire", float64(said)/minutes, "B/min"); err != nil {
+			return err
+		}
+	}
 	return y.r.reportAll(
 		single(label+".agent_memory", kib/1024, "MiB"),
 		single(label+".agent_cpu", (after-before)/time.Since(begun).Seconds()*100, "%"),
@@ -102,6 +112,14 @@ func (y *yard) idle(ctx context.Context, label string, rest time.Duration) error
 		single(label+".idle.watch_renewals", float64(asked.watches), ""),
 		single(label+".idle.lease_requests", float64(asked.lease), ""),
 	)
+}
+
+// said is how many bytes agent and server have exchanged so far, where that is counted.
+func (y *yard) said() int64 {
+	if y.meter == nil {
+		return 0
+	}
+	return y.meter.bytes.Load()
 }
 
 // fill makes ConfigMaps that are nobody's, until there are n.
@@ -144,8 +162,8 @@ func define(ctx context.Context, kube dynamic.Interface, i int) error {
 // benchIdle is B13: many apps, and nothing changes.
 func benchIdle(ctx context.Context, r *rigging) error {
 	n := of(r.options, 20, 200, 1000)
-	rest := of(r.options, 5*time.Second, 2*time.Minute, 30*time.Minute)
-	y, err := r.yard(ctx, "b13")
+	rest := of(r.options, time.Minute, 2*time.Minute, 30*time.Minute) // heartbeats are half a minute apart
+	y, err := r.newYard(ctx, "b13", true)
 	if err != nil {
 		return err
 	}

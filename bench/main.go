@@ -41,6 +41,7 @@ var benchmarks = []struct {
 	{"B11", benchStuck},
 	{"B12", benchChain},
 	{"B13", benchIdle},
+	{"B15", benchRender},
 }
 
 func run() error {

@@ -17,7 +17,7 @@ import (
 const objectsPerApp = 4
 
 // benchPush is B1: from a push to its objects being visible, by webhook, alone and as one of many
-// apps in one repository.
+// apps in one repository, for each kind of source; and by poll.
 func benchPush(ctx context.Context, r *rigging) error {
 	kube, err := r.kube(ctx)
 	if err != nil {
@@ -27,22 +27,64 @@ func benchPush(ctx context.Context, r *rigging) error {
 	if r.full {
 		sizes, pushes = []int{1, 100, 1000}, 200
 	}
-	for _, apps := range sizes {
-		if err := r.pushRound(ctx, kube, apps, pushes); err != nil {
-			return fmt.Errorf("with %d apps: %w", apps, err)
+	if r.small {
+		sizes, pushes = []int{1, 3}, 5
+	}
+	for _, kind := range []string{plain, kustomize, helm} {
+		for _, apps := range sizes {
+			if err := r.pushRound(ctx, kube, pushPlan{kind: kind, apps: apps, pushes: pushes}); err != nil {
+				return fmt.Errorf("with %d apps of kind %s: %w", apps, kind, err)
+			}
+		}
+		polled := pushPlan{kind: kind, apps: 1, pushes: min(pushes, 20), poll: pollInterval}
+		if err := r.pushRound(ctx, kube, polled); err != nil {
+			return fmt.Errorf("by poll, of kind %s: %w", kind, err)
 		}
 	}
 	return nil
 }
 
-// pushRound measures one repository with that many apps, each a deployment of its own.
-func (r *rigging) pushRound(ctx context.Context, kube dynamic.Interface, apps, pushes int) error {
-	name := fmt.Sprintf("b1-%d", apps)
+// pollInterval is what B1 polls with; how long a push takes is then anything up to it, and the work.
+const pollInterval = 2 * time.Second
+
+// pushPlan is one round of B1.
+type pushPlan struct {
+	kind   string // of source
+	apps   int    // in the repository, each a deployment of its own
+	pushes int
+	poll   time.Duration // 0: webhooks bring them
+}
+
+// name is short, and fit for a namespace; label is what the figures are called.
+func (p pushPlan) name() string {
+	if p.poll > 0 {
+		return fmt.Sprintf("b1-%s-poll", p.kind)
+	}
+	return fmt.Sprintf("b1-%s-%d", p.kind, p.apps)
+}
+
+func (p pushPlan) label() string {
+	label := "B1.webhook."
+	if p.poll > 0 {
+		label = "B1.poll."
+	}
+	if p.kind != plain {
+		label += p.kind + "."
+	}
+	return label + fmt.Sprintf("%d_apps", p.apps)
+}
+
+func (r *rigging) pushRound(ctx context.Context, kube dynamic.Interface, plan pushPlan) error {
+	name := plan.name()
 	git, repo, err := r.repository(ctx, name)
 	if err != nil {
 		return err
 	}
-	server, err := r.server(ctx, "--git-poll-interval=10m") // so that no figure comes from a poll
+	interval := "10m" // so that no figure comes from a poll
+	if plan.poll > 0 {
+		interval = plan.poll.String()
+	}
+	server, err := r.server(ctx, "--git-poll-interval="+interval)
 	if err != nil {
 		return err
 	}
@@ -58,19 +100,21 @@ func (r *rigging) pushRound(ctx context.Context, kube dynamic.Interface, apps, p
 	if err != nil {
 		return err
 	}
-	p := &pusher{name: name, apps: apps, repo: repo, git: git, server: server, watcher: watcher}
+	p := &pusher{name: name, kind: plan.kind, apps: plan.apps, polled: plan.poll > 0, repo: repo, git: git, server: server, watcher: watcher}
 	if err := p.setUp(ctx); err != nil {
 		return err
 	}
-	if err := r.measurePushes(ctx, p, pushes, floor); err != nil {
+	if err := r.measurePushes(ctx, p, plan, floor); err != nil {
 		return err
 	}
-	return r.reportMemory(fmt.Sprintf("B1.webhook.%d_apps.memory", apps), server.Process, agent)
+	return r.reportMemory(plan.label()+".memory", server.Process, agent)
 }
 
 // pusher makes commits and knows when they were accepted and when they are visible.
 type pusher struct {
 	name    string
+	kind    string // of source; "" is plain
+	polled  bool   // no webhook is sent
 	apps    int
 	repo    *gitserver.Repo
 	git     *gitserver.Server
@@ -122,13 +166,19 @@ func (p *pusher) installHook(ctx context.Context) error {
 		case p.pushed <- time.Now():
 		default: // nobody measures this one
 		}
-		_ = p.notify(ctx, ref) // a lost webhook shows as a time-out
+		if !p.polled {
+			_ = p.notify(ctx, ref) // a lost webhook shows as a time-out
+		}
 	})
 	return nil
 }
 
 // files puts the objects of one app, with a value in each, into a commit.
 func (p *pusher) files(app int, value string, into map[string]string) {
+	if p.kind == kustomize || p.kind == helm {
+		sourceFiles(p.kind, app, value, into)
+		return
+	}
 	for i := range objectsPerApp {
 		into[fmt.Sprintf("apps/%04d/cm-%d.yaml", app, i)] = fmt.Sprintf(
 			"apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: app-%04d-%d\ndata:\n  value: %q\n", app, i, value)
@@ -197,16 +247,16 @@ func (p *pusher) push(ctx context.Context, n int) (accepted, whole time.Duration
 	return visible.Sub(<-p.pushed), visible.Sub(started), nil
 }
 
-func (r *rigging) measurePushes(ctx context.Context, p *pusher, pushes int, floor time.Duration) error {
+func (r *rigging) measurePushes(ctx context.Context, p *pusher, plan pushPlan, floor time.Duration) error {
 	var accepted, whole samples
-	for n := range pushes {
+	for n := range plan.pushes {
 		a, w, err := p.push(ctx, n)
 		if err != nil {
 			return err
 		}
 		accepted, whole = append(accepted, a), append(whole, w)
 	}
-	label := fmt.Sprintf("B1.webhook.%d_apps", p.apps)
+	label := plan.label()
 	for _, res := range []result{
 		accepted.percentile(label+".p50", 50, floor),
 		accepted.percentile(label+".p99", 99, floor),

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"time"
 
@@ -111,8 +112,8 @@ func (r *rigging) logFile(name string) (io.Writer, error) {
 	return f, nil
 }
 
-// agent installs an agent into the cluster and starts it.
-func (r *rigging) agent(ctx context.Context, s *rig.Server, name string) (*rig.Process, error) {
+// agent installs an agent into the cluster and starts it; edits change how.
+func (r *rigging) agent(ctx context.Context, s *rig.Server, name string, edits ...func(*exec.Cmd)) (*rig.Process, error) {
 	c := rig.Cluster{Kubectl: filepath.Join(r.kubeBin, "kubectl"), Kubeconfig: r.cluster.Kubeconfig()}
 	if _, err := s.Install(ctx, c, apiv1.EnrollAgent{Name: name}); err != nil {
 		return nil, err
@@ -129,7 +130,11 @@ func (r *rigging) agent(ctx context.Context, s *rig.Server, name string) (*rig.P
 	if err != nil {
 		return nil, err
 	}
-	p, err := rig.Start("kedge-agent "+name, pod.Command(context.WithoutCancel(ctx)), log)
+	cmd := pod.Command(context.WithoutCancel(ctx))
+	for _, edit := range edits {
+		edit(cmd)
+	}
+	p, err := rig.Start("kedge-agent "+name, cmd, log)
 	if err != nil {
 		return nil, err
 	}

@@ -101,6 +101,25 @@ func (t *tally) await(ctx context.Context, n int) (map[string]time.Time, error) 
 	}
 }
 
+// healed waits until an object is as wanted, and is so since after it was spoilt: the watch may not have told
+// of that yet. It returns since when.
+func (t *tally) healed(ctx context.Context, name string, spoilt time.Time) (time.Time, error) {
+	for {
+		fit, err := t.await(ctx, 0)
+		if err != nil {
+			return time.Time{}, err
+		}
+		if at, ok := fit[name]; ok && at.After(spoilt) {
+			return at, nil
+		}
+		select {
+		case <-ctx.Done():
+			return time.Time{}, ctx.Err()
+		case <-t.wake:
+		}
+	}
+}
+
 // last waits like await and returns the moment at which that became true.
 func (t *tally) last(ctx context.Context, n int) (at time.Time, err error) {
 	fit, err := t.await(ctx, n)
@@ -135,4 +154,20 @@ func (t *tally) empty(ctx context.Context) error {
 		case <-t.wake:
 		}
 	}
+}
+
+// grow measures a time at each size, and how it grows with them.
+func (r *rigging) grow(ctx context.Context, name string, sizes []int, measure func(ctx context.Context, n int) (seconds float64, err error)) error {
+	var seconds []float64
+	for _, n := range sizes {
+		took, err := measure(ctx, n)
+		if err != nil {
+			return fmt.Errorf("with %d: %w", n, err)
+		}
+		seconds = append(seconds, took)
+	}
+	if len(sizes) == 1 {
+		return nil
+	}
+	return r.reportValue(name+".growth_exponent", exponent(sizes, seconds), "")
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"os"
+	"os/exec"
 	"strconv"
 	"strings"
 	"time"
@@ -24,9 +25,15 @@ type yard struct {
 	r     *rigging
 	kube  dynamic.Interface
 	agent *rig.Process
+	meter *meter // between agent and server; nil when nothing is counted there
 }
 
 func (r *rigging) yard(ctx context.Context, name string) (*yard, error) {
+	return r.newYard(ctx, name, false)
+}
+
+// newYard makes a yard. Where it is metered, what agent and server say to each other is counted.
+func (r *rigging) newYard(ctx context.Context, name string, metered bool) (*yard, error) {
 	kube, err := r.kube(ctx)
 	if err != nil {
 		return nil, err
@@ -39,7 +46,16 @@ func (r *rigging) yard(ctx context.Context, name string) (*yard, error) {
 	if err != nil {
 		return nil, err
 	}
-	agent, err := r.agent(ctx, server, name)
+	var m *meter
+	var edits []func(*exec.Cmd)
+	if metered {
+		if m, err = newMeter(server.URL); err != nil {
+			return nil, err
+		}
+		r.closers = append(r.closers, m.close)
+		edits = append(edits, m.divert)
+	}
+	agent, err := r.agent(ctx, server, name, edits...)
 	if err != nil {
 		return nil, err
 	}
@@ -50,7 +66,7 @@ func (r *rigging) yard(ctx context.Context, name string) (*yard, error) {
 	if _, err := repo.CommitAndPush(ctx, map[string]string{"README": "nothing yet"}, "begin"); err != nil {
 		return nil, err
 	}
-	y := &yard{pusher: &pusher{name: name, repo: repo, git: git, server: server}, r: r, kube: kube, agent: agent}
+	y := &yard{pusher: &pusher{name: name, repo: repo, git: git, server: server}, r: r, kube: kube, agent: agent, meter: m}
 	return y, y.connected(ctx)
 }
 
