@@ -25,7 +25,6 @@ type Cache struct {
 	kept    map[place][]*list.Element // of *keep; newest last
 	order   *list.List                // of *keep; longest unused first
 	flights map[flightKey]*flight
-	hits    int64
 }
 
 // DefaultCacheBytes is what a Cache keeps that is not told otherwise, by estimate.
@@ -99,13 +98,6 @@ func (c *Cache) Build(ctx context.Context, job Job) (*Built, error) {
 	}
 }
 
-// Hits returns how many builds were found.
-func (c *Cache) Hits() int64 {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.hits
-}
-
 func (c *Cache) board(key flightKey) (f *flight, first bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -159,7 +151,6 @@ func (c *Cache) find(ctx context.Context, job Job, at place) (*Built, error) {
 		}
 		if sum == k.sum {
 			c.mu.Lock()
-			c.hits++
 			c.order.MoveToBack(candidates[i]) // which does nothing when it was dropped meanwhile
 			c.mu.Unlock()
 			return k.built, nil
