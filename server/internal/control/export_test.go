@@ -3,6 +3,9 @@ package control
 import "context"
 
 // Trim does the chores of housekeeping at once.
+// KeptEvents is how many events a tenant keeps.
+const KeptEvents = keptEvents
+
 func (s *Service) Trim(ctx context.Context) { s.trim(ctx) }
 
 // Lead is lead.

@@ -76,7 +76,6 @@ func (s *Service) fleetChores(ctx context.Context) []chore {
 	now := s.cfg.Now()
 	return []chore{
 		{"changes", func(tx store.Tx) error { return tx.Changes().Trim(ctx, keptChanges) }},
-		{"events", func(tx store.Tx) error { return tx.Events().Trim(ctx, keptEvents) }},
 		{"audit", func(tx store.Tx) error {
 			_, err := tx.Audit().TrimAllTenants(ctx, now.Add(-auditAge))
 			return err
@@ -99,6 +98,7 @@ func (s *Service) fleetChores(ctx context.Context) []chore {
 func (s *Service) tenantChores(ctx context.Context, tenant fleet.TenantID) []chore {
 	now := s.cfg.Now()
 	return []chore{
+		{"events", func(tx store.Tx) error { return tx.Events().Trim(ctx, tenant, keptEvents) }},
 		{"runs", func(tx store.Tx) error { return tx.Runs().Trim(ctx, tenant, keptRuns) }},
 		{"bundles", func(tx store.Tx) error {
 			_, err := tx.Bundles().DeleteUnused(ctx, tenant, now.Add(-unusedBundleAge))

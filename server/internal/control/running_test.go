@@ -300,6 +300,42 @@ func TestApplicationsAreThoseOfTheAgentAndWaitForChanges(t *testing.T) {
 	})
 }
 
+// tooManyEvents gives a tenant one event more than are kept, and returns it.
+func tooManyEvents(t *testing.T, st store.Store) (tenant fleet.TenantID) {
+	t.Helper()
+	err := st.Update(t.Context(), func(tx store.Tx) error {
+		tenants, err := tx.Tenants().List(t.Context(), store.Page{Limit: 1})
+		if err != nil {
+			return err
+		}
+		tenant = tenants[0].ID
+		for i := range control.KeptEvents + 1 {
+			e := fleet.Event{TenantID: tenant, At: time.Now(), Type: fleet.EventNormal, Reason: "Test", Message: fmt.Sprint(i)}
+			if err := tx.Events().Append(t.Context(), e); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return tenant
+}
+
+func countEvents(t *testing.T, st store.Store, tenant fleet.TenantID) (n int) {
+	t.Helper()
+	err := st.View(t.Context(), func(tx store.Tx) error {
+		all, err := tx.Events().List(t.Context(), tenant, store.EventFilter{Limit: 2 * control.KeptEvents})
+		n = len(all)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
 func TestHouseIsKept(t *testing.T) {
 	t.Parallel()
 	onBoth(t, func(t *testing.T, db *testDatabase) {
@@ -326,9 +362,13 @@ func TestHouseIsKept(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
+		tenant := tooManyEvents(t, st)
 		svc.Trim(t.Context())
 		if n := audits(); n < 3 {
 			t.Fatalf("%d entries are left of a young log", n)
+		}
+		if n := countEvents(t, st, tenant); n != control.KeptEvents {
+			t.Errorf("%d events are left, want %d", n, control.KeptEvents)
 		}
 		c.pass(91 * 24 * time.Hour)
 		svc.Trim(t.Context())

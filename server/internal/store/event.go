@@ -62,6 +62,6 @@ type Events interface {
 	Append(ctx context.Context, e fleet.Event) error
 	// List returns events that match, oldest first, whichever of them are meant.
 	List(ctx context.Context, tenant fleet.TenantID, f EventFilter) ([]fleet.Event, error)
-	// Trim keeps the newest n per tenant.
-	Trim(ctx context.Context, n int) error
+	// Trim keeps the newest n.
+	Trim(ctx context.Context, tenant fleet.TenantID, n int) error
 }

@@ -47,7 +47,7 @@ func (e *explainer) explain(ctx context.Context, mode string) (rows int, plans [
 		return 0, nil, err
 	}
 	for _, s := range e.heard.statements {
-		read := strings.HasPrefix(s.query, "SELECT") || strings.HasPrefix(s.query, "WITH")
+		read := slices.ContainsFunc([]string{"SELECT", "WITH", "DELETE"}, func(verb string) bool { return strings.HasPrefix(s.query, verb) })
 		if !read || strings.Contains(s.query, "set_config") {
 			if _, err := e.conn.Exec(ctx, s.query, s.args...); err != nil {
 				return 0, nil, fmt.Errorf("%s: %w", s.query, err)

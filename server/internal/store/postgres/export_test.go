@@ -10,6 +10,9 @@ import (
 	"github.com/kedge-dev/kedge/server/internal/store/sqlstore"
 )
 
+// Tune is what every connection of a store begins with.
+const Tune = tune
+
 // Raw runs statements of a test in one transaction, at a place that it chooses.
 type Raw struct{ t *tx }
 

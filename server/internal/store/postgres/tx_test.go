@@ -74,6 +74,8 @@ func TestTranslate(t *testing.T) {
 	cases := []struct{ query, want string }{
 		{`x IN (SELECT value FROM json_each($2))`, `x = ANY ` + list},
 		{`x NOT IN (SELECT value FROM json_each($2))`, `x <> ALL ` + list},
+		{`FROM a CROSS JOIN bs b ON (b.x = a.x AND b.y = $1) WHERE c IN (d)`,
+			`FROM a CROSS JOIN LATERAL (SELECT * FROM bs b WHERE b.x = a.x AND b.y = $1 OFFSET 0) b WHERE c IN (d)`},
 		{`SELECT 1 /* FOR KEY SHARE */`, `SELECT 1 FOR KEY SHARE`},
 		{`SELECT 1 /* for fun */`, `SELECT 1 /* for fun */`},
 	}

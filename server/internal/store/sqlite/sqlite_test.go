@@ -102,7 +102,6 @@ var scansAllowed = map[string]string{
 	"SCAN gathered":                         "deployments of a source that was counted and is small",
 	"SCAN counted":                          "rows that a limit has bounded",
 	"SCAN 8-ROW VALUES CLAUSE":              "the rows of an insert",
-	"SCAN t USING COVERING INDEX":           "Trim of events goes over all tenants",
 	"SCAN x USING COVERING INDEX sqlite_autoindex_tenants_1": "the owners of agents that a tenant has targets on: one look for each tenant",
 	"SCAN server_replicas":                "all servers, which are few",
 	"SCAN c USING INDEX connections_open": "the open connections, by their own index, for servers that are gone",

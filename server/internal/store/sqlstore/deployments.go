@@ -21,7 +21,7 @@ const deploymentColumns = `SELECT d.id, d.tenant_id, d.name, d.repository_id, r.
 		d.rendered_reads, d.rendered_volatile, d.detected, d.source_error, d.source_at,
 		d.suspended_at, d.suspended_by, d.suspension_reason
 	FROM deployments d
-	JOIN repositories r ON r.tenant_id = d.tenant_id AND r.id = d.repository_id `
+	CROSS JOIN repositories r ON (r.tenant_id = d.tenant_id AND r.id = d.repository_id) `
 
 func scanDeployment(row Row) (fleet.Deployment, error) {
 	d := fleet.Deployment{Labels: map[string]string{}, Source: fleet.Source{Variables: map[string]string{}}}

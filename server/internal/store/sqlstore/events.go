@@ -60,17 +60,14 @@ func eventQuery(tenant fleet.TenantID, f store.EventFilter) (string, []any) {
 		WHERE ` + where + ` ORDER BY seq DESC LIMIT ` + a.add(limitOf(f.Limit)) + `) AS newest ORDER BY seq`, a
 }
 
-func (s events) Trim(ctx context.Context, n int) error {
+func (s events) Trim(ctx context.Context, tenant fleet.TenantID, n int) error {
 	if err := s.tx.flush(ctx); err != nil {
-		return fmt.Errorf("trimming events to %d per tenant: %w", n, err)
+		return fmt.Errorf("trimming events to %d: %w", n, err)
 	}
-	// CROSS JOIN keeps the order of the tables: tenants are few, and each finds its oldest events
-	// by an index.
-	_, err := s.tx.aside().exec(ctx, `DELETE FROM events WHERE seq IN (
-		SELECT e.seq FROM tenants t CROSS JOIN events e WHERE e.tenant_id = t.id AND e.seq <= (
-			SELECT x.seq FROM events x WHERE x.tenant_id = t.id ORDER BY x.seq DESC LIMIT 1 OFFSET $1))`, max(n, 0))
+	_, err := s.tx.aside().exec(ctx, `DELETE FROM events WHERE tenant_id = $1 AND seq <= (
+		SELECT x.seq FROM events x WHERE x.tenant_id = $1 ORDER BY x.seq DESC LIMIT 1 OFFSET $2)`, tenant, max(n, 0))
 	if err != nil {
-		return fmt.Errorf("trimming events to %d per tenant: %w", n, err)
+		return fmt.Errorf("trimming events to %d: %w", n, err)
 	}
 	return nil
 }

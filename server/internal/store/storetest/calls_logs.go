@@ -51,8 +51,8 @@ var logCalls = []call{
 	{"Events.List", false, empty, func(ctx context.Context, tx store.Tx, tenant fleet.TenantID, _ *world) (any, error) {
 		return tx.Events().List(ctx, tenant, store.EventFilter{})
 	}},
-	{"Events.Trim", true, global, func(ctx context.Context, tx store.Tx, _ fleet.TenantID, _ *world) (any, error) {
-		return nil, tx.Events().Trim(ctx, 100)
+	{"Events.Trim", true, own, func(ctx context.Context, tx store.Tx, tenant fleet.TenantID, _ *world) (any, error) {
+		return nil, tx.Events().Trim(ctx, tenant, 0)
 	}},
 	{"Changes.AfterAllTenants", false, global, func(ctx context.Context, tx store.Tx, _ fleet.TenantID, _ *world) (any, error) {
 		return tx.Changes().AfterAllTenants(ctx, 0, 10)

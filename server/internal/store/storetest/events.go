@@ -92,7 +92,7 @@ func eventTrim(t *testing.T, s store.Store) {
 	appendEvents(t, s, a, 5)
 	appendEvents(t, s, b, 2)
 	trim := func(n int) {
-		update(t, s, func(ctx context.Context, tx store.Tx) error { return tx.Events().Trim(ctx, n) })
+		update(t, s, func(ctx context.Context, tx store.Tx) error { return tx.Events().Trim(ctx, a, n) })
 	}
 	newest := listEvents(t, s, a, store.EventFilter{Limit: 1})[0].Seq
 	trim(3)
@@ -100,6 +100,7 @@ func eventTrim(t *testing.T, s store.Store) {
 	same(t, "b", messages(listEvents(t, s, b, store.EventFilter{})), []string{"e0", "e1"})
 	trim(0)
 	same(t, "a", listEvents(t, s, a, store.EventFilter{}), nil)
+	same(t, "b", messages(listEvents(t, s, b, store.EventFilter{})), []string{"e0", "e1"})
 	appendEvents(t, s, a, 1)
 	if got := listEvents(t, s, a, store.EventFilter{})[0].Seq; got <= newest {
 		t.Errorf("sequence number after a trim: got %d, want more than %d", got, newest)

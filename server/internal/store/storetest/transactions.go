@@ -37,7 +37,7 @@ func rollbackLeavesNothing(t *testing.T, s store.Store) {
 			tx.Audit().Append(ctx, w.audit),
 			tx.Members().Put(ctx, fleet.Member{TenantID: w.tenant.ID, Kind: fleet.MemberGroup, Subject: "x", Role: fleet.RoleAdmin, CreatedAt: at(1)}),
 			tx.Runs().SetTargets(ctx, w.tenant.ID, w.run.ID, nil),
-			tx.Events().Trim(ctx, 0),
+			tx.Events().Trim(ctx, w.tenant.ID, 0),
 		)
 	})
 	same(t, "the tenant", dump(t, s, w), before)

@@ -17,6 +17,8 @@ type Wide struct {
 	Repos  []fleet.RepositoryID
 	Envs   []fleet.EnvironmentID
 	Agents []fleet.AgentID
+
+	lost fleet.AgentID
 }
 
 const (
@@ -26,7 +28,7 @@ const (
 	lateAtLeast = 2500
 )
 
-// NewWide fills a store with so many deployments. The last of its agents is away.
+// NewWide fills a store with so many deployments. The last of its agents has never been there, and another was lost.
 func NewWide(tb testing.TB, s store.Store, deployments int) *Wide {
 	tb.Helper()
 	w := &Wide{Tenant: fleet.NewTenantID()}
@@ -84,7 +86,7 @@ func (w *Wide) fillPlaces(ctx context.Context, tx store.Tx) error {
 			return err
 		}
 		if i == wideAgents-1 {
-			continue // the last one is away
+			continue // it has never been there
 		}
 		err := tx.Connections().Put(ctx, fleet.Connection{SessionID: fleet.NewSessionID(), AgentID: a.ID, TenantID: w.Tenant,
 			Replica: "0", ConnectedAt: WideTime, LastSeenAt: WideTime})
@@ -92,7 +94,24 @@ func (w *Wide) fillPlaces(ctx context.Context, tx store.Tx) error {
 			return err
 		}
 	}
-	return nil
+	return w.lose(ctx, tx)
+}
+
+// lose adds an agent that was there.
+func (w *Wide) lose(ctx context.Context, tx store.Tx) error {
+	a := fleet.Agent{ID: fleet.NewAgentID(), TenantID: w.Tenant, Name: "lost", Scope: fleet.ScopeCluster, CreatedAt: WideTime}
+	if err := tx.Agents().Create(ctx, a); err != nil {
+		return err
+	}
+	w.lost = a.ID
+	session := fleet.NewSessionID()
+	err := tx.Connections().Put(ctx, fleet.Connection{SessionID: session, AgentID: a.ID, TenantID: w.Tenant,
+		Replica: "0", ConnectedAt: WideTime, LastSeenAt: WideTime})
+	if err != nil {
+		return err
+	}
+	_, err = tx.Connections().Close(ctx, w.Tenant, session, WideTime, WideTime)
+	return err
 }
 
 // deploy makes the i-th of n. Three are rare in every respect, many at the end are late in every respect.
@@ -121,6 +140,9 @@ func (w *Wide) deploy(ctx context.Context, tx store.Tx, i, n int) error {
 	on := []fleet.AgentID{w.Agents[0]}
 	if i%2 == 0 || rare || late {
 		on = append(on, second)
+	}
+	if rare {
+		on = append(on, w.lost)
 	}
 	for _, agent := range on {
 		v := fleet.Version{Epoch: 1, Generation: 1}

@@ -1,0 +1,14 @@
+package postgres_test
+
+import (
+	"testing"
+
+	"github.com/kedge-dev/kedge/server/internal/store"
+	"github.com/kedge-dev/kedge/server/internal/store/postgres/pgtest"
+	"github.com/kedge-dev/kedge/server/internal/store/storetest"
+)
+
+// BenchmarkList leaves it to the database when it analyses what.
+func BenchmarkList(b *testing.B) {
+	storetest.BenchmarkList(b, func() store.Store { return pgtest.Open(b, pg.Database(b)) })
+}
