@@ -1,7 +1,6 @@
 package control
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -231,9 +230,18 @@ func (s *Service) borrowCredential(ctx context.Context, tx store.Tx, t fleet.Ten
 	if err != nil {
 		return err
 	}
-	// Who has to sign the file has to sign what it names, unless that has signers of its own.
-	if err := tx.Repositories().SetPolicy(ctx, t.ID, id, config.Submodules, cmp.Or(repo.Signers, config.Signers)); err != nil || config.CredentialID == "" {
+	known, err := spellings(ctx, tx, repo)
+	if err != nil {
 		return err
+	}
+	if len(known) == 0 { // else it has a policy of its own already, which holds for every spelling
+		// Who has to sign the file has to sign what it names.
+		if err := tx.Repositories().SetPolicy(ctx, t.ID, id, config.Submodules, config.Signers); err != nil {
+			return err
+		}
+	}
+	if config.CredentialID == "" {
+		return nil
 	}
 	return tx.Repositories().SetCredential(ctx, t.ID, id, config.CredentialID)
 }

@@ -99,9 +99,10 @@ func TestALeaderThatWasOvertakenAppliesNoOlderFile(t *testing.T) {
 func TestANamedProjectInheritsWhoHasToSign(t *testing.T) {
 	t.Parallel()
 	s, repo := configured(t, &filed{path: agentconfig.GitLabPath("paris"), files: map[string]string{
-		"1": "gitops:\n  manifest_projects:\n  - id: group/new\n  - id: group/known\n",
+		"1": "gitops:\n  manifest_projects:\n  - id: group/new\n  - id: group/known\n  - id: group/spelled\n",
 	}})
 	deployFrom(t, s, "default", "mine", "https://example.com/group/known.git")
+	deployFrom(t, s, "default", "yours", "https://example.com/group///spelled.git")
 	const signers = "ssh-ed25519 AAAA somebody"
 	err := s.store.Update(t.Context(), func(tx store.Tx) error {
 		return tx.Repositories().SetPolicy(t.Context(), repo.TenantID, repo.ID, true, signers)
@@ -110,7 +111,9 @@ func TestANamedProjectInheritsWhoHasToSign(t *testing.T) {
 		t.Fatal(err)
 	}
 	applyLook(t, s, lookAtConfig(t, newWorker(s, repo), "1"), configDone)
-	for url, want := range map[string]string{"https://example.com/group/new.git": signers, "https://example.com/group/known.git": ""} {
+	for url, want := range map[string]string{
+		"https://example.com/group/new.git": signers, "https://example.com/group/known.git": "", "https://example.com/group/spelled.git": "",
+	} {
 		var got fleet.Repository
 		err := s.store.View(t.Context(), func(tx store.Tx) (err error) {
 			got, err = tx.Repositories().ByURL(t.Context(), repo.TenantID, url)

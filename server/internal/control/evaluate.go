@@ -94,13 +94,15 @@ func (w *worker) judgeOnce(ctx context.Context, d fleet.Deployment, ref gitsourc
 	if err != nil {
 		return outcome{}, err
 	}
-	var units []unit
-	err = w.svc.store.View(ctx, func(tx store.Tx) (err error) {
-		units, out.held, err = w.units(ctx, tx, d)
-		return err
-	})
-	if err != nil {
-		return outcome{}, err
+	units := []unit{soleUnit(d)}
+	if d.Varies() {
+		err := w.svc.store.View(ctx, func(tx store.Tx) (err error) {
+			units, out.held, err = w.units(ctx, tx, d)
+			return err
+		})
+		if err != nil {
+			return outcome{}, err
+		}
 	}
 	for _, u := range units {
 		v, err := w.judgeUnit(ctx, d, u, tree, fresh)

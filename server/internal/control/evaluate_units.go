@@ -13,7 +13,7 @@ import (
 // are capable of something else now, see keepsVariant.
 func (w *worker) units(ctx context.Context, tx store.Tx, d fleet.Deployment) (out []unit, held map[string]bool, err error) {
 	if !d.Varies() {
-		return []unit{{source: d.Source, was: d.Rendered, problem: recorded(d)}}, nil, nil
+		return []unit{soleUnit(d)}, nil, nil
 	}
 	variants, err := tx.Deployments().Variants(ctx, d.TenantID, d.ID)
 	if err != nil {
@@ -33,6 +33,11 @@ func (w *worker) units(ctx context.Context, tx store.Tx, d fleet.Deployment) (ou
 	}
 	rest = slices.DeleteFunc(rest, func(t fleet.Target) bool { return f.taken[t.Variant] })
 	return f.out, f.held, f.add(ctx, rest)
+}
+
+// soleUnit is that of a deployment that is the same for all of its agents.
+func soleUnit(d fleet.Deployment) unit {
+	return unit{source: d.Source, was: d.Rendered, problem: recorded(d)}
 }
 
 // unitFinder is one use of units.
