@@ -41,6 +41,6 @@ data:
 namePrefix: app-%04d-
 patches:
 - target: {kind: ConfigMap}
-  patch: '[{op: replace, path: /data/value, value: %q}]'
+  patch: '[{"op": "replace", "path": "/data/value", "value": %q}]'
 `, app, value)
 }

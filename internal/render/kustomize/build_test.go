@@ -81,6 +81,8 @@ func TestHostileTrees(t *testing.T) {
 		{"a NUL byte", "resources: [a.yaml]", map[string]string{"a.yaml": configMap + "data: {x: \"a\x00\"}"}, "a.yaml"},
 		{"what is not UTF-8", "resources: [a.yaml]", map[string]string{"a.yaml": configMap + "data: {x: \"\xff\"}"}, "a.yaml"},
 		{"YAML without end", "resources: [a.yaml]", map[string]string{"a.yaml": strings.Repeat("[", 100_000)}, "a.yaml"},
+		{"a JSON patch that is none", "resources: [a.yaml]\npatches: [{target: {kind: ConfigMap}, patch: \"[{op: remove, path: /data/x}]\"}]", plain, "path: /data/x"},
+		{"a JSON patch with a comma too many", "resources: [a.yaml]\npatches: [{target: {kind: ConfigMap}, patch: '[{\"op\": \"remove\", \"path\": \"/data/x\"},]'}]", plain, `\"path\": \"/data/x\"`},
 		{"a folder that is not there", "resources: [x]", nil, "there is no such file or folder"},
 	}
 	for _, tt := range tests {

@@ -29,8 +29,9 @@ func (t *tree) userError(name, missing string, err error) error {
 }
 
 var (
-	// rooted is a path in the repository as Kustomize sees it.
-	rooted = regexp.MustCompile(`(^|[\s'"(=])/([A-Za-z0-9._])`)
+	// rooted is a path in the repository as Kustomize sees it. The paths of JSON patches, which are in objects, are
+	// the first alternative, and kept.
+	rooted = regexp.MustCompile(`(\b(?:path|from)\\?["']?: ?\\?["']?/)|(^|[\s'"(=])/([A-Za-z0-9._])`)
 	// address is where something was in memory: nothing to anybody, and another one each time.
 	address = regexp.MustCompile(`(from generator )?&?\{?0x[0-9a-f]{6,}( <nil>)?\}?:? ?`)
 	// identity is an object as Go prints it.
@@ -44,7 +45,7 @@ const maxWords = 1000
 // and what matters is said once.
 func plainWords(text string) string {
 	text = oneAttempt(strings.Join(strings.Fields(text), " "))
-	text = rooted.ReplaceAllString(text, "$1$2")
+	text = rooted.ReplaceAllString(text, "$1$2$3")
 	text = address.ReplaceAllString(text, "")
 	text = identity.ReplaceAllString(text, "$3 $4")
 	if len(text) > maxWords {
