@@ -47,6 +47,7 @@ func TestOutputIsAsRecorded(t *testing.T) {
 		"deploy-create-wait":   "deploy create web --repo https://git.example.com/web --wait",
 		"deploy-delete":        "deploy delete web",
 		"env-create":           "env create eu --agents prod --match-labels region=eu",
+		"doctor":               "doctor",
 		"version":              "version",
 		"mistake-command":      "gett agents",
 		"mistake-subcommand":   "get agnets",

@@ -93,6 +93,7 @@ func build(o Options) (*cobra.Command, *app) {
 		a.getCommand(),
 		a.statusCommand(),
 		a.demoCommand(),
+		a.doctorCommand(),
 		a.versionCommand(),
 	)
 	a.markStart(root)
