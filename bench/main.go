@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"slices"
 	"strings"
 	"syscall"
@@ -88,6 +89,11 @@ func parseOptions() (o options, only []string, err error) {
 	flag.DurationVar(&o.settle, "settle", 0, "how long to wait before idle memory is read (0: not read; 270s lets two garbage collections of an idle program pass)")
 	flag.DurationVar(&o.partition, "partition", minPartition, "how long B10 cuts the line at least; it stays cut until all commits are made")
 	flag.Parse()
+	bin, err := filepath.Abs(o.binDir) // programs are started in other folders
+	if err != nil {
+		return o, nil, err
+	}
+	o.binDir = bin
 	if o.kubeBin == "" {
 		return o, nil, errors.New("--kube-bin is missing: use $(hack/kube/build.sh)")
 	}
