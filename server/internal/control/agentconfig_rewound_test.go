@@ -64,8 +64,14 @@ func TestWhatAFileHasLeftSinceABackupIsLetGoAndNotDeleted(t *testing.T) {
 
 	ok(t, os.Rename(away, r.git.Dir("apps")))
 	r.refresh(t)
+	r.awaitLetGo(t, "paris.web")
+}
+
+// awaitLetGo waits until what a file has declared is let go, with its objects where they are.
+func (r *room) awaitLetGo(t *testing.T, name string) {
+	t.Helper()
 	testkit.Eventually(t, patience, func(ctx context.Context) error {
-		d, err := r.Deployment(ctx, admin, "default", "paris.web")
+		d, err := r.Deployment(ctx, admin, "default", name)
 		if errors.Is(err, store.ErrNotFound) {
 			t.Fatal("it was deleted")
 		}

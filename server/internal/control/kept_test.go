@@ -12,10 +12,8 @@ import (
 	"github.com/kedge-dev/kedge/internal/fleet"
 	"github.com/kedge-dev/kedge/internal/render"
 	"github.com/kedge-dev/kedge/internal/render/rendertest"
-	"github.com/kedge-dev/kedge/internal/testkit"
 	"github.com/kedge-dev/kedge/internal/testkit/gitserver"
 	"github.com/kedge-dev/kedge/server/internal/control"
-	"github.com/kedge-dev/kedge/server/internal/store"
 )
 
 // manualChart syncs a chart to paris (v1.30.0) and lyon (v1.31.0), which get different renders.
@@ -186,19 +184,7 @@ func TestDeclaredAndAheadOfTheServerIsLetGoAndNotDeleted(t *testing.T) {
 	})
 	ok(t, r.AgentAhead(t.Context(), paris, d.Targets[0].ID, fleet.Version{Epoch: d.Targets[0].Desired.Epoch, Generation: 41}))
 	r.push(t, map[string]string{kedgeFile("paris"): declares("other")})
-	testkit.Eventually(t, patience, func(ctx context.Context) error {
-		d, err := r.Deployment(ctx, admin, "default", "paris.web")
-		if errors.Is(err, store.ErrNotFound) {
-			t.Fatal("it was deleted")
-		}
-		if err != nil {
-			return err
-		}
-		if got := d.Targets[0].Desired; !got.Detached || got.Tombstone || d.Declared.ReleasedAt.IsZero() {
-			return fmt.Errorf("%+v in %s", got, d.Environment)
-		}
-		return nil
-	})
+	r.awaitLetGo(t, "paris.web")
 }
 
 // covers: G10 (a render that was too slow once is tried again)

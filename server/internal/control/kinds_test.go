@@ -352,11 +352,9 @@ func TestARenderThatTakesForEverDelaysNoOther(t *testing.T) {
 	}
 }
 
-// covers: A14 (an object that moves to a deployment whose render is late is not taken away before)
-func TestWhatMovesToALateDeploymentIsNotTakenAwayBefore(t *testing.T) {
-	t.Parallel()
-	r, builder := newBuildingRoom(t)
-	late, hold := make(chan struct{}), atomic.Bool{}
+// lateTaker has builds of the folder "taker" wait for late, once hold is set.
+func lateTaker(builder *rendertest.Builder) (late chan struct{}, hold *atomic.Bool) {
+	late, hold = make(chan struct{}), &atomic.Bool{}
 	builder.Before = func(ctx context.Context, job render.Job) error {
 		if job.Path != "taker" || !hold.Load() {
 			return nil
@@ -368,6 +366,14 @@ func TestWhatMovesToALateDeploymentIsNotTakenAwayBefore(t *testing.T) {
 			return ctx.Err()
 		}
 	}
+	return late, hold
+}
+
+// covers: A14 (an object that moves to a deployment whose render is late is not taken away before)
+func TestWhatMovesToALateDeploymentIsNotTakenAwayBefore(t *testing.T) {
+	t.Parallel()
+	r, builder := newBuildingRoom(t)
+	late, hold := lateTaker(builder)
 	r.enroll(t, "paris")
 	names := []string{"giver", "other", "taker"}
 	for _, name := range names {
@@ -399,18 +405,7 @@ func TestWhatMovesToALateDeploymentIsNotTakenAwayBefore(t *testing.T) {
 func TestWhatMovesToADeploymentThatIsBehindIsNotTakenAwayBefore(t *testing.T) {
 	t.Parallel()
 	r, builder := newBuildingRoom(t)
-	late, hold := make(chan struct{}), atomic.Bool{}
-	builder.Before = func(ctx context.Context, job render.Job) error {
-		if job.Path != "taker" || !hold.Load() {
-			return nil
-		}
-		select {
-		case <-late:
-			return nil
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-	}
+	late, hold := lateTaker(builder)
 	r.enroll(t, "paris")
 	names := []string{"giver", "other", "taker"}
 	files := map[string]string{

@@ -6,8 +6,6 @@ import (
 	"path/filepath"
 	"testing"
 	"time"
-
-	"github.com/kedge-dev/kedge/internal/testkit/gitserver"
 )
 
 // Upkeep joins the packs of a mirror that lacks most files; then it is fetched into and read as before.
@@ -19,18 +17,7 @@ func TestUpkeepOfAPartialMirror(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	server, err := gitserver.Start(filepath.Join(t.TempDir(), "server"))
-	must(err)
-	t.Cleanup(func() { must(server.Close()) })
-	repo, err := server.CreateRepo(t.Context(), "app", filepath.Join(t.TempDir(), "clone"))
-	must(err)
-	m, err := New(Config{Dir: t.TempDir(), Allow: []string{"http", "file"}, MaxWholeBytes: 1})
-	must(err)
-	t.Cleanup(func() { must(m.Close()) })
-	access := Access{URL: server.URL("app")}
-	u, err := m.use(access)
-	must(err)
-	m.end(u.mirror)
+	m, repo, access, u := mirrorOf(t, Config{Allow: []string{"http", "file"}, MaxWholeBytes: 1})
 	push := func(i int) string {
 		t.Helper()
 		commit, err := repo.CommitAndPush(t.Context(), map[string]string{
