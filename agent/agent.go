@@ -73,6 +73,7 @@ func Run(ctx context.Context, cfg Config) error {
 	if err != nil {
 		return err
 	}
+	collectOften()
 	limitMemory(cfg.Log, cgroupLimit)
 	home := newHome(cfg, cluster)
 	tokens, err := newTokens(cfg, cluster)

@@ -11,6 +11,17 @@ import (
 // cgroupLimit is where a container finds how much memory it may use.
 const cgroupLimit = "/sys/fs/cgroup/memory.max"
 
+// gcPercent has the garbage collected when it is half of what is alive. An agent runs beside other people's
+// workloads: with a thousand deployments that is 12 MiB less (B2), and no CPU time that could be measured.
+const gcPercent = 50
+
+// collectOften sets gcPercent. GOGC is the operator's word and wins.
+func collectOften() {
+	if os.Getenv("GOGC") == "" {
+		debug.SetGCPercent(gcPercent)
+	}
+}
+
 // limitMemory makes the garbage collector work harder before the kernel ends the process. What is
 // left beside the heap is a tenth. GOMEMLIMIT is the operator's word and wins.
 func limitMemory(log *slog.Logger, file string) {

@@ -41,3 +41,19 @@ func TestMemoryLimitFollowsTheContainer(t *testing.T) {
 		})
 	}
 }
+
+// Not parallel: how often is of the process.
+func TestGarbageIsCollectedOften(t *testing.T) {
+	before := debug.SetGCPercent(100)
+	t.Cleanup(func() { debug.SetGCPercent(before) })
+	t.Setenv("GOGC", "200") // it was read when the program began
+	collectOften()
+	if got := debug.SetGCPercent(100); got != 100 {
+		t.Errorf("collected at %d %%, want the operator's word to win", got)
+	}
+	t.Setenv("GOGC", "")
+	collectOften()
+	if got := debug.SetGCPercent(100); got != gcPercent {
+		t.Errorf("collected at %d %%, want %d", got, gcPercent)
+	}
+}

@@ -121,6 +121,7 @@ func (b *Book) complete() {
 			b.damaged = append(b.damaged, chunkName(b.saved.Target, number)+", which is missing")
 		}
 	}
+	b.seqOf, b.listed = nil, nil // of use only until here
 }
 
 // ErrSuperseded says that the cluster holds a newer version than the one that was to be written:

@@ -83,8 +83,8 @@ func (p Plan) Decide(ref fleet.ObjectRef, held bool) Verdict {
 		return Verdict{Reason: p.why}
 	case p.waiting:
 		return Verdict{Waiting: true, Reason: "other deployments of this agent have not arrived yet"}
-	case p.confirmed != nil && p.confirmed[ref.String()]:
-		return Verdict{}
+	case p.confirmed[ref.String()] && (!p.tombstone || !manifest.IsProtected(ref)):
+		return Verdict{} // a deployment that goes releases what is kept in a Namespace, and must not delete it with that
 	case manifest.IsProtected(ref):
 		return Verdict{Protected: true, Confirmable: true, Reason: ref.Kind + " is a protected kind, which is only deleted when that is confirmed by name, or by hand"}
 	case p.limit != "":

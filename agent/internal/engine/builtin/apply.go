@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	"github.com/kedge-dev/kedge/agent/internal/inventory"
 	"github.com/kedge-dev/kedge/internal/fleet"
 	"github.com/kedge-dev/kedge/internal/manifest"
 )
@@ -49,6 +50,7 @@ type result struct {
 	live     *unstructured.Unstructured // as the API server holds it now
 	before   *unstructured.Unstructured // as it was; only of a dry run, and nil when there was none
 	from     former                     // it was taken over from somebody who is no more
+	adopted  *adoption                  // it was taken over by policy; nil when it was not
 	taken    []fieldConflict            // fields taken over from other managers, by policy
 	replaced string                     // the field for which the object was deleted and created anew
 }
@@ -138,6 +140,9 @@ func (c *cluster) look(ctx context.Context, j *applyJob, out *result) error {
 		return err
 	}
 	out.from = from
+	if adopted {
+		out.adopted = adoptionOf(live)
+	}
 	j.known, j.uid = true, string(live.GetUID())
 	if j.fields == nil {
 		// After a restart: what is still ours was ours.
@@ -197,8 +202,8 @@ func (c *cluster) patch(ctx context.Context, j applyJob) (*unstructured.Unstruct
 	ctx, cancel := context.WithTimeout(ctx, c.timing.request)
 	defer cancel()
 	body := j.owner.body(j.manifest.Object(), j.ref, j.uid, j.yield)
-	if _, ok := body.GetLabels()[LabelInstall]; ok {
-		return nil, &refusal{fmt.Sprintf("carries the label %s, which marks the installation of an agent", LabelInstall)}
+	if belongsToAgent(body.GetLabels()) {
+		return nil, &refusal{fmt.Sprintf("carries the label %s or %s, which mark the installation of an agent", LabelInstall, inventory.LabelInventory)}
 	}
 	if j.uid != "" && j.live != nil && len(j.rules) > 0 {
 		j.rules.spare(body, j.live)

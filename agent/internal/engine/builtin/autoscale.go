@@ -25,9 +25,9 @@ func isAutoscaler(manager string) bool { return slices.Contains(autoscalers, man
 
 // scalerOf names the autoscaler that has set the replicas of a live object, or "".
 func scalerOf(live *unstructured.Unstructured) string {
-	for _, entry := range live.GetManagedFields() {
-		if entry.Subresource == "scale" && isAutoscaler(entry.Manager) && entryFields(entry).has(replicas) {
-			return entry.Manager
+	for _, entry := range managers(live) {
+		if entry.subresource() == "scale" && isAutoscaler(entry.manager()) && entry.fields().has(replicas) {
+			return entry.manager()
 		}
 	}
 	return ""

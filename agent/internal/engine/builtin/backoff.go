@@ -14,7 +14,10 @@ type timing struct {
 	healBurst    int           // heals of one object that are done at once
 	healFirst    time.Duration // delay of the first heal after the burst
 	healMax      time.Duration // also how long an object must be quiet for the burst to be full again
+	lapse        time.Duration // the longest that the inventory lags behind what was healed
+	unserved     time.Duration // how long a kind has to be unknown to the API server for its objects to count as gone
 	request      time.Duration // the longest that one request may take
+	look         time.Duration // the longest that it may take to find out what would be deleted along with an object
 	slot         time.Duration // the longest that a slow request counts as one of those at once
 	watchFirst   time.Duration
 	watchMax     time.Duration
@@ -26,8 +29,8 @@ func defaultTiming() timing {
 	return timing{
 		retryFirst: time.Second, retryMax: time.Minute, forbiddenMax: 10 * time.Second,
 		kindFirst: 50 * time.Millisecond,
-		healBurst: 5, healFirst: time.Second, healMax: time.Minute,
-		request: 35 * time.Second, slot: 2 * time.Second,
+		healBurst: 5, healFirst: time.Second, healMax: time.Minute, lapse: time.Second, unserved: 5 * time.Second,
+		request: 35 * time.Second, look: 5 * time.Minute, slot: 2 * time.Second,
 		watchFirst: 100 * time.Millisecond, watchMax: 10 * time.Second,
 		blindAfter: 30 * time.Second, review: 30 * time.Second,
 	}

@@ -22,6 +22,7 @@ func (w *watches) failing(k *kindWatch, namespace string, s *stream, err error) 
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	s.rewound = s.rewound || apierrors.IsResourceExpired(err)
 	if s.alarm != nil || k.streams[namespace] != s {
 		return
 	}

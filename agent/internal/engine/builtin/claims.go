@@ -25,6 +25,10 @@ type claims struct {
 	live      map[string]fleet.TargetID
 	rehearses map[fleet.TargetID]bool
 	idle      map[claim]bool
+	// held has the targets that keep something because of what others claim, and want to be told when that is less; freed those
+	// that are to be told. drops counts how often it was less.
+	held, freed map[fleet.TargetID]bool
+	drops       int
 }
 
 // claim is that a target desires an object.
@@ -37,6 +41,7 @@ func newClaims() *claims {
 	return &claims{
 		byKey: map[inventory.Key][]fleet.TargetID{}, byDesc: map[fleet.TargetID][]inventory.Key{}, live: map[string]fleet.TargetID{},
 		rehearses: map[fleet.TargetID]bool{}, idle: map[claim]bool{},
+		held: map[fleet.TargetID]bool{}, freed: map[fleet.TargetID]bool{},
 	}
 }
 
@@ -92,6 +97,7 @@ func (c *claims) replaceLocked(target fleet.TargetID, keys []inventory.Key) map[
 	waiting := map[fleet.TargetID]bool{}
 	for _, key := range old {
 		if !slices.Contains(c.byKey[key], target) {
+			c.freeLocked()
 			for _, id := range c.byKey[key] {
 				waiting[id] = true
 				delete(c.idle, claim{id, key}) // now it can be had
@@ -129,9 +135,42 @@ func (c *claims) rest(key inventory.Key, target, holder fleet.TargetID) {
 	if _, here := c.byDesc[holder]; here && holder != "" && !slices.Contains(c.byKey[key], holder) {
 		return
 	}
-	if slices.Contains(c.byKey[key], target) {
+	if slices.Contains(c.byKey[key], target) && !c.idle[claim{target, key}] {
 		c.idle[claim{target, key}] = true
+		c.freeLocked()
 	}
+}
+
+// dropped is how often less was claimed than before.
+func (c *claims) dropped() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.drops
+}
+
+// await has a target told, once, when less is claimed than when dropped was since.
+func (c *claims) await(target fleet.TargetID, since int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.held[target] = true
+	if c.drops != since {
+		c.freed[target] = true
+	}
+}
+
+func (c *claims) freeLocked() {
+	c.drops++
+	maps.Copy(c.freed, c.held)
+	clear(c.held)
+}
+
+// takeFreed returns those that are to be told, once.
+func (c *claims) takeFreed() []fleet.TargetID {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	ids := slices.Collect(maps.Keys(c.freed))
+	clear(c.freed)
+	return ids
 }
 
 // resume makes the claim of a target count again: it has the object.

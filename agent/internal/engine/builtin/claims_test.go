@@ -1,6 +1,7 @@
 package builtin
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -131,4 +132,39 @@ func TestClaimThatCannotBeMadeGoodKeepsNothing(t *testing.T) {
 			t.Errorf("%s: two has abandoned what it desires", step.reason)
 		}
 	}
+}
+
+// Who keeps something because others claim it is told when they claim less, once for each time it asks.
+func TestWhoIsHeldBackIsToldOfLess(t *testing.T) {
+	t.Parallel()
+	const config = "{apiVersion: v1, kind: ConfigMap, metadata: {name: a}}"
+	key := inventory.Key{Kind: "ConfigMap", Namespace: "ns", Name: "a"}
+	c := newClaims()
+	c.set(wanting(t, "two", config))
+	told := func(reason string, want bool) {
+		t.Helper()
+		if freed := c.takeFreed(); slices.Contains(freed, "one") != want {
+			t.Errorf("%s: %v is told", reason, freed)
+		}
+	}
+	c.set(wanting(t, "two", ""))
+	told("nobody waits", false)
+	c.set(wanting(t, "two", config))
+	c.await("one", c.dropped())
+	c.set(wanting(t, "three", config))
+	told("more is claimed", false)
+	c.set(wanting(t, "two", ""))
+	told("less is claimed", true)
+	before := c.dropped()
+	c.set(wanting(t, "three", ""))
+	told("it was told before", false)
+	c.await("one", before)
+	told("less was claimed before it waits", true)
+	c.set(wanting(t, "two", config))
+	c.await("one", c.dropped())
+	c.rest(key, "two", "")
+	told("a claim is refused", true)
+	c.await("one", c.dropped())
+	c.rest(key, "two", "")
+	told("and again", false)
 }

@@ -29,6 +29,7 @@ const parallelism = 8
 type cluster struct {
 	dynamic  dynamic.Interface
 	metadata metadata.Interface
+	own      metadata.Interface // with the rights of the agent itself, whoever acts
 	mapper   *mapper
 	timing   timing
 	slots    *semaphore.Weighted // first come, first served: no target starves another
@@ -67,7 +68,7 @@ func newCluster(cfg *rest.Config, timing timing) (*cluster, error) {
 		return plain.Get().AbsPath(path).SetHeader("Accept", "application/json").DoRaw(ctx)
 	}
 	return &cluster{
-		dynamic: dyn, metadata: meta, mapper: newMapper(get), timing: timing, slots: semaphore.NewWeighted(parallelism),
+		dynamic: dyn, metadata: meta, own: meta, mapper: newMapper(get), timing: timing, slots: semaphore.NewWeighted(parallelism),
 		config: cfg, client: client, others: &sync.Map{},
 	}, nil
 }

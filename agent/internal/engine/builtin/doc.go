@@ -50,8 +50,10 @@
 //     arrived and was applied whole (or a tombstone, or to be replaced), what still carries the label of the target,
 //     and what no other target desires. The label is read just before, and the deletion is bound to
 //     that very reading by UID and resource version.
+//     A Namespace is kept while anything of any deployment is in it, and a CustomResourceDefinition while
+//     there is an object of its kind, whoever has confirmed them.
 //   - It takes over nothing that exists without the label of the target, unless the deployment says
-//     adopt, and nothing that another target owns, unless that target is here and no longer wants
+//     adopt, in which case an event says whose it was, and nothing that another target owns, unless that target is here and no longer wants
 //     it. PATCHes carry the UID of the object that was looked at.
 //   - It touches nothing of the agent's own installation.
 //

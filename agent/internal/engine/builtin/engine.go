@@ -235,6 +235,7 @@ func (e *Engine) Set(d engine.Desired) {
 		for _, id := range waiting {
 			e.poke(id)
 		}
+		e.tellFreed()
 	}
 	t.signal()
 }
@@ -276,6 +277,18 @@ func (e *Engine) target(id fleet.TargetID) *target {
 	e.targets[id] = t
 	e.startLocked(t)
 	return t
+}
+
+// tellFreed tells those who waited for others to claim less.
+func (e *Engine) tellFreed() {
+	for _, id := range e.claims.takeFreed() {
+		e.mu.Lock()
+		t := e.targets[id]
+		e.mu.Unlock()
+		if t != nil {
+			t.leave(func(in *inbox) { in.freed = true })
+		}
+	}
 }
 
 // poke makes a target look at once at what failed.

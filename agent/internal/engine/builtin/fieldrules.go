@@ -40,7 +40,10 @@ func (rules fieldRules) strip(object map[string]any) map[string]any {
 
 // projection is fieldSet.projection of our fields in a live object, but for what the rules name.
 func (rules fieldRules) projection(live *unstructured.Unstructured) string {
-	ours := ourFields(live)
+	return rules.projectionOf(ourFields(live), live)
+}
+
+func (rules fieldRules) projectionOf(ours fieldSet, live *unstructured.Unstructured) string {
 	if len(rules) == 0 {
 		return ours.projection(live.Object)
 	}

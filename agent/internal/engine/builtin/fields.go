@@ -5,10 +5,10 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
-	"hash"
 	"maps"
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 
 	utiljson "k8s.io/apimachinery/pkg/util/json"
@@ -31,43 +31,63 @@ func parseFields(raw []byte) (fieldSet, error) {
 	return set, nil
 }
 
-// projection is a hash over the fields in set and the values that obj has there. It is equal for
-// two states of an object exactly when none of these fields was changed, added or lost.
-func (set fieldSet) projection(obj map[string]any) string {
-	h := sha256.New()
-	set.write(h, any(obj), true)
-	return hex.EncodeToString(h.Sum(nil)[:16])
+// setOf is parseFields of what is decoded already. Nothing at all is the empty set.
+func setOf(tree map[string]any) (fieldSet, error) {
+	set := make(fieldSet, len(tree))
+	for key, child := range tree {
+		below, ok := child.(map[string]any)
+		if !ok {
+			return nil, fmt.Errorf("reading managed fields: %q is no object", key)
+		}
+		var err error
+		if set[key], err = setOf(below); err != nil {
+			return nil, err
+		}
+	}
+	return set, nil
 }
 
-func (set fieldSet) write(h hash.Hash, value any, present bool) {
+// projection is a hash over the fields in set and the values that obj has there. It is equal for
+// two states of an object exactly when none of these fields was changed, added or lost. Inventories
+// keep it: what is hashed stays as it is.
+func (set fieldSet) projection(obj map[string]any) string {
+	sum := sha256.Sum256(set.write(nil, any(obj), true))
+	return hex.EncodeToString(sum[:16])
+}
+
+func (set fieldSet) write(out []byte, value any, present bool) []byte {
 	if len(set) == 0 {
-		writeValue(h, value, present)
-		return
+		return writeValue(out, value, present)
 	}
 	for _, key := range slices.Sorted(maps.Keys(set)) {
-		// Lengths keep neighbouring texts apart.
-		fmt.Fprintf(h, "%d:%s(", len(key), key)
+		out = append(writeSized(out, key), '(')
 		if key == "." {
-			fmt.Fprintf(h, "%t", present)
+			out = strconv.AppendBool(out, present)
 		} else {
 			child, ok := childOf(value, key)
-			set[key].write(h, child, present && ok)
+			out = set[key].write(out, child, present && ok)
 		}
-		h.Write([]byte{')'})
+		out = append(out, ')')
 	}
+	return out
 }
 
-func writeValue(h hash.Hash, value any, present bool) {
+// writeSized writes a text behind its length, which keeps neighbouring texts apart.
+func writeSized[T string | []byte](out []byte, text T) []byte {
+	out = append(strconv.AppendInt(out, int64(len(text)), 10), ':')
+	return append(out, text...)
+}
+
+func writeValue(out []byte, value any, present bool) []byte {
 	if !present {
-		h.Write([]byte("absent"))
-		return
+		return append(out, "absent"...)
 	}
 	text, err := json.Marshal(value)
 	if err != nil {
 		// Values come from decoded JSON; anything else is at least told apart by its type.
 		text = fmt.Appendf(nil, "%T", value)
 	}
-	fmt.Fprintf(h, "%d:%s", len(text), text)
+	return writeSized(out, text)
 }
 
 // childOf returns what the path element key selects in value.

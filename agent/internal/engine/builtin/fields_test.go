@@ -56,6 +56,23 @@ const workloadFields = `{
   "f:containers": {"k:{\"name\":\"web\"}": {".": {}, "f:name": {}, "f:image": {}, "f:args": {}}},
   "f:ports": {"k:{\"port\":80,\"protocol\":\"TCP\"}": {".": {}, "f:port": {}}}}}`
 
+// Inventories in clusters hold projections that earlier agents have made.
+func TestProjectionStaysAsItIs(t *testing.T) {
+	t.Parallel()
+	const fields = `{"f:metadata":{"f:labels":{"f:a":{},"f:gone":{}}},"f:spec":{"f:replicas":{},"f:list":{"k:{\"name\":\"web\"}":{".":{},"f:name":{},"f:image":{}},"v:\"x\"":{},"i:0":{}}}}`
+	object := sample(t, `{"metadata":{"labels":{"a":"<b>"}},"spec":{"replicas":3,"list":[{"name":"web","image":"i:1"},"x"]}}`)
+	set, err := setOf(sample(t, fields))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(fieldsOf(t, fields), set); diff != "" {
+		t.Errorf("fields read where they stand differ from those that are parsed (-parsed +read):\n%s", diff)
+	}
+	if got, want := set.projection(object), "16d9f8a8e453e0d62ec21292404e6118"; got != want {
+		t.Errorf("projection %s, want %s", got, want)
+	}
+}
+
 func TestProjection(t *testing.T) {
 	t.Parallel()
 	set := fieldsOf(t, workloadFields)

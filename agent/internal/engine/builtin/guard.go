@@ -8,6 +8,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/kedge-dev/kedge/agent/internal/inventory"
 	"github.com/kedge-dev/kedge/agent/internal/ownerpolicy"
 	"github.com/kedge-dev/kedge/internal/fleet"
 )
@@ -91,11 +92,18 @@ type owner struct {
 	adopt      bool
 }
 
+// belongsToAgent reports whether the labels are of a part of an agent's installation, this one or another, or of its inventory.
+func belongsToAgent(labels map[string]string) bool {
+	_, installed := labels[LabelInstall]
+	_, kept := labels[inventory.LabelInventory]
+	return installed || kept
+}
+
 // claim decides whether a live object may be applied to. uid is of the object that was applied
 // last, "" when none was. adopted reports that the object comes from somebody else.
 func (o owner) claim(live metav1.Object, uid string, abandoned func(fleet.TargetID) bool) (adopted bool, err error) {
 	labels := live.GetLabels()
-	if _, ok := labels[LabelInstall]; ok {
+	if belongsToAgent(labels) {
 		return false, &refusal{"belongs to the installation of an agent, which no deployment may change"}
 	}
 	holder := fleet.TargetID(labels[LabelTarget])

@@ -7,6 +7,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/kedge-dev/kedge/agent/internal/inventory"
 	"github.com/kedge-dev/kedge/internal/fleet"
 )
 
@@ -65,6 +66,11 @@ func TestClaim(t *testing.T) {
 		}
 		return obj
 	}
+	inventoryOf := func(agent string) *metav1.PartialObjectMetadata {
+		obj := live("", "", false)
+		obj.Labels[LabelAgent], obj.Labels[inventory.LabelInventory] = agent, "tgt-b"
+		return obj
+	}
 	cases := []struct {
 		reason    string
 		live      *metav1.PartialObjectMetadata
@@ -85,6 +91,7 @@ func TestClaim(t *testing.T) {
 		{reason: "of another deployment that does not want it any more", live: live("other", "t/other", false), abandoned: true},
 		{reason: "released by a deployment of our name", live: live("", "t/app", false)},
 		{reason: "released by a deployment of another name", live: live("", "t/other", false), want: "adopt: true"},
+		{reason: "the inventory of any agent", live: inventoryOf("agt-b"), adopt: true, abandoned: true, want: "installation"},
 		{reason: "of an installation", live: live("me", "t/app", true), adopt: true, abandoned: true, want: "installation"},
 	}
 	for _, c := range cases {

@@ -25,6 +25,8 @@ func TestHowTheWatchWorksHidesNothingThatItHasSeen(t *testing.T) {
 		{"it works again after a deletion", []observation{{deleted: gone}, {sighted: true}}, observation{deleted: gone, sighted: true}},
 		{"it works again after a list", []observation{{missing: "7"}, {blind: true}, {sighted: true}}, observation{missing: "7", sighted: true}},
 		{"it sees something new", []observation{{live: live}, {blind: true}, {deleted: gone}}, observation{deleted: gone}},
+		{"it goes blind after a list from another time", []observation{{live: live, rewound: true}, {blind: true}}, observation{live: live, rewound: true, blind: true}},
+		{"it sees a change after a list from another time", []observation{{missing: "7", rewound: true}, {live: live}}, observation{live: live, rewound: true}},
 		{"it only goes blind", []observation{{sighted: true}, {blind: true}}, observation{blind: true}},
 	}
 	for _, c := range cases {
@@ -67,6 +69,44 @@ func TestBlindnessThatComesWithADeletionIsTakenInWithIt(t *testing.T) {
 	one.seeLater(o)
 	if o.phase != phaseApply || !o.blind {
 		t.Errorf("phase is %d, blind %v, want both what was seen and that the watch has failed since", o.phase, o.blind)
+	}
+}
+
+// An API server whose database was restored counts on from before.
+//
+// covers: D1
+func TestWhatIsSeenAfterARestoreCounts(t *testing.T) {
+	t.Parallel()
+	edited := func(version string) *unstructured.Unstructured {
+		live := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "ConfigMap"}}
+		live.SetResourceVersion(version)
+		live.SetUID("u")
+		live.SetLabels(map[string]string{LabelTarget: "tgt-a", LabelAgent: "agt-a"})
+		return live
+	}
+	for reason, tt := range map[string]struct {
+		see  func(one *target, o *object)
+		want phase
+	}{
+		"a list of before":            {func(one *target, o *object) { one.see(o, observation{live: edited("7")}) }, phaseInPlace},
+		"a list after a restore":      {func(one *target, o *object) { one.see(o, observation{live: edited("7"), rewound: true}) }, phaseApply},
+		"missing in a list of before": {func(one *target, o *object) { one.see(o, observation{missing: "7"}) }, phaseInPlace},
+		"missing after a restore":     {func(one *target, o *object) { one.see(o, observation{missing: "7", rewound: true}) }, phaseVerify},
+		"a read":                      {func(one *target, o *object) { o.phase = phaseReading; one.wasRead(o, edited("7"), nil) }, phaseApply},
+	} {
+		e, err := New(Config{Namespace: "home", REST: &rest.Config{Host: "http://127.0.0.1:1"}, Reporter: make(told), AgentID: "agt-a", Scope: fleet.ScopeCluster})
+		if err != nil {
+			t.Fatal(err)
+		}
+		one := newTarget(e, "tgt-a", fleet.Version{})
+		one.accept(wanting(t, "tgt-a", "{apiVersion: v1, kind: ConfigMap, metadata: {name: a}}"))
+		one.begin(t.Context(), one.takeIn())
+		o := one.order[0]
+		o.phase, o.applied, o.uid, o.version, o.live, o.known = phaseInPlace, o.hash, "u", "100", "as it was", true
+		tt.see(one, o)
+		if o.phase != tt.want {
+			t.Errorf("%s leaves it in phase %d, want %d", reason, o.phase, tt.want)
+		}
 	}
 }
 

@@ -93,6 +93,41 @@ func (m *mapper) confirm(ctx context.Context, gvk schema.GroupVersionKind) (mapp
 	return m.findAny(ctx, gvk)
 }
 
+// namespaced asks anew for every kind of the cluster that lives in namespaces, each in one version. If that cannot be found
+// out whole, it is an error.
+func (m *mapper) namespaced(ctx context.Context) ([]schema.GroupVersionResource, error) {
+	body, err := m.get(ctx, "/apis")
+	if err != nil {
+		return nil, fmt.Errorf("asking the cluster for its groups: %w", err)
+	}
+	var all metav1.APIGroupList
+	if err := json.Unmarshal(body, &all); err != nil {
+		return nil, fmt.Errorf("reading the groups of the cluster: %w", err)
+	}
+	versions := []schema.GroupVersion{{Version: "v1"}}
+	for _, group := range all.Groups {
+		for _, v := range group.Versions {
+			versions = append(versions, schema.GroupVersion{Group: group.Name, Version: v.Version})
+		}
+	}
+	var out []schema.GroupVersionResource
+	seen := map[schema.GroupResource]bool{}
+	for _, gv := range versions {
+		kinds, err := m.ask(ctx, gv)
+		if err != nil {
+			return nil, err
+		}
+		for _, found := range kinds {
+			if found.namespaced && !seen[found.resource.GroupResource()] {
+				seen[found.resource.GroupResource()] = true
+				out = append(out, found.resource)
+			}
+		}
+	}
+	slices.SortFunc(out, func(a, b schema.GroupVersionResource) int { return strings.Compare(a.String(), b.String()) })
+	return out, nil
+}
+
 // forget makes the next find of a kind in group ask again.
 func (m *mapper) forget(group string) {
 	m.mu.Lock()

@@ -3,7 +3,6 @@ package builtin
 import (
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 
@@ -79,10 +78,10 @@ type object struct {
 	version string // resourceVersion last seen
 	fields  []byte // our fields, FieldsV1
 	known   bool   // seen alive and ours
-	// absent is when a list has shown that it is not there. glanced: a list was asked for; glancing: and is
-	// under way.
-	absent            time.Time
-	glanced, glancing bool
+	// absent is when a list has shown that it is not there. queued: it waits this round for a list; glanced: one was asked for;
+	// glancing: and is under way.
+	absent                    time.Time
+	queued, glanced, glancing bool
 
 	scaler string // the autoscaler that has set the replicas which the manifest declares
 	health fleet.Health
@@ -98,6 +97,9 @@ type object struct {
 	dying                    time.Time      // when its deletion was accepted
 	bounds                   bounds         // of one that is to go
 	taker                    fleet.TargetID // another target that desires it
+	unserved                 time.Time      // since when the API server does not serve its kind
+	emptied                  time.Time      // when nothing was found in it
+	occupied                 string         // why it could not be deleted when that was last tried, and is not until it is due
 
 	rules    fieldRules      // of its fields that may differ
 	drift    fleet.DriftMode // what is done when it is changed
@@ -141,6 +143,14 @@ func (o *object) reviewed(now time.Time, every time.Duration, err error) {
 	o.review = now.Add(o.reviews.next(every, 2*every))
 }
 
+// occupiedAt is why an object that was to be deleted waits before it is tried again, or "".
+func (o *object) occupiedAt(now time.Time) string {
+	if now.Before(o.due) {
+		return o.occupied
+	}
+	return ""
+}
+
 func (o *object) busy() bool {
 	return o.phase == phaseReading || o.phase == phaseApplying || o.phase == phaseComparing || o.phase == phaseRemoving
 }
@@ -175,14 +185,11 @@ func (o *object) outdated(version string) bool {
 	return err == nil && order < 0
 }
 
-// rawOurFields is ourFields as they were written.
-func rawOurFields(live metav1.Object) []byte {
-	for _, entry := range live.GetManagedFields() {
-		if isOurs(entry) && entry.FieldsV1 != nil {
-			return entry.FieldsV1.GetRawBytes()
-		}
-	}
-	return nil
+// judged reports whether a live object was looked at before in just that version, and was as it was applied:
+// nearly always the answer to an apply, which the watch tells of as well.
+func (o *object) judged(live *unstructured.Unstructured) bool {
+	return o.phase == phaseInPlace && o.known && !o.deviates && !o.unnamed && o.applied == o.hash &&
+		o.version != "" && o.version == live.GetResourceVersion() && o.uid == string(live.GetUID())
 }
 
 // shared is fields, or the same as another object of this target has them. Nobody changes them.

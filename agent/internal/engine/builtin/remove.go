@@ -20,6 +20,7 @@ type removeJob struct {
 	uid   string // of the object that was applied last; "" when not known
 	// want says how far to go.
 	want        intent
+	emptied     bool // nothing was found in it before, either
 	propagation fleet.Propagation
 	// wanted returns why the object must stay although its entry has to go, or "": it is desired
 	// under another name or by another target.
@@ -57,22 +58,30 @@ const (
 	outcomeKept                       // asks by annotation not to be deleted
 	outcomeTerminating                // deletion was accepted; finalizers have yet to run
 	outcomeHeld                       // exists, and has to stay for now
+	outcomeOccupied                   // exists, and others would be deleted with it
+	outcomeEmpty                      // exists, and nothing was found that would be deleted with it
 )
 
 type removal struct {
 	outcome outcome
 	mapping mapping // zero when the kind is not served any more
-	note    string
-	live    *unstructured.Unstructured // only with outcomeThere and outcomeReleased
+	// unserved: gone with its kind, if the API server is to be believed.
+	unserved bool
+	note     string
+	live     *unstructured.Unstructured // only with outcomeThere and outcomeReleased
 }
 
 // remove parts with one object: at each step only if the live object allows it.
 func (c *cluster) remove(ctx context.Context, j removeJob) (removal, error) {
-	ctx, cancel := context.WithTimeout(ctx, c.timing.request)
+	limit := c.timing.request
+	if holdsOthers(j.ref) {
+		limit = c.timing.look
+	}
+	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	m, err := c.mapper.findAny(ctx, gvkOf(j.ref))
 	if errors.Is(err, errUnknownKind) {
-		return removal{outcome: outcomeGone, note: "its kind is not served any more"}, nil
+		return removal{outcome: outcomeGone, unserved: true, note: "its kind is not served any more"}, nil
 	}
 	if err != nil {
 		return removal{}, err
@@ -88,7 +97,7 @@ func (c *cluster) remove(ctx context.Context, j removeJob) (removal, error) {
 			// Perhaps it is only this version of its kind that is not served any more.
 			m, err = c.mapper.confirm(ctx, gvkOf(j.ref))
 			if errors.Is(err, errUnknownKind) {
-				return removal{outcome: outcomeGone, note: "its kind is not served any more"}, nil
+				return removal{outcome: outcomeGone, unserved: true, note: "its kind is not served any more"}, nil
 			}
 			if err != nil {
 				return removal{}, err
@@ -137,13 +146,26 @@ func (c *cluster) removeOnce(ctx context.Context, j removeJob, m mapping) (remov
 	case live.GetAnnotations()[AnnotationPrune] == "disabled":
 		return removal{outcome: outcomeKept, note: fmt.Sprintf("it is annotated %s: disabled", AnnotationPrune)}, nil
 	}
+	if holdsOthers(j.ref) {
+		why, err := c.occupied(ctx, m, j.ref)
+		switch {
+		case err != nil:
+			return removal{}, &lookError{err}
+		case why != "":
+			return removal{outcome: outcomeOccupied, note: why}, nil
+		case isNamespace(j.ref) && !j.emptied:
+			return removal{outcome: outcomeEmpty}, nil
+		case j.hold() != "": // which may have changed in all that time
+			return removal{outcome: outcomeHeld, note: j.hold()}, nil
+		}
+	}
 	return c.delete(ctx, j, m, live)
 }
 
 // foreign returns why a live object is not ours to delete, or "".
 func (j removeJob) foreign(live *metav1.PartialObjectMetadata) string {
 	labels := live.GetLabels()
-	if _, ok := labels[LabelInstall]; ok {
+	if belongsToAgent(labels) {
 		return "it belongs to the installation of an agent"
 	}
 	if labels[LabelTarget] != string(j.owner.target) {

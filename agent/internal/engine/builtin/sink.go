@@ -44,14 +44,15 @@ func (s *sink) Replace(items []any, version string) error {
 	}
 	s.w.mu.Lock()
 	defer s.w.mu.Unlock()
-	s.s.sight = sight{synced: true}
+	rewound := s.s.rewound
+	s.s.sight, s.s.rewound = sight{synced: true}, false
 	for at, observers := range s.k.interest {
 		switch live := listed[at]; {
 		case s.k.streamOf(at.namespace) != s.namespace:
 		case live != nil:
-			tell(s.k, at, observers, observation{live: live})
+			tell(s.k, at, observers, observation{live: live, rewound: rewound})
 		default:
-			tell(s.k, at, observers, observation{missing: version})
+			tell(s.k, at, observers, observation{missing: version, rewound: rewound})
 		}
 	}
 	return nil

@@ -42,10 +42,13 @@ type target struct {
 	inflight int
 	lookups  map[string]bool // kinds being asked for
 	dirty    bool            // the inventory is to be written
+	lapse    time.Time       // it lags behind what was healed, and is to be written then; zero when it does not
 	digest   string          // applied whole
 	base     int             // objects that were in place before the change that is not decided on yet
 	leavers  []*object       // as plan has last listed them
 	uids     uids
+	dropped  int                  // claims.dropped before it was decided what goes
+	unlisted map[shelf]bool       // no list says what is there, so that each object is looked at
 	shapes   map[string][]byte    // fields of ours, as many objects have them: kept once
 	released []string             // kept when a tombstone was carried out
 	parted   []fleet.ObjectStatus // let go of, because the target is detached
@@ -70,6 +73,7 @@ type inbox struct {
 	seen       map[inventory.Key]observation
 	groups     []string // whose kinds have changed
 	reconsider bool
+	freed      bool // others claim less
 	heir       fleet.TargetID
 	strayed    bool // it had an heir since the last begin
 }
@@ -218,8 +222,8 @@ func (t *target) hasNext() bool {
 // takeIn works through the inbox and returns what is desired anew, which stays there until begin.
 func (t *target) takeIn() *engine.Desired {
 	t.mu.Lock()
-	results, seen, groups, reconsider := t.inbox.results, t.inbox.seen, t.inbox.groups, t.inbox.reconsider
-	t.inbox.results, t.inbox.groups, t.inbox.reconsider = nil, nil, false
+	results, seen, groups, reconsider, freed := t.inbox.results, t.inbox.seen, t.inbox.groups, t.inbox.reconsider, t.inbox.freed
+	t.inbox.results, t.inbox.groups, t.inbox.reconsider, t.inbox.freed = nil, nil, false, false
 	t.inbox.seen = map[inventory.Key]observation{}
 	next := t.inbox.desired
 	t.heir = t.inbox.heir
@@ -238,6 +242,9 @@ func (t *target) takeIn() *engine.Desired {
 	t.sweep()
 	if reconsider {
 		t.retryAll()
+	}
+	if freed {
+		t.retryPostponed()
 	}
 	return next
 }

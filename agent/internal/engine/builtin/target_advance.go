@@ -47,14 +47,14 @@ func (t *target) advance() {
 	if s.unattempted > 0 {
 		t.secured() // it takes about as long as the first applies
 	}
-	t.glance(s)
+	t.glance(now, s)
 	t.startApplies(now, s)
 	t.startReads()
 	t.startCompares()
 	switch {
 	case s.unattempted == 0:
 		t.settle(now, s)
-	case s.stuck() && t.inflight == 0 && t.dirty:
+	case s.stuck() && t.inflight == 0 && t.unwritten():
 		t.save() // the wait may be long, and a restart shall not apply everything again
 	}
 }
@@ -201,6 +201,11 @@ func (t *target) secured() bool {
 	}
 }
 
+// unwritten reports whether the inventory is to be written now.
+func (t *target) unwritten() bool {
+	return t.dirty || !t.lapse.IsZero() && !t.now.Before(t.lapse)
+}
+
 // save writes the inventory and reports whether that worked. What has to wait for it waits.
 func (t *target) save() bool {
 	if !t.secured() {
@@ -213,7 +218,7 @@ func (t *target) save() bool {
 		err = t.book.Save(ctx, t.record())
 	}
 	if err == nil {
-		t.dirty, t.saving = false, saving{}
+		t.dirty, t.lapse, t.saving = false, time.Time{}, saving{}
 		return true
 	}
 	if apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) {
@@ -267,14 +272,20 @@ func (t *target) startApplies(now time.Time, s survey) {
 		if t.inflight >= t.places() {
 			return
 		}
-		if o.phase == phaseApply && !o.glancing && o.resolved && o.listed && o.step <= s.gate && !now.Before(o.due) && t.waitsFor(o) == nil {
+		if !o.glancing && !o.queued && t.startable(o, now, s) {
 			t.startApply(o)
 		}
 	}
 }
 
+// startable reports whether nothing but a look is left to do before an object is applied.
+func (t *target) startable(o *object, now time.Time, s survey) bool {
+	return o.phase == phaseApply && o.resolved && o.listed && o.step <= s.gate && !now.Before(o.due) && t.waitsFor(o) == nil
+}
+
 func (t *target) startApply(o *object) {
 	if !t.allowed(o) {
+		t.signal() // others may have waited for it to be on its way
 		return
 	}
 	job := t.job(o)

@@ -37,6 +37,7 @@ func (t *target) begin(ctx context.Context, next *engine.Desired) {
 	t.ctx, t.desired, t.begun, t.gone, t.ousted = work, d, t.now, false, false
 	t.whole = d.Objects != nil
 	clear(t.shapes)
+	t.unlisted = map[shelf]bool{}
 	t.lost = !t.whole && d.Source == nil && !t.book.Exists()
 	t.dirty = t.dirty || t.book.Version() != d.State.Version
 	t.owner = owner{
@@ -132,7 +133,8 @@ func (t *target) desire(o *object, ref fleet.ObjectRef, m manifest.Object) {
 	o.attempted, o.healing, o.delayed, o.force = false, false, false, false
 	o.held, o.keep, o.refused, o.waits = "", false, false, false
 	o.confirmable, o.unconfirmed, o.dying = false, false, time.Time{}
-	o.absent, o.glanced, o.glancing = time.Time{}, false, false
+	o.occupied, o.unserved, o.emptied = "", time.Time{}, time.Time{}
+	o.absent, o.queued, o.glanced, o.glancing = time.Time{}, false, false, false
 	inPlace := o.phase == phaseInPlace && o.applied == o.hash && !t.outgrown(o)
 	if o.phase >= phaseLeaving {
 		o.known, o.note = false, ""

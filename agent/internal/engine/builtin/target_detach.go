@@ -23,6 +23,7 @@ func (t *target) detach() {
 	if t.now.Before(t.saving.due) || !t.noteEnd() {
 		return
 	}
+	t.dropped = t.engine.claims.dropped()
 	for _, o := range slices.Clone(t.order) {
 		if t.inflight < t.places() && !o.busy() && !t.now.Before(o.due) {
 			t.letGo(o)
@@ -32,7 +33,7 @@ func (t *target) detach() {
 	case t.inflight > 0:
 	case len(t.objects) == 0 && len(t.book.Damaged()) == 0:
 		t.bury()
-	case t.dirty:
+	case t.unwritten():
 		t.save()
 	}
 }
@@ -64,11 +65,12 @@ func (t *target) letGo(o *object) {
 	t.startRemove(o, intentDetach)
 }
 
-// putOff has an object looked at again later that another target is about to take over: its watch
-// tells of the new owner, if it has one, but nothing tells when that one changes its mind.
-func (t *target) putOff(o *object, tries backoff) {
+// putOff has an object looked at again later that another target is about to take over, or that others are in. For the first that is a
+// backstop: its watch tells of the new owner, and claims tell when that one changes its mind. Nothing tells when others are gone.
+func (t *target) putOff(o *object, tries backoff, most time.Duration) {
 	o.waits, o.backoff = true, tries
-	o.due = time.Now().Add(o.backoff.next(t.engine.timing.retryFirst, t.engine.timing.forbiddenMax))
+	t.engine.claims.await(t.id, t.dropped)
+	o.due = time.Now().Add(o.backoff.next(t.engine.timing.retryFirst, most))
 }
 
 // part forgets an object that was let go of, and remembers how it was for the last status.

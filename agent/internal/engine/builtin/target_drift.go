@@ -118,7 +118,7 @@ func (t *target) reportDrift(o *object, out result, err error) {
 	o.look(before)
 	if err != nil {
 		// What would change is not known, as with a webhook that takes no dry run; that it was is.
-		t.tellDrift(o, o.sight(before), changedBy("was changed", culprit(before, nil)))
+		t.tellDrift(o, o.sight(before), changedBy("was changed", culprit(before, nil))+"; in what cannot be told: "+err.Error())
 		return
 	}
 	o.fields = t.shared(rawOurFields(out.live))

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -32,13 +33,14 @@ func (t *target) settle(now time.Time, s survey) {
 	}
 	if t.desired.State.Tombstone && len(t.objects) == 0 && len(t.book.Damaged()) == 0 {
 		t.bury()
-	} else if t.dirty {
+	} else if t.unwritten() {
 		t.save()
 	}
 }
 
 // prune deletes what is no longer desired, the last step first, as far as the plan allows.
 func (t *target) prune(now time.Time, s survey) {
+	t.dropped = t.engine.claims.dropped()
 	gone, plan := t.plan(s)
 	for _, o := range t.order {
 		if o.manifest == nil && !o.mayGo() {
@@ -56,13 +58,37 @@ func (t *target) prune(now time.Time, s survey) {
 		}
 		if verdict.Reason != "" {
 			t.hold(o, verdict.Reason, verdict.Protected)
-		} else if why := t.engine.inhabited(o.ref, t.id); why != "" {
+		} else if why := cmp.Or(t.engine.inhabited(o.ref, t.id), o.occupiedAt(t.now)); why != "" {
 			t.postpone(o, why)
 		} else {
 			remove = append(remove, o)
 		}
 	}
-	t.removeLast(now, remove)
+	t.removeLast(now, t.vacant(remove))
+}
+
+// vacant leaves out Namespaces in which something of this target is kept.
+func (t *target) vacant(remove []*object) []*object {
+	if !slices.ContainsFunc(remove, func(o *object) bool { return isNamespace(o.ref) }) {
+		return remove
+	}
+	kept, going := map[string]*object{}, map[*object]bool{}
+	for _, o := range remove {
+		going[o] = true
+	}
+	for _, o := range t.order {
+		if o.manifest == nil && !going[o] {
+			kept[o.ref.Namespace] = o
+		}
+	}
+	return slices.DeleteFunc(remove, func(o *object) bool {
+		in := kept[o.ref.Name]
+		if !isNamespace(o.ref) || in == nil {
+			return false
+		}
+		t.postpone(o, in.ref.String()+" is kept in it")
+		return true
+	})
 }
 
 // plan makes the plan for what is no longer desired, and lists what it is for: what mayGo. The list is good
@@ -111,9 +137,10 @@ func (t *target) keepBack(o *object) {
 }
 
 // postpone keeps an object for as long as what another target desires is in the way. Its watch tells of a new
-// owner, if it has one; nothing tells when that one changes its mind.
+// owner, if it has one, and claims tell when that one changes its mind; that it is looked at from time to time is a backstop.
 func (t *target) postpone(o *object, why string) {
 	o.waits = true
+	t.engine.claims.await(t.id, t.dropped)
 	ready := !t.now.Before(o.due)
 	t.hold(o, why, false)
 	if ready && o.phase == phaseHeld {
@@ -160,7 +187,7 @@ func (t *target) hold(o *object, reason string, protected bool) {
 
 func (t *target) startRemove(o *object, want intent) {
 	key, ref, uids := o.key(), o.ref, t.desiredUIDs()
-	job := removeJob{owner: t.owner, ref: o.ref, uid: o.uid, want: want, propagation: t.desired.State.Policy.Propagation, wanted: func(uid string) string {
+	job := removeJob{owner: t.owner, ref: o.ref, uid: o.uid, want: want, emptied: !o.emptied.IsZero(), propagation: t.desired.State.Policy.Propagation, wanted: func(uid string) string {
 		if uids[uid] {
 			return "it is desired under another name"
 		}
@@ -186,15 +213,28 @@ func (t *target) removed(o *object, want intent, out removal, err error) {
 		return
 	}
 	if err != nil {
-		timing := t.engine.timing
-		o.failure = want.String() + ": " + err.Error()
-		o.due = time.Now().Add(o.backoff.next(timing.retryFirst, timing.forbiddenMax))
+		timing, most := t.engine.timing, t.engine.timing.forbiddenMax
+		var look *lookError
+		if errors.As(err, &look) {
+			most = timing.retryMax // a look takes a request for each kind
+		}
+		o.failure, o.occupied, o.unserved, o.emptied = want.String()+": "+err.Error(), "", time.Time{}, time.Time{}
+		o.due = time.Now().Add(o.backoff.next(timing.retryFirst, most))
 		return
 	}
 	tries := o.backoff
-	o.failure, o.backoff, o.due = "", backoff{}, time.Time{}
+	o.failure, o.occupied, o.backoff, o.due = "", "", backoff{}, time.Time{}
+	if !out.unserved {
+		o.unserved = time.Time{}
+	}
+	if out.outcome != outcomeEmpty {
+		o.emptied = time.Time{}
+	}
 	switch out.outcome {
 	case outcomeGone:
+		if out.unserved && t.doubtsUnserved(o) {
+			break
+		}
 		if want == intentDelete {
 			t.event(fleet.EventNormal, "Pruned", o, cmp.Or(out.note, "was deleted"))
 		}
@@ -216,8 +256,15 @@ func (t *target) removed(o *object, want intent, out removal, err error) {
 	case outcomeHeld:
 		o.phase, o.held, o.known = phaseHeld, out.note, true
 		if want == intentDetach {
-			t.putOff(o, tries)
+			t.putOff(o, tries, t.engine.timing.forbiddenMax)
 		}
+	case outcomeOccupied:
+		o.phase, o.held, o.known, o.occupied = phaseHeld, out.note, true, out.note
+		t.putOff(o, tries, t.engine.timing.retryMax) // to find out takes a request for each kind
+	case outcomeEmpty:
+		o.phase, o.known, o.waits, o.emptied = phaseHeld, true, true, t.now
+		o.due, o.held = t.now.Add(t.engine.timing.unserved), "nothing of any deployment is in it, which is looked at once more"
+		o.occupied = o.held
 	case outcomeThere:
 		o.phase, o.known = phaseHeld, true
 		if out.live != nil {
@@ -225,6 +272,22 @@ func (t *target) removed(o *object, want intent, out removal, err error) {
 		}
 	}
 	t.seeLater(o)
+}
+
+// doubtsUnserved keeps an object whose kind is not served, until it has not been for a while: an API server that has just begun may
+// not serve all of its kinds yet, and who believed it would leave the object behind.
+func (t *target) doubtsUnserved(o *object) bool {
+	if o.unserved.IsZero() {
+		o.unserved = t.now
+	}
+	sure := o.unserved.Add(t.engine.timing.unserved)
+	if !t.now.Before(sure) {
+		return false
+	}
+	o.phase, o.waits, o.due = phaseHeld, true, sure
+	o.held = "its kind is not served at the moment, which is looked at again before it counts as gone"
+	o.occupied = o.held
+	return true
 }
 
 // wantedElsewhere returns why an object has to wait for other targets of this agent, or "".
@@ -294,7 +357,7 @@ func (t *target) bury() {
 		t.saving.due = time.Now().Add(t.saving.backoff.next(t.engine.timing.retryFirst, t.engine.timing.forbiddenMax))
 		return
 	}
-	t.gone, t.dirty, t.digest, t.saving = true, false, "", saving{}
+	t.gone, t.dirty, t.lapse, t.digest, t.saving = true, false, time.Time{}, "", saving{}
 	switch {
 	case t.desired.State.Detached:
 		t.event(fleet.EventNormal, "Detached", nil, fmt.Sprintf("%d objects stay as they are and are not managed any more", len(t.parted)))

@@ -41,6 +41,7 @@ func (t *target) tellTaken(o *object, out result) {
 	case from.agent != "":
 		t.event(fleet.EventNormal, "TakenOver", o, fmt.Sprintf("was taken over from agent %s, which has no inventory here", from.agent))
 	}
+	t.tellAdopted(o, out.adopted)
 	if len(out.taken) == 0 {
 		return
 	}

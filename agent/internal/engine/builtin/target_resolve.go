@@ -156,7 +156,10 @@ func (t *target) giveWay(o *object, err error) {
 		t.engine.claims.rest(o.key(), t.id, by.holder)
 	case errors.As(err, &refused), apierrors.IsForbidden(err) && o.backoff.tries >= insistence:
 		t.engine.claims.rest(o.key(), t.id, "")
+	default:
+		return
 	}
+	t.engine.tellFreed()
 }
 
 // pause is how long to wait before the next try.
@@ -197,6 +200,15 @@ func (t *target) retryAll() {
 			t.allowed(o)
 		}
 		if o.phase == phaseFailed || o.phase == phaseLeaving {
+			o.due, o.backoff = time.Time{}, backoff{}
+		}
+	}
+}
+
+// retryPostponed makes due what waits for others to claim less.
+func (t *target) retryPostponed() {
+	for _, o := range t.order {
+		if o.phase == phaseHeld && o.waits && o.occupiedAt(t.now) == "" {
 			o.due, o.backoff = time.Time{}, backoff{}
 		}
 	}

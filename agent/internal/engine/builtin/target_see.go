@@ -30,6 +30,9 @@ func (t *target) see(o *object, seen observation) {
 	case !seen.shows():
 	case o.busy():
 		// The request that is under way may be what caused it: judged when its result is in.
+		if o.later != nil {
+			seen = o.later.then(seen)
+		}
 		o.later = &seen
 	default:
 		t.judge(o, seen)
@@ -38,6 +41,9 @@ func (t *target) see(o *object, seen observation) {
 
 // judge takes in what was seen of an object.
 func (t *target) judge(o *object, seen observation) {
+	if seen.rewound {
+		o.version = ""
+	}
 	switch {
 	case seen.live != nil:
 		t.seeLive(o, seen.live)
@@ -59,7 +65,7 @@ func (t *target) expectReview(o *object) {
 
 // seeLive judges a live object.
 func (t *target) seeLive(o *object, live *unstructured.Unstructured) {
-	if o.outdated(live.GetResourceVersion()) {
+	if o.outdated(live.GetResourceVersion()) || o.judged(live) {
 		return
 	}
 	if o.manifest == nil {
@@ -191,6 +197,9 @@ func (t *target) wasRead(o *object, live *unstructured.Unstructured, err error) 
 	case err != nil:
 		t.failed(o, err)
 	default:
+		// What was seen while it was read is judged after it. So if this is older than what was seen before, the
+		// API server has gone back in time.
+		o.version = ""
 		t.seeLive(o, live)
 	}
 	t.seeLater(o)
@@ -229,14 +238,15 @@ func (t *target) succeeded(o *object, out result) {
 	if !o.healing {
 		o.unready = time.Time{} // it is another one from now on
 	}
-	o.applied, o.uid, o.fields = o.hash, string(live.GetUID()), t.shared(rawOurFields(live))
-	ours := ourFields(live)
-	o.live = o.rules.projection(live)
+	entry := oursIn(live)
+	ours := entry.fields()
+	o.applied, o.uid, o.fields = o.hash, string(live.GetUID()), t.shared(entry.raw())
+	o.live = o.rules.projectionOf(ours, live)
 	o.renewed, o.deviates, o.reported, o.replaced = false, false, "", ""
 	o.phase, o.attempted, o.known, o.unnamed = phaseInPlace, true, true, false
 	o.failure, o.backoff, o.force, o.drifted, o.delayed = "", backoff{}, false, nil, false
 	o.look(live)
-	t.dirty = t.dirty || t.book.Entry(o.key()) != o.entry()
+	t.noteApplied(o)
 	t.tellTaken(o, out)
 	switch {
 	case out.replaced != "":
@@ -249,6 +259,19 @@ func (t *target) succeeded(o *object, out result) {
 	o.healing = false
 	if recovered {
 		t.retryAfter(o.step)
+	}
+}
+
+// noteApplied has the inventory written if an apply has changed what it is to hold. What is only healed, which
+// has another UID when it was deleted, waits a little: what is deleted next would wait for the write, and a
+// restart before it costs no more than an apply that changes nothing.
+func (t *target) noteApplied(o *object) {
+	switch {
+	case t.book.Entry(o.key()) == o.entry():
+	case !o.healing:
+		t.dirty = true
+	case t.lapse.IsZero():
+		t.lapse = t.now.Add(t.engine.timing.lapse)
 	}
 }
 

@@ -184,6 +184,7 @@ func (t *target) untilDue() time.Duration {
 		}
 	}
 	sooner(t.saving.due)
+	sooner(t.lapse)
 	if t.ctx != nil {
 		sooner(t.begun.Add(grace))
 	}

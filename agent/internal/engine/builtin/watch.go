@@ -30,6 +30,8 @@ type observation struct {
 	denied  string                     // why, when the agent may not watch it
 	dark    string                     // why, when it has failed for long
 	sighted bool                       // the watch works again, and has missed nothing
+	// rewound: the API server does not know what was seen before, and may have gone back in time.
+	rewound bool
 }
 
 // shows reports whether something was seen of the object itself.
@@ -43,6 +45,7 @@ func (s observation) then(next observation) observation {
 	if !next.shows() {
 		next.live, next.deleted, next.missing = s.live, s.deleted, s.missing
 	}
+	next.rewound = next.rewound || s.rewound
 	return next
 }
 
@@ -81,6 +84,8 @@ type stream struct {
 	cancel context.CancelFunc
 	sight  sight
 	alarm  *alarm // nil while the stream works
+	// rewound: what it has told is expired. The next list counts, whatever its version.
+	rewound bool
 }
 
 // sight is how well an object is watched. The zero value is "not yet".

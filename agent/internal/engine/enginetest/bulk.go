@@ -26,6 +26,7 @@ var bulkCases = []testCase{
 	{"takes nothing of an object that somebody else puts in the place of one that was edited and deleted", foreignInPlace},
 	{"looks at many new objects when their wave begins, not before", bulkInLaterWave},
 	{"carries a thousand deployments", bulkTargets},
+	{"looks at many hundreds of new objects as their turn comes, not all at the start", bulkInTurn},
 	{"carries a deployment of many hundreds of objects", bulkObjects},
 }
 
@@ -174,22 +175,45 @@ func bulkInLaterWave(t *testing.T, w *world) {
 	mark := w.traffic.mark()
 	w.h.Cluster.Kubectl(t, "label", "nodes", "--all", w.ns+"=open")
 	s := w.rec.status(t, w.target, 2, fleet.SyncFailed)
-	lists := func(from, to int) (n int) {
-		w.traffic.mu.Lock()
-		defer w.traffic.mu.Unlock()
-		for _, r := range w.traffic.requests[from:to] {
-			if r.method == http.MethodGet && r.path == "/api/v1/namespaces/"+w.ns+"/configmaps" {
-				n++
-			}
-		}
-		return n
-	}
-	if early, late := lists(begun, mark), lists(mark, w.traffic.mark()); early != 0 || late == 0 {
-		t.Errorf("the objects were listed %d times before their wave began and %d times afterwards", early, late)
+	if all, late := len(w.writesBeforeLists(begun)), len(w.writesBeforeLists(mark)); late != all || late == 0 {
+		t.Errorf("the objects were listed %d times before their wave began and %d times afterwards", all-late, late)
 	}
 	live := w.get(t, "m3")
 	if o := object(t, s, "ConfigMap m3"); len(live.GetLabels()) != 0 || value(live, "key") != "" || !strings.Contains(o.Message, "adopt") {
 		t.Errorf("m3 is %v and says %q, want it left alone", live.Object, o.Message)
+	}
+}
+
+// writesBeforeLists is, for each list of ConfigMaps after mark, how many objects were written before it.
+func (w *world) writesBeforeLists(mark int) (writes []int) {
+	_, requests := w.traffic.since(mark, w.agentNS)
+	written := 0
+	for _, r := range requests {
+		switch {
+		case r.write():
+			written++
+		case r.path == "/api/v1/namespaces/"+w.ns+"/configmaps":
+			writes = append(writes, written)
+		}
+	}
+	return writes
+}
+
+// What a list says of an object is only good if it was made shortly before the object is applied.
+//
+// covers: A7
+func bulkInTurn(t *testing.T, w *world) {
+	const n, spoken, left = 1200, 256, 128 // objects, how many a list speaks for, and how many of them may still wait when the next one is made
+	e := w.start(t)
+	w.sync(t, e, 1, many(n))
+	lists := w.writesBeforeLists(0)
+	if len(lists) < 4 || len(lists) > 6 {
+		t.Errorf("%d objects took %d lists", n, len(lists))
+	}
+	for i, written := range lists {
+		if written < i*spoken-left {
+			t.Errorf("list %d was made when %d objects were written, want most of the %d before it", i+1, written, i*spoken)
+		}
 	}
 }
 

@@ -35,7 +35,7 @@ type Harness struct {
 
 // Run runs every case.
 func Run(t *testing.T, h Harness) {
-	for _, group := range [][]testCase{applyCases, bulkCases, waveCases, policyCases, dryRunCases, driftModeCases, pruneCases, pruneGuardCases, tombstoneCases, detachCases, detachCrashCases, limitCases, ownerCases, impersonationCases, driftCases, failureCases, kindCases, ownershipCases, moveCases, replicaCases, reenrolCases, crashCases, faultCases, outageCases, sourceCases, keepCases, randomCases} {
+	for _, group := range [][]testCase{applyCases, bulkCases, waveCases, policyCases, dryRunCases, driftModeCases, pruneCases, pruneGuardCases, tombstoneCases, detachCases, detachCrashCases, limitCases, ownerCases, impersonationCases, accountDiffCases, driftCases, paceCases, failureCases, installationCases, admissionCases, kindCases, ownershipCases, moveCases, replicaCases, reenrolCases, crashCases, crashAgainCases, faultCases, listFaultCases, outageCases, sourceCases, keepCases, randomCases} {
 		for _, c := range group {
 			t.Run(c.name, func(t *testing.T) {
 				t.Parallel()

@@ -1,9 +1,13 @@
 package enginetest
 
 import (
+	"context"
 	"fmt"
+	"net/http"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -11,12 +15,15 @@ import (
 
 	"github.com/kedge-dev/kedge/agent/internal/engine"
 	"github.com/kedge-dev/kedge/internal/fleet"
+	"github.com/kedge-dev/kedge/internal/testkit"
 )
 
 var driftCases = []testCase{
 	{"restores a managed field that was edited, and names who did it", restoresEdit},
 	{"keeps a field that it does not manage", keepsUnmanaged},
 	{"creates an object again that was deleted", recreates},
+	{"writes its inventory once for many that are created again, and knows them after a restart", recreatesMany},
+	{"prunes what it has created again, whatever the inventory knew of that when the agent was killed", prunesRecreated},
 	{"restores its labels when somebody takes them off", restoresLabels},
 	{"restores what was edited while no agent was running", restoresEditFromBefore},
 	{"creates again what was deleted while no agent was running", recreatesFromBefore},
@@ -66,6 +73,63 @@ func recreates(t *testing.T, w *world) {
 	w.sync(t, e, 2, configMap("b", "1"))
 	if w.exists(t, "a") {
 		t.Error("a is there: the object that was created again was not known as ours")
+	}
+}
+
+// covers: D1
+func recreatesMany(t *testing.T, w *world) {
+	const n = 12
+	e := w.start(t)
+	w.sync(t, e, 1, many(n))
+	begun, mark := time.Now(), w.traffic.mark()
+	for i := range n {
+		w.delete(t, fmt.Sprintf("m%d", i))
+		w.rec.event(t, "DriftHealed", fmt.Sprintf("/m%d", i))
+	}
+	inventory, _ := w.traffic.since(mark, w.agentNS)
+	if most := 1 + int(time.Since(begun)/time.Second); len(inventory) > most {
+		t.Errorf("the inventory was written %d times for %d objects, want at most %d: who is healed next waits for it", len(inventory), n, most)
+	}
+	testkit.Eventually(t, limit, func(ctx context.Context) error { return w.writtenDown(ctx, w.get(t, "m11").GetUID()) })
+	e.stop()
+	mark = w.traffic.mark()
+	w.sync(t, w.start(t), 1, many(n))
+	if _, requests := w.traffic.since(mark, w.agentNS); slices.ContainsFunc(requests, request.write) {
+		t.Errorf("after a restart it sent %v, want nothing written", requests)
+	}
+}
+
+// writtenDown fails while no inventory of the agent speaks of an object.
+func (w *world) writtenDown(ctx context.Context, uid types.UID) error {
+	list, err := w.client.Resource(configMaps).Namespace(w.agentNS).List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return err
+	}
+	for _, chunk := range list.Items {
+		if text, err := chunk.MarshalJSON(); err == nil && strings.Contains(string(text), string(uid)) {
+			return nil
+		}
+	}
+	return fmt.Errorf("no inventory names UID %s", uid)
+}
+
+// covers: A5, D1
+func prunesRecreated(t *testing.T, w *world) {
+	e := w.start(t)
+	w.sync(t, e, 1, configMap("a", "1")+configMap("b", "1"))
+	w.traffic.interfere(func(_ int, r *http.Request) error {
+		if r.Method != http.MethodGet && strings.HasPrefix(r.URL.Path, "/api/v1/namespaces/"+w.agentNS) {
+			return errInterfered
+		}
+		return nil
+	}, nil)
+	w.delete(t, "a")
+	w.rec.event(t, "DriftHealed", "created again")
+	e.stop() // with an inventory that knows of the one before only
+	w.traffic.interfere(nil, nil)
+	w.sync(t, w.start(t), 2, configMap("b", "1"))
+	if w.exists(t, "a") {
+		t.Error("what was created again is left behind")
 	}
 }
 

@@ -1,11 +1,14 @@
 package enginetest
 
 import (
+	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/kedge-dev/kedge/agent/internal/engine"
 	"github.com/kedge-dev/kedge/internal/fleet"
+	"github.com/kedge-dev/kedge/internal/testkit/apiproxy"
 )
 
 // widgets is a custom kind of one test: groups are cluster-wide, so that each test has its own.
@@ -49,6 +52,8 @@ var kindCases = []testCase{
 	{"applies a custom resource together with its definition", definitionAndResource},
 	{"fails an object of an unknown kind alone, and applies it when the kind arrives", unknownKind},
 	{"prunes a custom resource and keeps its definition", pruneCustomResource},
+	{"leaves nothing behind when the API server does not serve a kind for a moment", halfDiscovery},
+	{"keeps a confirmed CustomResourceDefinition while anybody has an object of it", occupiedDefinition},
 }
 
 func (w *world) dropDefinitions(t *testing.T) {
@@ -123,5 +128,64 @@ func pruneCustomResource(t *testing.T, w *world) {
 	}
 	if left := w.h.Cluster.Kubectl(t, "-n", w.ns, "get", "widgets."+w.ns+".example.com", "-o", "name"); left != "" {
 		t.Errorf("%s is left", left)
+	}
+}
+
+// covers: A6
+func occupiedDefinition(t *testing.T, w *world) {
+	w.dropDefinitions(t)
+	e := w.start(t)
+	w.sync(t, e, 1, configMap("a", "1")+widgets)
+	w.h.Cluster.Apply(t, strings.ReplaceAll(strings.Replace(widget, "metadata: {name: w}", "metadata: {name: theirs, namespace: $NS}", 1), "$NS", w.ns))
+	name := "widgets." + w.ns + ".example.com"
+	d := w.desired(t, 2, configMap("a", "1"))
+	d.State.Confirmed = []string{"CustomResourceDefinition.apiextensions.k8s.io " + name}
+	e.Set(d)
+	w.rec.statusWith(t, w.target, func(s engine.Status) string {
+		if s.Observed.Generation != 2 || !strings.Contains(s.Observed.Message, name+` "`+w.ns+`/theirs" still exists`) {
+			return "want the definition kept, and said for what"
+		}
+		return ""
+	})
+	w.h.Cluster.Kubectl(t, "-n", w.ns, "delete", name, "theirs")
+	d.State.Generation = 3 // it is looked at once more at once
+	e.Set(d)
+	w.rec.statusWith(t, w.target, func(s engine.Status) string {
+		if s.Observed.Generation != 3 || s.Observed.Sync != fleet.SyncSynced || len(s.Objects) != 1 {
+			return "want the definition gone"
+		}
+		return ""
+	})
+	if left := w.h.Cluster.Kubectl(t, "get", "customresourcedefinitions", "-o", "name", "--field-selector=metadata.name="+name); left != "" {
+		t.Errorf("%s is left, want it deleted once nothing is of its kind", left)
+	}
+}
+
+// covers: A6 (a failed discovery never leads to a deletion, nor to an object that nobody knows of)
+func halfDiscovery(t *testing.T, w *world) {
+	w.dropDefinitions(t)
+	proxy := apiproxy.New(t, w.rest)
+	w.rest = proxy.Config()
+	e := w.start(t)
+	w.sync(t, e, 1, widget+widgets+configMap("a", "1"))
+	e.stop()
+	group := w.ns + ".example.com/v1"
+	var asked atomic.Int32
+	proxy.Do(func(r *http.Request) *apiproxy.Fault {
+		if r.URL.Path != "/apis/"+group || asked.Add(1) > 2 {
+			return nil
+		}
+		return &apiproxy.Fault{Status: http.StatusOK, Body: `{"kind":"APIResourceList","apiVersion":"v1","groupVersion":"` + group + `","resources":[]}`}
+	})
+	e = w.start(t)
+	e.Set(w.desired(t, 2, widgets+configMap("a", "1")))
+	w.rec.statusWith(t, w.target, func(s engine.Status) string {
+		if s.Observed.Generation != 2 || len(s.Objects) != 2 {
+			return "want the object pruned"
+		}
+		return ""
+	})
+	if left := w.h.Cluster.Kubectl(t, "-n", w.ns, "get", "widgets."+w.ns+".example.com", "-o", "name"); left != "" || asked.Load() < 3 {
+		t.Errorf("%q is left behind after %d questions for its kind", left, asked.Load())
 	}
 }

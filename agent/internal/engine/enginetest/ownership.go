@@ -1,6 +1,7 @@
 package enginetest
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -9,6 +10,7 @@ import (
 
 var ownershipCases = []testCase{
 	{"does not take over an object that exists, unless it is told to adopt", adoption},
+	{"says so when it adopts what another tool marks as its own", adoptionFromTools},
 	{"never takes over an object of another deployment", otherDeployment},
 	{"hands an object over that moves from one deployment to another", handover},
 	{"lets go of an object that another deployment took", takenAway},
@@ -32,6 +34,33 @@ func adoption(t *testing.T, w *world) {
 	w.sync(t, e, 3, configMap("a", "ours"))
 	if a := w.get(t, "a"); value(a, "key") != "ours" || value(a, "more") != "theirs" {
 		t.Errorf("data is %v, want ours in place and the rest kept", a.Object["data"])
+	}
+	if event := w.rec.event(t, "Adopted", "/a"); event.Type != fleet.EventNormal || !strings.Contains(event.Message, "kubectl-create") {
+		t.Errorf("event is %s %q, want who had it", event.Type, event.Message)
+	}
+}
+
+// covers: A7
+func adoptionFromTools(t *testing.T, w *world) {
+	w.foreign(t, "parent", "key")
+	controller := fmt.Sprintf("{apiVersion: v1, kind: ConfigMap, name: parent, uid: %s, controller: true}", w.get(t, "parent").GetUID())
+	owned := map[string]struct{ metadata, want string }{
+		"helm":       {"labels: {app.kubernetes.io/managed-by: Helm}, annotations: {meta.helm.sh/release-name: shop}", `Helm release "shop"`},
+		"argocd":     {"annotations: {argocd.argoproj.io/tracking-id: 'shop:/ConfigMap:a/b'}", `Argo CD application "shop:/ConfigMap:a/b"`},
+		"flux":       {"labels: {kustomize.toolkit.fluxcd.io/name: shop}", `Flux Kustomization "shop"`},
+		"controlled": {"ownerReferences: [" + controller + "]", `ConfigMap "parent", which controls it`},
+	}
+	text := ""
+	for name, tt := range owned {
+		w.h.Cluster.Apply(t, "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: "+name+", namespace: "+w.ns+", "+tt.metadata+"}\ndata: {key: theirs}\n")
+		text += configMap(name, "ours")
+	}
+	w.policy.Adopt = true
+	w.sync(t, w.start(t), 1, text)
+	for name, tt := range owned {
+		if event := w.rec.event(t, "Adopted", "/"+name); event.Type != fleet.EventWarning || !strings.Contains(event.Message, tt.want) {
+			t.Errorf("event is %s %q, want a warning that it belongs to %s", event.Type, event.Message, tt.want)
+		}
 	}
 }
 

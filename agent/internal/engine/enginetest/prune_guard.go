@@ -28,6 +28,9 @@ var pruneGuardCases = []testCase{
 	{"measures it so when it is restarted, or told of something newer, in the middle", notDilutedMidway},
 	{"deletes what was held when the deployment is deleted", heldThenTombstone},
 	{"keeps a confirmed Namespace while another deployment has something in it", inhabitedNamespace},
+	{"keeps a confirmed Namespace while something is held in it", heldInNamespace},
+	{"keeps a confirmed Namespace while another agent has something in it", foreignInNamespace},
+	{"keeps a confirmed Namespace while it cannot be told what is in it", unknownInNamespace},
 	{"deletes nothing when it is killed between two confirmed deletions and told of another bundle", killedAmongConfirmed},
 }
 

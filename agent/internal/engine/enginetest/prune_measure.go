@@ -8,6 +8,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/kedge-dev/kedge/agent/internal/engine"
 	"github.com/kedge-dev/kedge/internal/fleet"
@@ -116,5 +117,87 @@ func inhabitedNamespace(t *testing.T, w *world) {
 	w.rec.status(t, w.target, 2, fleet.SyncSynced)
 	if _, err := w.client.Resource(namespaces).Get(t.Context(), name, metav1.GetOptions{}); !apierrors.IsNotFound(err) {
 		t.Errorf("the namespace is there (%v), want it deleted once nothing is in it", err)
+	}
+}
+
+// confirmNamespace syncs a namespace with a ConfigMap and more in it, takes all of that out of the bundle and confirms the
+// namespace alone.
+func (w *world) confirmNamespace(t *testing.T, e engine.Engine, name, more string, meanwhile func()) {
+	t.Helper()
+	w.dropLater(t, namespaces, name)
+	inside := "---\napiVersion: v1\nkind: Namespace\nmetadata: {name: " + name + "}\n" +
+		"---\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: plain, namespace: " + name + "}\n"
+	w.sync(t, e, 1, configMap("a", "1")+inside+more)
+	meanwhile()
+	d := w.desired(t, 2, configMap("a", "1"))
+	d.State.Confirmed = []string{"Namespace " + name}
+	e.Set(d)
+}
+
+// keptNamespace waits until a namespace is kept at generation 2 for a reason, and is alive.
+func (w *world) keptNamespace(t *testing.T, name string, reasons ...string) {
+	t.Helper()
+	w.rec.statusWith(t, w.target, func(s engine.Status) string {
+		for _, reason := range reasons {
+			if s.Observed.Generation != 2 || !strings.Contains(s.Observed.Message, reason) {
+				return "want the namespace kept, and said that " + reason
+			}
+		}
+		return ""
+	})
+	ns, err := w.client.Resource(namespaces).Get(t.Context(), name, metav1.GetOptions{})
+	if err != nil || ns.GetDeletionTimestamp() != nil {
+		t.Fatalf("the namespace is %v (%v), want it alive", ns, err)
+	}
+}
+
+// covers: A6
+func heldInNamespace(t *testing.T, w *world) {
+	e, name := w.start(t), w.ns+"-full"
+	w.confirmNamespace(t, e, name, "---\napiVersion: v1\nkind: PersistentVolumeClaim\nmetadata: {name: data, namespace: "+name+"}\n"+
+		"spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}\n", func() {
+		// As controllers do that copy labels.
+		w.h.Cluster.Apply(t, "apiVersion: v1\nkind: Secret\nmetadata: {name: copied, namespace: "+name+", labels: {kedge.dev/target: "+string(w.target)+"}}\n")
+	})
+	w.keptNamespace(t, name, "PersistentVolumeClaim "+name+"/data is kept in it")
+	d := w.desired(t, 3, configMap("a", "1"))
+	d.State.Confirmed = []string{"Namespace " + name, "PersistentVolumeClaim " + name + "/data"}
+	e.Set(d)
+	w.rec.status(t, w.target, 3, fleet.SyncSynced)
+	if _, err := w.client.Resource(namespaces).Get(t.Context(), name, metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+		t.Errorf("the namespace is there (%v), want it deleted with what was confirmed as well", err)
+	}
+}
+
+// covers: A6
+func foreignInNamespace(t *testing.T, w *world) {
+	e, name := w.start(t), w.ns+"-full"
+	w.confirmNamespace(t, e, name, "", func() {
+		theirs := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "Secret", "metadata": map[string]any{
+			"name": "theirs", "namespace": name, "labels": map[string]any{"kedge.dev/agent": "agt-b", "kedge.dev/target": "tgt-b"},
+			"annotations": map[string]any{"kedge.dev/deployment": "other/shop"},
+		}}}
+		if _, err := w.client.Resource(secrets).Namespace(name).Apply(t.Context(), "theirs", theirs, metav1.ApplyOptions{FieldManager: "kedge"}); err != nil {
+			t.Fatal(err)
+		}
+	})
+	w.keptNamespace(t, name, `secrets "theirs" of deployment other/shop is still in it`)
+}
+
+// covers: A6 (a failed list never leads to a deletion)
+func unknownInNamespace(t *testing.T, w *world) {
+	e, name := w.start(t), w.ns+"-full"
+	w.traffic.interfere(func(_ int, r *http.Request) error {
+		if r.Method == http.MethodGet && strings.HasSuffix(r.URL.Path, "/"+name+"/secrets") {
+			return errInterfered
+		}
+		return nil
+	}, nil)
+	w.confirmNamespace(t, e, name, "", func() {})
+	w.keptNamespace(t, name, "looking for what would be deleted with it", "secrets")
+	w.traffic.interfere(nil, nil)
+	w.rec.status(t, w.target, 2, fleet.SyncSynced)
+	if _, err := w.client.Resource(namespaces).Get(t.Context(), name, metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+		t.Errorf("the namespace is there (%v), want it deleted once that is known", err)
 	}
 }

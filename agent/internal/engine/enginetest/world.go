@@ -129,6 +129,7 @@ func (w *world) sync(t testing.TB, e engine.Engine, generation int64, text strin
 
 // Resources that cases look at.
 var (
+	secrets      = schema.GroupVersionResource{Version: "v1", Resource: "secrets"}
 	configMaps   = schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}
 	namespaces   = schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}
 	definitions  = schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}
