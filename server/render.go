@@ -30,6 +30,8 @@ type RenderConfig struct {
 	Processes int
 	// RequireSandbox are mechanisms of package sandbox, or "all": the server does not start without.
 	RequireSandbox []string
+
+	off []sandbox.Mechanism // left out, for tests
 }
 
 // mechanisms are the ones that are required.
@@ -83,7 +85,7 @@ func openRenderer(ctx context.Context, cfg Config, metrics prometheus.Registerer
 	pool, err := child.NewPool(child.Config{
 		Program:   cfg.Render.Program,
 		Limits:    child.Limits{Time: cfg.Render.Timeout, Memory: cfg.Render.Memory, Output: cfg.Render.Output},
-		Processes: cfg.Render.Processes, Require: required, Observe: newRenderHistogram(metrics), Log: cfg.Log,
+		Processes: cfg.Render.Processes, Require: required, Off: cfg.Render.off, Observe: newRenderHistogram(metrics), Log: cfg.Log,
 	})
 	if err != nil {
 		return nil, err

@@ -1,15 +1,76 @@
 package server
 
 import (
+	"bytes"
+	"context"
+	"encoding/json"
 	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/kedge-dev/kedge/internal/obs"
 	"github.com/kedge-dev/kedge/internal/render/sandbox"
+	"github.com/kedge-dev/kedge/internal/testkit"
 )
+
+// renderProgram is the real server, which is its own renderer, built without cgo as it is released.
+func renderProgram(t *testing.T) string {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("builds the program")
+	}
+	if dir := os.Getenv("KEDGE_BIN"); dir != "" {
+		return filepath.Join(dir, "kedge-server")
+	}
+	root, err := testkit.ModuleRoot()
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	cmd := exec.CommandContext(t.Context(), "go", "build", "-o", dir, "./cmd/kedge-server")
+	cmd.Dir, cmd.Env = root, append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("building the program: %v\n%s", err, out)
+	}
+	return filepath.Join(dir, "kedge-server")
+}
+
+// A sandbox without one of its mechanisms renders, and whoever runs the server is told: by /readyz, which stays
+// ready, and by a warning with the reason.
+func TestAWeakerSandboxIsTold(t *testing.T) {
+	t.Parallel()
+	var said bytes.Buffer
+	cfg := Config{Log: slog.New(slog.NewJSONHandler(&said, nil)), Render: RenderConfig{Program: renderProgram(t), off: []sandbox.Mechanism{sandbox.Landlock}}}
+	r, err := openRenderer(t.Context(), cfg, prometheus.NewRegistry())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.close()
+	if r.builder() == nil {
+		t.Fatal("it renders nothing")
+	}
+	ready := httptest.NewRecorder()
+	health := obs.Handler(prometheus.NewRegistry(), func(context.Context) error { return nil }, r.note)
+	health.ServeHTTP(ready, httptest.NewRequest(http.MethodGet, "/readyz", nil))
+	if body := ready.Body.String(); ready.Code != 200 || !strings.Contains(body, "weaker than it could be") || !strings.Contains(body, "landlock") {
+		t.Errorf("/readyz answers %d: %s", ready.Code, body)
+	}
+	var line struct{ Level, Reason string }
+	if err := json.Unmarshal(said.Bytes(), &line); err != nil || line.Level != "WARN" || !strings.Contains(line.Reason, "landlock") {
+		t.Errorf("the log has %s (%v)", said.Bytes(), err)
+	}
+	cfg.Render.RequireSandbox = []string{"landlock"}
+	if _, err := openRenderer(t.Context(), cfg, prometheus.NewRegistry()); err == nil || !strings.Contains(err.Error(), "landlock") {
+		t.Errorf("where it is required: %v", err)
+	}
+}
 
 func TestWhatMayBeRequiredOfTheSandbox(t *testing.T) {
 	t.Parallel()

@@ -7,25 +7,26 @@ import (
 
 // document is one part of a multi-document file.
 type document struct {
-	line int // of its first line in the file, counted from 1
-	text []byte
+	line       int // of its first line in the file, counted from 1
+	text       []byte
+	directives int // lines before its content that begin with %
 }
 
 // splitDocuments cuts a YAML stream at its document markers and leaves out parts that hold
 // nothing but comments, directives and blank lines. YAML forbids a line that begins with a marker
 // inside any scalar, so looking at the beginnings of lines is exact, provided that every line
 // break that the YAML parser knows is one here: text after a marker that was missed would be
-// dropped in silence.
+// dropped in silence. It stops after one document more than a file may have.
 func splitDocuments(data []byte) []document {
 	var docs []document
-	start, startLine, blank := 0, 1, true
+	start, startLine, blank, directives := 0, 1, true, 0
 	flush := func(end int) {
 		if !blank {
-			docs = append(docs, document{line: startLine, text: data[start:end]})
+			docs = append(docs, document{line: startLine, text: data[start:end], directives: directives})
 		}
-		blank = true
+		blank, directives = true, 0
 	}
-	for pos, line := 0, 1; pos < len(data); line++ {
+	for pos, line := 0, 1; pos < len(data) && len(docs) <= maxDocuments; line++ {
 		end := lineEnd(data, pos)
 		text := data[pos:end]
 		switch {
@@ -39,6 +40,8 @@ func splitDocuments(data []byte) []document {
 			start, startLine = end, line+1
 		case blank && !isBlank(text):
 			blank = false
+		case blank && text[0] == '%':
+			directives++
 		}
 		pos = end
 	}

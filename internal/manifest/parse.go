@@ -64,10 +64,17 @@ func (p *parser) checkEncoding(data []byte) ([]byte, error) {
 }
 
 func (p *parser) objects(docs []document, decode func(document) (any, error)) ([]Object, error) {
+	if len(docs) > maxDocuments {
+		return nil, &Error{Source: p.source, Problem: fmt.Sprintf("more than %d documents: split it into several files", maxDocuments)}
+	}
 	p.many = len(docs) > 1
 	var out []Object
 	for i, doc := range docs {
-		value, err := decode(doc)
+		var value any
+		err := checkWidth(doc)
+		if err == nil {
+			value, err = decode(doc)
+		}
 		if err == nil {
 			out, err = p.appendValue(out, value, i+1, nil)
 		}
@@ -133,7 +140,8 @@ func (p *parser) where(doc int, path []int) string {
 	return p.source + " (" + strings.Join(parts, ", ") + ")"
 }
 
-// splitJSON cuts a stream of JSON values. On an error it returns those before it.
+// splitJSON cuts a stream of JSON values. On an error it returns those before it. It stops after
+// one value more than a file may have documents.
 func splitJSON(data []byte) ([]document, error) {
 	var docs []document
 	dec := json.NewDecoder(bytes.NewReader(data))
@@ -147,7 +155,9 @@ func splitJSON(data []byte) ([]document, error) {
 		start := dec.InputOffset() - int64(len(raw))
 		line += bytes.Count(data[counted:start], []byte("\n"))
 		counted = start
-		docs = append(docs, document{line: line, text: raw})
+		if docs = append(docs, document{line: line, text: raw}); len(docs) > maxDocuments {
+			return docs, nil
+		}
 	}
 }
 

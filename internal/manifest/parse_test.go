@@ -3,6 +3,7 @@ package manifest_test
 import (
 	"errors"
 	"fmt"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -12,6 +13,9 @@ import (
 	"github.com/kedge-dev/kedge/internal/fleet"
 	"github.com/kedge-dev/kedge/internal/manifest"
 )
+
+// head is the beginning of an object.
+const head = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\n"
 
 // named is what a test compares of an object.
 type named struct{ Ref, Source string }
@@ -114,7 +118,7 @@ func TestParse(t *testing.T) {
 // covers: A12 (invalid at render: syntax and identity)
 func TestParseNamesMistakes(t *testing.T) {
 	t.Parallel()
-	const good = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\n"
+	const good = head
 	tests := []struct {
 		reason string
 		file   string
@@ -157,29 +161,83 @@ func TestParseNamesMistakes(t *testing.T) {
 	}
 }
 
+// It runs alone: what it measures is what the whole process allocates.
+//
+// covers: G10 (YAML bombs)
 func TestParseRefusesBombsQuickly(t *testing.T) {
-	t.Parallel()
-	var laughs strings.Builder
+	const size = 5 << 20 // of the largest file that is read
+	var laughs, tags strings.Builder
 	laughs.WriteString("a0: &a0 [x,x,x,x,x,x,x,x,x]\n")
 	for i := 1; i < 10; i++ {
 		fmt.Fprintf(&laughs, "a%d: &a%d [%s]\n", i, i, strings.TrimSuffix(strings.Repeat(fmt.Sprintf("*a%d,", i-1), 9), ","))
 	}
-	bombs := map[string]string{
-		"nested aliases":                  laughs.String(),
-		"many aliases of a long string":   "s: &s " + strings.Repeat("x", 1<<20) + "\nl: [" + strings.TrimSuffix(strings.Repeat("*s,", 100_000), ",") + "]\n",
-		"deep nesting":                    strings.Repeat("[", 1<<20),
-		"deep nesting in JSON":            strings.Repeat(`{"a":`, 1<<20),
-		"a document for every four bytes": strings.Repeat("---\n", 1<<20) + "x",
+	for i := 0; tags.Len() < size; i++ {
+		fmt.Fprintf(&tags, "%%TAG !t%d! x\n", i)
 	}
-	for reason, text := range bombs {
-		t.Run(reason, func(t *testing.T) {
-			t.Parallel()
+	wide := func(open, item, end string) string { return head + open + strings.Repeat(item, size/len(item)) + end }
+	bombs := []struct{ reason, file, text string }{
+		{"nested aliases", "a.yaml", laughs.String()},
+		{"many aliases of a long string", "a.yaml", "s: &s " + strings.Repeat("x", 1<<20) + "\nl: [" + strings.TrimSuffix(strings.Repeat("*s,", 100_000), ",") + "]\n"},
+		{"aliases of a long list", "a.yaml", head + "s: &s [" + strings.Repeat("1,", 400_000) + "1]\nl: [*s, *s]\n"},
+		{"deep nesting", "a.yaml", strings.Repeat("[", 1<<20)},
+		{"deep nesting in JSON", "a.json", strings.Repeat(`{"a":`, 1<<20)},
+		{"a document for every four bytes", "a.yaml", strings.Repeat("---\n", 1<<20) + "x"},
+		{"a value for every two bytes", "a.yaml", wide("x: [", "x,", "x]\n")},
+		{"a list for every three bytes", "a.yaml", wide("x: {a: [", "[],", "[]]}\n")},
+		{"an item for every two bytes", "a.yaml", wide("x:\n", "-\n", "")},
+		{"an item for every three bytes, on lines that only YAML knows", "a.yaml", wide("x:\n", "-\u0085", "")},
+		{"a key for every four bytes", "a.yaml", wide("x:\n", "? a\n", "")},
+		{"a list that does not end", "a.yaml", wide("x: [", "x,", "")},
+		{"a value for every two bytes of JSON", "a.json", `{"x":[` + strings.Repeat("1,", size/2) + "1]}"},
+		{"a document for every two bytes of JSON", "a.json", strings.Repeat("{}", size/2)},
+		{"a document for every six bytes", "a.yaml", strings.Repeat("---\n~\n", size/6)},
+		{"directives that are each compared with all", "a.yaml", tags.String() + "x: y\n"},
+	}
+	for _, bomb := range bombs {
+		t.Run(bomb.reason, func(t *testing.T) {
+			var before, after runtime.MemStats
+			runtime.ReadMemStats(&before)
 			start := time.Now()
-			if objects, err := manifest.Parse("a.yaml", []byte(text)); err == nil {
-				t.Errorf("it was parsed to %d objects", len(objects))
+			objects, err := manifest.Parse(bomb.file, []byte(bomb.text))
+			took := time.Since(start)
+			runtime.ReadMemStats(&after)
+			if err == nil || !strings.HasPrefix(err.Error(), bomb.file) {
+				t.Errorf("it was parsed to %d objects and the error %v, which does not name the file", len(objects), err)
 			}
-			if took := time.Since(start); took > 20*time.Second {
+			if took > 20*time.Second {
 				t.Errorf("it took %s", took)
+			}
+			if mib := (after.TotalAlloc - before.TotalAlloc) >> 20; mib > 200 {
+				t.Errorf("it took %d MiB", mib)
+			}
+		})
+	}
+}
+
+// What people really have is not taken for a bomb.
+func TestParseTakesLargeFiles(t *testing.T) {
+	t.Parallel()
+	const size = 5 << 20
+	fill := func(start, item string) string { return start + strings.Repeat(item, (size-len(start))/len(item)) }
+	dashboard := `{"id":12,"title":"Requests, by code","targets":[{"expr":"sum(rate(x[5m]))","refId":"A"}],"yaxes":[{"format":"short"},{"show":true}]},` + "\n"
+	var bundle strings.Builder
+	for i := 0; bundle.Len() < size; i++ {
+		fmt.Fprintf(&bundle, "---\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: dashboard-%d}\ndata:\n  a.json: |\n%s", i, strings.Repeat("    "+dashboard, 6000))
+	}
+	files := []struct {
+		reason, text string
+		objects      int
+	}{
+		{"text", fill(head+"data:\n  a: |\n", "    Call me Ishmael. Some years ago - never mind how long precisely - I thought I would sail.\n"), 1},
+		{"a definition", fill(head+"spec:\n  properties:\n", "  - field:\n      description: What it is, and what it is for, e.g. this or that.\n      type: string\n"), 1},
+		{"a definition that describes nothing", fill(head+"spec:\n", "        - properties:\n            field: {type: string}\n"), 1},
+		{"dashboards in JSON without spaces, as documents", bundle.String(), 7},
+	}
+	for _, tt := range files {
+		t.Run(tt.reason, func(t *testing.T) {
+			t.Parallel()
+			if objects, err := manifest.Parse("a.yaml", []byte(tt.text)); err != nil || len(objects) != tt.objects {
+				t.Errorf("got %d objects and %v", len(objects), err)
 			}
 		})
 	}

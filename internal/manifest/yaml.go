@@ -11,8 +11,12 @@ import (
 	yamlv2 "go.yaml.in/yaml/v2"
 )
 
-// maxExpanded bounds what aliases may expand a document to.
-const maxExpanded = 2 * MaxFile
+// maxExpanded bounds what aliases may expand a document to: text, and perValue for each value, so
+// that they make no more values than a document without them may have.
+const (
+	maxExpanded = 2 * MaxFile
+	perValue    = maxExpanded / (2 * maxIndicators)
+)
 
 var errExpands = errors.New("its aliases expand to too much: write the values out")
 
@@ -36,7 +40,7 @@ func checkAliases(text []byte) error {
 // expandedSize returns what is left of budget after value is written out, negative as soon as it
 // is exceeded.
 func expandedSize(value any, budget int) int {
-	budget -= 4
+	budget -= perValue
 	switch v := value.(type) {
 	case string:
 		budget -= len(v)

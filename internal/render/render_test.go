@@ -108,7 +108,7 @@ func TestKeyChangesWithWhatIsRead(t *testing.T) {
 	}
 }
 
-// covers: A12 (one bad document refuses the whole), G9
+// covers: A12 (one bad document refuses the whole), G9, G10 (files of very many values)
 func TestMistakesAreTheUsers(t *testing.T) {
 	t.Parallel()
 	files := map[string]string{
@@ -117,6 +117,10 @@ func TestMistakesAreTheUsers(t *testing.T) {
 		"lfs/a.yaml":      "version https://git-lfs.github.com/spec/v1\noid sha256:4d7a214614ab2935c943f9e0ff69d22eadbb8f32b1258daaa5e2ca24d17e2393\nsize 12345\n",
 		"empty/readme.md": "", "comments/a.yaml": "# nothing\n",
 		"big/a.yaml": configMap("a") + "# " + strings.Repeat("x", 1000), "big/b.yaml": configMap("b"),
+		"wide/a.yaml": configMap("a"), "wide/b.yaml": configMap("b") + "x: [" + strings.Repeat("x,", 600_000) + "x]\n",
+	}
+	for i := range 5 {
+		files[fmt.Sprintf("wider/%d.json", i)] = fmt.Sprintf(`{"apiVersion":"v1","kind":"X","metadata":{"name":"x%d"},"x":[%s1]}`, i, strings.Repeat("1,", 450_000))
 	}
 	tests := []struct {
 		reason string
@@ -132,6 +136,8 @@ func TestMistakesAreTheUsers(t *testing.T) {
 		{"a large file", render.Request{Path: "big", Limits: render.Limits{FileBytes: 500}}, []string{"big/a.yaml: larger than the 500 bytes"}},
 		{"large files", render.Request{Path: "big", Limits: render.Limits{TotalBytes: 1080}}, []string{"big/b.yaml: with it the files are larger"}},
 		{"too little time", render.Request{Path: "big", Limits: render.Limits{Time: 1}}, []string{"longer than 1ns", "--render-timeout"}},
+		{"a file of many values", render.Request{Path: "wide"}, []string{"wide/b.yaml", "too many values", "split it"}},
+		{"files of many values together", render.Request{Path: "wider"}, []string{"wider/4.json: with it there are more than the 2000000 values", "several deployments"}},
 		{"many objects", render.Request{Path: "big", Limits: render.Limits{Objects: 1}}, []string{"big/b.yaml: with it there are more than the 1 objects"}},
 	}
 	for _, tt := range tests {

@@ -81,6 +81,7 @@ type building struct {
 	built    *render.Built
 	end      endMessage
 	left     int64 // bytes that may still come
+	values   int   // that came
 	heard    bool
 	finished bool  // the child has said that it is done
 	fault    error // the first one in reading the tree
@@ -126,6 +127,12 @@ func (b *building) take(ctx context.Context, kind byte, payload []byte) error {
 		objects, err := parseObject(payload)
 		if err != nil {
 			return unbelievable(b.job.Path, err)
+		}
+		for _, o := range objects {
+			b.values += o.Values()
+		}
+		if b.values > manifest.MaxValues {
+			return valuesError(b.job.Path)
 		}
 		b.built.Objects = append(b.built.Objects, objects...)
 		if most := b.job.Limits.OrDefault().Objects; len(b.built.Objects) > most {

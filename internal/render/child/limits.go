@@ -76,6 +76,10 @@ func objectsError(path string, most int) error {
 	return mistake(path, "it has more than the %d objects that are allowed: split it into several deployments", most)
 }
 
+func valuesError(path string) error {
+	return mistake(path, "its objects have more than the %d values that are allowed together: split it into several deployments", manifest.MaxValues)
+}
+
 func mistake(path, format string, args ...any) error {
 	return &render.Error{Path: path, Problem: fmt.Sprintf(format, args...)}
 }

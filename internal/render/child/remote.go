@@ -1,9 +1,9 @@
 package child
 
 import (
+	"bufio"
 	"context"
 	"fmt"
-	"io"
 	"sync"
 
 	"github.com/kedge-dev/kedge/internal/render/treefs"
@@ -14,7 +14,7 @@ import (
 type remoteFiles struct {
 	mu     sync.Mutex
 	frames <-chan frame
-	out    io.Writer
+	out    *bufio.Writer
 }
 
 var _ treefs.Files = (*remoteFiles)(nil)
@@ -49,7 +49,8 @@ func (r *remoteFiles) ask(op byte, path string) ([]byte, error) {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if err := writeFrame(r.out, frameQuery, []byte{op}, []byte(path)); err != nil {
+	_ = writeFrame(r.out, frameQuery, []byte{op}, []byte(path)) // Flush says what went wrong
+	if err := r.out.Flush(); err != nil {
 		return nil, fmt.Errorf("asking for %q: %w", path, err)
 	}
 	f := <-r.frames

@@ -9,6 +9,8 @@ import (
 	"io"
 	"math"
 	"runtime/debug"
+	"runtime/metrics"
+	"time"
 
 	"github.com/kedge-dev/kedge/internal/fleet"
 	"github.com/kedge-dev/kedge/internal/manifest"
@@ -33,7 +35,8 @@ type Result struct {
 }
 
 // Renderer is a library that renders. What it reads it reads from files. A user's mistake is a
-// [*treefs.Error] or a [*manifest.Error].
+// [*treefs.Error] or a [*manifest.Error]. Nothing of it may go on when it has returned: files and what it writes are one
+// stream.
 type Renderer func(ctx context.Context, files treefs.Files, req Request) (Result, error)
 
 // Serve does the jobs that arrive on in, one after another, until it ends, which is how a parent says
@@ -66,28 +69,65 @@ func receive(in io.Reader, frames chan<- frame) error {
 	}
 }
 
-func work(frames <-chan frame, out io.Writer, status sandbox.Status, renderers map[fleet.SourceKind]Renderer) error {
+func work(frames <-chan frame, to io.Writer, status sandbox.Status, renderers map[fleet.SourceKind]Renderer) error {
+	out := bufio.NewWriterSize(to, 64<<10) // a parent is woken once for many objects
 	if err := writeJSON(out, frameHello, hello{Sandbox: status}); err != nil {
 		return err
 	}
-	for f := range frames {
-		var job jobMessage
-		if f.kind != frameJob {
-			return fmt.Errorf("waiting for a job: %w", errFrame)
-		}
-		if err := json.Unmarshal(f.payload, &job); err != nil {
-			return fmt.Errorf("reading a job: %w", err)
-		}
-		end, err := do(job, &remoteFiles{frames: frames, out: out}, out, renderers[job.Kind])
-		if err != nil {
-			return err
-		}
-		if err := writeJSON(out, frameEnd, end); err != nil {
-			return err
-		}
-		debug.FreeOSMemory() // a child that waits should cost little
+	if err := out.Flush(); err != nil {
+		return err
 	}
-	return nil
+	quiet := time.NewTimer(restAfter)
+	for {
+		select {
+		case f := <-frames:
+			if err := doJob(f, frames, out, renderers); err != nil {
+				return err
+			}
+			if heapBytes() > restAt {
+				quiet.Stop()
+				debug.FreeOSMemory()
+			} else {
+				quiet.Reset(restAfter)
+			}
+		case <-quiet.C:
+			debug.FreeOSMemory()
+		}
+	}
+}
+
+// A child that waits gives memory back, so that it costs little.
+const (
+	// restAfter is how long it has to have nothing to do first: giving back takes longer than a small build, and
+	// the next one would wait for it.
+	restAfter = 250 * time.Millisecond
+	// restAt is how much on the heap is not left for the next build to find.
+	restAt = 32 << 20
+)
+
+func heapBytes() uint64 {
+	sample := []metrics.Sample{{Name: "/memory/classes/heap/objects:bytes"}}
+	metrics.Read(sample)
+	return sample[0].Value.Uint64()
+}
+
+// doJob does the job that a frame asks for.
+func doJob(f frame, frames <-chan frame, out *bufio.Writer, renderers map[fleet.SourceKind]Renderer) error {
+	var job jobMessage
+	if f.kind != frameJob {
+		return fmt.Errorf("waiting for a job: %w", errFrame)
+	}
+	if err := json.Unmarshal(f.payload, &job); err != nil {
+		return fmt.Errorf("reading a job: %w", err)
+	}
+	end, err := do(job, &remoteFiles{frames: frames, out: out}, out, renderers[job.Kind])
+	if err != nil {
+		return err
+	}
+	if err := writeJSON(out, frameEnd, end); err != nil {
+		return err
+	}
+	return out.Flush()
 }
 
 // do does one job and sends its objects. An error is one of talking to the parent.

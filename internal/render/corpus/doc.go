@@ -11,5 +11,5 @@
 //	resources: [../../base]
 //
 // A line before the first file is a setting. What a kept difference to the real tool is good for says the
-// setting "differs".
+// setting "differs", beside "objects", which names what is rendered here.
 package corpus

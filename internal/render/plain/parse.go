@@ -15,6 +15,7 @@ func Parse(ctx context.Context, tree filetree.Tree, files []File, limits Limits)
 	limits = limits.OrDefault()
 	var objects []manifest.Object
 	var total int64
+	values := 0
 	watch := startWatch(limits)
 	for _, f := range files {
 		if err := watch.check(ctx, f.Path); err != nil {
@@ -38,6 +39,12 @@ func Parse(ctx context.Context, tree filetree.Tree, files []File, limits Limits)
 		parsed, err := manifest.Parse(f.Path, data)
 		if err != nil {
 			return nil, err
+		}
+		for _, o := range parsed {
+			values += o.Values()
+		}
+		if values > manifest.MaxValues {
+			return nil, problem(f.Path, "with it there are more than the %d values that are allowed: deploy the files by several deployments", manifest.MaxValues)
 		}
 		objects = append(objects, parsed...)
 		if len(objects) > limits.Objects {
