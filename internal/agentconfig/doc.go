@@ -24,6 +24,8 @@ const (
 	maxDeployments = 500
 	// maxNodes bounds what aliases can make of a small file.
 	maxNodes = 100_000
+	// textPerNode is how many bytes of a repeated text count as one node more.
+	textPerNode = 32
 )
 
 // File is what a configuration file declares.

@@ -34,6 +34,7 @@ func checkParsed(t *testing.T, file agentconfig.File, err error) {
 func FuzzParseKedge(f *testing.F) {
 	for _, seed := range []string{
 		wholeKedgeFile, "", "deployments: &a [*a]", "&a\n<<: *a\n", "deployments:\n- <<: [*x]\n", "a: [", "version: 1\n---\n", "? [a]\n: b\n", "deployments:\n- {name: a, source: {helm: {values: {a: &x b, c: *x}}}}",
+		mergeBomb("x,x,1,1,y,", 100), mergeBomb(distinctKeys(50), 50), "a: &a {}\n" + deepMerges(3), "x: &v {a: 1}\n" + sameValues(5),
 	} {
 		f.Add([]byte(seed))
 	}

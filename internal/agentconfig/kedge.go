@@ -2,6 +2,7 @@ package agentconfig
 
 import (
 	"errors"
+	"slices"
 
 	"go.yaml.in/yaml/v3"
 
@@ -52,9 +53,9 @@ func ParseKedge(data []byte) (File, error) {
 func readDeployment(v value) Deployment {
 	d := Deployment{Namespace: "default", Policy: fleet.Policy{Prune: true}}
 	d.at = where{field: v.path, lines: v.p.lines}
-	onRemove := ""
+	onRemove, named := "", false
 	v.fields(map[string]func(value){
-		"name":      word(&d.Name),
+		"name":      func(v value) { named = true; word(&d.Name)(v) },
 		"labels":    texts(&d.Labels),
 		"source":    readSource(&d.Source),
 		"namespace": word(&d.Namespace),
@@ -63,8 +64,8 @@ func readDeployment(v value) Deployment {
 	})
 	d.Prune = onRemove == "prune"
 	if d.Name == "" {
-		if v.p.lines[v.path+".name"] == 0 && v.node.Kind == yaml.MappingNode {
-			v.p.problem(v.path+".name", v.node.Line, "is missing: every deployment has a name")
+		if m, ok := v.resolve(); ok && !named && m.node.Kind == yaml.MappingNode {
+			v.p.problem(v.path+".name", m.node.Line, "is missing: every deployment has a name")
 		}
 		return d
 	}
@@ -111,7 +112,7 @@ func readValues(to *string) func(value) {
 			text(to)(v)
 			return
 		}
-		if hasAlias(v.node) {
+		if v.hasAlias(v.node) {
 			v.problem("aliases cannot be used in values: write them out")
 			return
 		}
@@ -120,20 +121,15 @@ func readValues(to *string) func(value) {
 			v.problem("cannot be read: %v", err)
 			return
 		}
-		*to = string(raw)
+		if v.p.spend(v.node, len(raw)) {
+			*to = string(raw)
+		}
 	}
 }
 
-func hasAlias(n *yaml.Node) bool {
-	if n.Kind == yaml.AliasNode {
-		return true
-	}
-	for _, child := range n.Content {
-		if hasAlias(child) {
-			return true
-		}
-	}
-	return false
+// hasAlias reports whether there is an alias below a node, or more than may be looked at.
+func (v value) hasAlias(n *yaml.Node) bool {
+	return n.Kind == yaml.AliasNode || !v.p.spend(n, 0) || slices.ContainsFunc(n.Content, v.hasAlias)
 }
 
 func readPolicy(to *fleet.Policy) func(value) {

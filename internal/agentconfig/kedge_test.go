@@ -3,6 +3,7 @@ package agentconfig_test
 import (
 	"errors"
 	"fmt"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -128,6 +129,9 @@ func TestKedgeFileIsRefusedByField(t *testing.T) {
 			`line 3: deployments[0].onRemove: "delete" is none of keep, prune`}},
 		"empty glob": {"", "deployments:\n- name: a\n  source: {globs: ['']}\n", []string{"line 3: deployments[0].source.globs[0]: is empty"}},
 		"no name":    {"", "deployments:\n- namespace: a\n", []string{"line 2: deployments[0].name: is missing: every deployment has a name"}},
+		"null name":  {"it says nothing, so it is missing", "deployments:\n- name:\n", []string{"line 2: deployments[0].name: is missing: every deployment has a name"}},
+		"alias without a name": {"what it names need not be a deployment", "deployments:\n- name: a\n  labels: &l {namespace: b}\n- *l\n", []string{
+			"line 3: deployments[1].name: is missing: every deployment has a name"}},
 		"bad name": {"names go into names of Kubernetes", "deployments:\n- name: A.b\n", []string{
 			`line 2: deployments[0].name: "A.b" is not a valid name: use at most 63 lower-case letters, digits and dashes, with a letter or digit at both ends`}},
 		"same name twice": {"", "deployments:\n- name: a\n- name: a\n", []string{`line 3: deployments[1]: the name "a" is given to deployments[0] already`}},
@@ -193,14 +197,84 @@ func TestAnchorsAreUnderstood(t *testing.T) {
 }
 
 // An alias may stand for very much, and for itself.
+// It is not parallel: it measures what is allocated, and what others allocate would count.
 func TestAliasesAreBounded(t *testing.T) {
-	t.Parallel()
-	bomb := "deployments: &d0 [" + strings.Repeat("{name: x, policy: {ignore: &i ["+strings.Repeat("a,", 1000)+"]}},", 1) +
-		strings.Repeat("{name: y, policy: {ignore: *i}},", 400) + "]\n"
-	for name, text := range map[string]string{"wide": bomb, "a circle": "&a\n<<: *a\n", "a circle of lists": "deployments: &a [*a]\n"} {
-		if _, err := agentconfig.ParseKedge([]byte(text)); err == nil {
-			t.Errorf("%s: got no error", name)
-		}
+	const tooMuch = "says more than 100000 things"
+	big := strings.Repeat("v", 60<<10)
+	tests := map[string]struct {
+		reason string
+		text   string
+		want   string
+	}{
+		"wide":              {"a list that others repeat", "deployments: &d0 [{name: x, policy: {ignore: &i [" + strings.Repeat("a,", 1000) + "]}}," + strings.Repeat("{name: y, policy: {ignore: *i}},", 400) + "]\n", tooMuch},
+		"a circle":          {"", "&a\n<<: *a\n", "at most 8 levels deep"},
+		"a circle of lists": {"", "deployments: &a [*a]\n", "must be a mapping"},
+		"keys given twice":  {"each merge would report every key anew", mergeBomb(strings.Repeat("x,", 30_000), 20_000), tooMuch},
+		"keys of no type":   {"so would those that are not text", mergeBomb(strings.Repeat("1,", 30_000), 20_000), tooMuch},
+		"merged keys":       {"each merge looks at every key anew", mergeBomb(distinctKeys(10_000), 20_000), tooMuch},
+		"merges of merges":  {"a hundred to the power of three", "a: &a {}\n" + deepMerges(3), tooMuch},
+		"long keys":         {"where a field is costs what its key is long", "x: &l {? " + big + " : v}\ndeployments: [" + strings.Repeat("{labels: *l},", 450) + "]\n", tooMuch},
+		"values":            {"values are written out for each deployment", "x: &v {" + strings.Repeat("a: 1,", 10_000) + "}\n" + sameValues(450), tooMuch},
+		"long values":       {"and are as long as they are", "x: &v {a: " + big + "}\n" + sameValues(450), tooMuch},
+		"many mistakes":     {"what is not said is not kept", "x: &o " + big + "\ndeployments: [" + strings.Repeat("{onRemove: *o, source: {kind: *o}, policy: {drift: *o, propagation: *o, pruneTimeout: *o, readyTimeout: *o}},", 450) + "]\n", "is not known here"},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			if len(tt.text) > agentconfig.MaxSize {
+				t.Fatalf("the file has %d bytes, which are refused without being read", len(tt.text))
+			}
+			var before, after runtime.MemStats
+			runtime.ReadMemStats(&before)
+			err := errWithin(t, 30*time.Second, func() error { _, err := agentconfig.ParseKedge([]byte(tt.text)); return err })
+			runtime.ReadMemStats(&after)
+			if got := strings.Join(refusals(t, err), "; "); !strings.Contains(got, tt.want) {
+				t.Errorf("%s: got %.300q, want %q", tt.reason, got, tt.want)
+			}
+			if used := (after.TotalAlloc - before.TotalAlloc) >> 20; used > 128 {
+				t.Errorf("%s: reading it took %d MiB, want at most 128", tt.reason, used)
+			}
+		})
+	}
+}
+
+// mergeBomb merges one mapping into another very often.
+func mergeBomb(keys string, times int) string {
+	return "a: &a {" + keys + "}\n<<: [" + strings.Repeat("*a,", times) + "]\n"
+}
+
+func distinctKeys(n int) string {
+	var b strings.Builder
+	for i := range n {
+		fmt.Fprintf(&b, "%x,", i+0xa000)
+	}
+	return b.String()
+}
+
+// deepMerges merges every mapping a hundred times into the next.
+func deepMerges(levels int) string {
+	var b strings.Builder
+	for i := range levels {
+		fmt.Fprintf(&b, "k%d: &%c {<<: [%s]}\n", i, 'b'+i, strings.Repeat(fmt.Sprintf("*%c,", 'a'+i), 100))
+	}
+	fmt.Fprintf(&b, "<<: *%c\n", 'a'+levels)
+	return b.String()
+}
+
+func sameValues(n int) string {
+	return "deployments: [" + strings.Repeat("{source: {helm: {values: *v}}},", n) + "]\n"
+}
+
+// errWithin ends the test when f does not end in time.
+func errWithin(t *testing.T, limit time.Duration, f func() error) error {
+	t.Helper()
+	done := make(chan error, 1)
+	go func() { done <- f() }()
+	select {
+	case err := <-done:
+		return err
+	case <-time.After(limit):
+		t.Fatalf("it has not ended after %v", limit)
+		return nil
 	}
 }
 

@@ -18,8 +18,10 @@ import (
 // parser walks one document and collects what is wrong with it.
 type parser struct {
 	problems []fleet.ConfigFinding
+	more     int // problems beside those
 	lines    map[string]int
-	nodes    int // that were looked at, through aliases too
+	nodes    int                 // that were looked at, through aliases too
+	reported map[*yaml.Node]bool // keys that were: aliases lead to them again and again
 }
 
 // value is one place in the document.
@@ -30,6 +32,13 @@ type value struct {
 }
 
 func (p *parser) problem(field string, line int, format string, args ...any) {
+	switch {
+	case p.exhausted(): // which says it all
+		return
+	case len(p.problems) == maxProblems:
+		p.more++
+		return
+	}
 	p.problems = append(p.problems, fleet.ConfigFinding{Field: field, Line: line, Message: fmt.Sprintf(format, args...)})
 }
 
@@ -37,7 +46,26 @@ func (p *parser) result() error {
 	if len(p.problems) == 0 {
 		return nil
 	}
-	return Refuse(p.problems)
+	refused := Refuse(p.problems)
+	refused.More += p.more
+	return refused
+}
+
+func (p *parser) exhausted() bool { return p.nodes > maxNodes }
+
+// spend counts what a node costs, or makes of the file by being repeated; false when that is too much.
+// Then nothing else is said about the file: what is known of it by then is a part.
+func (p *parser) spend(node *yaml.Node, text int) bool {
+	if p.exhausted() {
+		return false
+	}
+	nodes := p.nodes + 1 + text/textPerNode
+	if nodes > maxNodes {
+		p.problems, p.more = nil, 0
+		p.problem("", node.Line, "the file says more than %d things, each counted as often as aliases and << repeat it, and long texts as several: let them repeat less", maxNodes)
+	}
+	p.nodes = nodes
+	return !p.exhausted()
 }
 
 // document returns the only document of a file; false when there is none, which is no mistake, or when
@@ -50,7 +78,7 @@ func (p *parser) document(data []byte) (root value, ok bool) {
 			ok = false
 		}
 	}()
-	p.lines = map[string]int{}
+	p.lines, p.reported = map[string]int{}, map[*yaml.Node]bool{}
 	if len(data) > MaxSize {
 		p.problem("", 0, "the file has %d bytes, and %d are allowed", len(data), MaxSize)
 		return value{}, false
@@ -99,20 +127,12 @@ func isNull(n *yaml.Node) bool {
 // resolve follows aliases, and counts: a few bytes of them can stand for very much.
 func (v value) resolve() (value, bool) {
 	for v.node.Kind == yaml.AliasNode {
+		if !v.p.spend(v.node, 0) {
+			return v, false
+		}
 		v.node = v.node.Alias
-		v.p.nodes++
-		if v.p.nodes > maxNodes {
-			break
-		}
 	}
-	v.p.nodes++
-	if v.p.nodes > maxNodes {
-		if v.p.nodes == maxNodes+1 {
-			v.problem("the file says too much by its aliases: write it out")
-		}
-		return v, false
-	}
-	return v, true
+	return v, v.p.spend(v.node, 0)
 }
 
 func (v value) problem(format string, args ...any) { v.p.problem(v.path, v.node.Line, format, args...) }
@@ -153,6 +173,9 @@ func (v value) mapping(read func(key string, child value)) {
 		return
 	}
 	for _, e := range v.entries(nil, 0) {
+		if v.p.exhausted() {
+			return
+		}
 		child := value{v.p, e.value, join(v.path, e.key)}
 		v.p.lines[child.path] = e.line
 		read(e.key, child)
@@ -199,13 +222,16 @@ func (v value) entries(taken map[string]bool, depth int) []entry {
 	own := map[string]bool{}
 	for i := 0; i+1 < len(v.node.Content); i += 2 {
 		key, val := v.node.Content[i], v.node.Content[i+1]
+		if !v.p.spend(key, len(key.Value)) {
+			return nil
+		}
 		switch {
 		case key.ShortTag() == "!!merge":
 			merges = append(merges, val)
 		case key.Kind != yaml.ScalarNode || key.ShortTag() != "!!str":
-			v.p.problem(v.path, key.Line, "a key must be text, and is %s", typeOf(key))
+			v.p.badKey(key, v.path, "a key must be text, and is %s", typeOf(key))
 		case own[key.Value]:
-			v.p.problem(join(v.path, key.Value), key.Line, "is given twice")
+			v.p.badKey(key, join(v.path, key.Value), "is given twice")
 		default:
 			own[key.Value] = true
 			if !taken[key.Value] {
@@ -218,6 +244,14 @@ func (v value) entries(taken map[string]bool, depth int) []entry {
 		out = append(out, v.merged(m, taken, depth)...)
 	}
 	return out
+}
+
+// badKey reports a key once, however many aliases lead to it.
+func (p *parser) badKey(key *yaml.Node, field, format string, args ...any) {
+	if !p.reported[key] {
+		p.reported[key] = true
+		p.problem(field, key.Line, format, args...)
+	}
 }
 
 func (v value) merged(node *yaml.Node, taken map[string]bool, depth int) []entry {
@@ -235,6 +269,9 @@ func (v value) merged(node *yaml.Node, taken map[string]bool, depth int) []entry
 	case yaml.SequenceNode:
 		var out []entry
 		for _, item := range m.node.Content {
+			if v.p.exhausted() {
+				break
+			}
 			out = append(out, v.merged(item, taken, depth+1)...)
 		}
 		return out

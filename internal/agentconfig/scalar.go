@@ -21,6 +21,9 @@ func (v value) items(read func(i int, item value)) {
 		return
 	}
 	for i, node := range v.node.Content {
+		if v.p.exhausted() {
+			return
+		}
 		item := value{v.p, node, v.path + "[" + strconv.Itoa(i) + "]"}
 		v.p.lines[item.path] = node.Line
 		read(i, item)

@@ -16,6 +16,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -94,6 +95,10 @@ func Set(ctx context.Context, tree filetree.Tree, req Request) (*Result, error) 
 	}
 	var places []Place
 	for _, w := range wanted {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+		s.grant()
 		found, err := s.apply(sites, w)
 		if err != nil {
 			return nil, err
@@ -118,6 +123,9 @@ func List(ctx context.Context, tree filetree.Tree, req Request) ([]Place, error)
 	var places []Place
 	for _, site := range sites {
 		places = append(places, site.place())
+	}
+	if err := s.bounded(); err != nil {
+		return nil, err
 	}
 	sortPlaces(places)
 	return slices.Compact(places), nil
@@ -150,9 +158,12 @@ func (s *search) apply(sites []site, w wanted) ([]Place, error) {
 		}
 		found, err := site.set(w.ref)
 		if err != nil {
-			return nil, err
+			return nil, cmp.Or(s.bounded(), err)
 		}
 		places = append(places, found...)
+	}
+	if err := s.bounded(); err != nil {
+		return nil, err
 	}
 	if len(places) == 0 {
 		return nil, problem("", "no image %q was found%s; there are: %s", w.Name, s.where(), listing(sites))
@@ -164,13 +175,12 @@ func (s *search) apply(sites []site, w wanted) ([]Place, error) {
 const maxListed = 30
 
 func listing(sites []site) string {
-	var names []string
+	images := map[string]bool{}
 	for _, site := range sites {
-		if image := site.image(); image != "" && !slices.Contains(names, image) {
-			names = append(names, image)
-		}
+		images[site.image()] = true
 	}
-	slices.Sort(names)
+	delete(images, "")
+	names := slices.Sorted(maps.Keys(images))
 	switch {
 	case len(names) == 0:
 		return "none"

@@ -33,6 +33,9 @@ func (s *search) helm(ctx context.Context) ([]site, error) {
 		for _, doc := range l.file.docs {
 			w.walk(root(doc), "", "", "")
 		}
+		if err := l.file.bounded(); err != nil {
+			return nil, err
+		}
 		for _, where := range w.order {
 			if merged[where] == nil {
 				merged[where] = &valuesSite{where: where}
@@ -79,7 +82,7 @@ func (s *search) layers(ctx context.Context) ([]*layer, error) {
 		out = append(out, &layer{file: f})
 	}
 	if s.req.Helm.Values != "" {
-		f, err := open(inlineName, []byte(s.req.Helm.Values))
+		f, err := s.parse(inlineName, []byte(s.req.Helm.Values))
 		if err != nil {
 			return nil, err
 		}
@@ -115,19 +118,26 @@ func (w *valuesWalker) walk(n *yaml.Node, where, key, note string) {
 	if t.Anchor != "" {
 		note = shared(t)
 	}
+	f := w.layer.file
 	if t.Kind == yaml.SequenceNode {
 		for i, v := range t.Content {
-			w.walk(v, item(where, i, v), "", note)
+			if !f.spend(1) {
+				return
+			}
+			w.walk(v, f.item(where, i, v), "", note)
 		}
 		return
 	}
-	if at := imageMapping(t, key); at != nil {
+	if at := f.imageMapping(t, key); at != nil {
 		at.layer, at.note = w.layer, note
 		w.add(where, at)
 	}
 	for _, p := range pairs(t) {
-		here := step(where, p.key.Value)
-		if isImageKey(p.key.Value) && isScalar(p.value) && looksLikeImage(text(p.value)) {
+		if !f.spend(1) {
+			return
+		}
+		here := f.step(where, p.key.Value)
+		if isImageKey(p.key.Value) && isScalar(p.value) && f.spend(len(text(p.value))) && looksLikeImage(text(p.value)) {
 			w.add(here, w.written(t, p, note))
 		}
 		w.walk(p.value, here, p.key.Value, note)
@@ -139,6 +149,7 @@ func (w *valuesWalker) add(where string, at *valuesAt) {
 		w.found = map[string]*valuesAt{}
 	}
 	if w.found[where] == nil {
+		w.layer.file.spend(len(where)) // which is kept
 		w.order = append(w.order, where)
 	}
 	w.found[where] = at
@@ -155,7 +166,7 @@ func (w *valuesWalker) written(m *yaml.Node, p pair, note string) *valuesAt {
 		return at
 	}
 	for _, key := range []string{p.key.Value + "Tag", p.key.Value + "_tag", "tag"} {
-		if v := find(m, key); isScalar(v) && (key != "tag" || p.key.Value == "image") {
+		if v := w.layer.file.find(m, key); isScalar(v) && (key != "tag" || p.key.Value == "image") {
 			at.fields["repository"], at.keys["repository"] = p.value, p.key.Value
 			at.fields["tag"], at.keys["tag"] = v, key
 			at.whole = nil
@@ -166,18 +177,18 @@ func (w *valuesWalker) written(m *yaml.Node, p pair, note string) *valuesAt {
 }
 
 // imageMapping is a mapping that says what an image is made of; nil for one that does not.
-func imageMapping(m *yaml.Node, key string) *valuesAt {
+func (f *file) imageMapping(m *yaml.Node, key string) *valuesAt {
 	at := &valuesAt{in: m, fields: map[string]*yaml.Node{}, keys: map[string]string{}}
 	for meaning, names := range map[string][]string{
 		"repository": {"repository", "repo"}, "registry": {"registry"}, "tag": {"tag"}, "digest": {"digest"},
 	} {
 		for _, name := range names {
-			if v := find(m, name); isScalar(v) && at.fields[meaning] == nil {
+			if v := f.find(m, name); isScalar(v) && at.fields[meaning] == nil {
 				at.fields[meaning], at.keys[meaning] = v, name
 			}
 		}
 	}
-	if name := find(m, "name"); at.fields["repository"] == nil && isImageKey(key) && isScalar(name) && at.fields["tag"] != nil {
+	if name := f.find(m, "name"); at.fields["repository"] == nil && isImageKey(key) && isScalar(name) && at.fields["tag"] != nil {
 		at.fields["repository"], at.keys["repository"] = name, "name"
 	}
 	switch {

@@ -23,7 +23,7 @@ func (s *search) kustomize(ctx context.Context) ([]site, error) {
 		return nil, err
 	}
 	k := &overlay{file: f, root: target(root(f.docs[0]))}
-	images := target(find(k.root, "images"))
+	images := target(f.find(k.root, "images"))
 	if images != nil && images.Kind == yaml.SequenceNode {
 		for _, entry := range images.Content {
 			if m := target(entry); m != nil && m.Kind == yaml.MappingNode {
@@ -37,11 +37,13 @@ func (s *search) kustomize(ctx context.Context) ([]site, error) {
 		return nil, err
 	}
 	var sites []site
+	named := map[string]bool{}
 	for _, e := range k.entries {
 		sites = append(sites, e)
+		named[text(f.find(e.entry, "name"))] = true
 	}
 	for _, name := range slices.Sorted(maps.Keys(used)) {
-		if !slices.ContainsFunc(k.entries, func(e *entrySite) bool { return text(find(e.entry, "name")) == name }) {
+		if !named[name] {
 			sites = append(sites, &usedSite{overlay: k, name: name, at: used[name]})
 		}
 	}
@@ -84,22 +86,22 @@ type entrySite struct {
 
 // now is what the entry makes of its image. The zero Tag and Digest mean that it leaves them alone.
 func (e *entrySite) now() Ref {
-	repo := text(find(e.entry, "newName"))
+	repo := text(e.overlay.file.find(e.entry, "newName"))
 	if repo == "" {
-		repo = text(find(e.entry, "name"))
+		repo = text(e.overlay.file.find(e.entry, "name"))
 	}
-	return Ref{Repo: repo, Tag: text(find(e.entry, "newTag")), Digest: text(find(e.entry, "digest"))}
+	return Ref{Repo: repo, Tag: text(e.overlay.file.find(e.entry, "newTag")), Digest: text(e.overlay.file.find(e.entry, "digest"))}
 }
 
 func (e *entrySite) image() string { return e.now().String() }
 
 func (e *entrySite) matches(name string) bool {
-	return sameRepo(text(find(e.entry, "name")), name) || sameRepo(e.now().Repo, name)
+	return sameRepo(text(e.overlay.file.find(e.entry, "name")), name) || sameRepo(e.now().Repo, name)
 }
 
 func (e *entrySite) place() Place {
 	return Place{
-		File: e.overlay.file.path, Line: e.entry.Line, Field: fmt.Sprintf("images[%s]", text(find(e.entry, "name"))),
+		File: e.overlay.file.path, Line: e.entry.Line, Field: fmt.Sprintf("images[%s]", text(e.overlay.file.find(e.entry, "name"))),
 		Image: e.image(), Old: e.image(), Note: shared(e.entry),
 	}
 }
@@ -117,7 +119,7 @@ func (e *entrySite) set(ref Ref) ([]Place, error) {
 			return nil, err
 		}
 	}
-	tag, digest := find(e.entry, "newTag"), find(e.entry, "digest")
+	tag, digest := e.overlay.file.find(e.entry, "newTag"), e.overlay.file.find(e.entry, "digest")
 	// One that has to go leaves its place to one that comes.
 	switch {
 	case want.Digest == "" && digest != nil && tag == nil:

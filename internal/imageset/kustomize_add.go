@@ -13,7 +13,7 @@ func (k *overlay) add(fields []field) error {
 	for _, field := range fields {
 		entry.Content = append(entry.Content, scalar(field.key), scalar(field.value))
 	}
-	images := find(k.root, "images")
+	images := k.file.find(k.root, "images")
 	var at int
 	var text string
 	var err error

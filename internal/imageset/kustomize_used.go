@@ -37,30 +37,38 @@ func (r *resources) used(ctx context.Context, folder string, depth int) (map[str
 	}
 	k := target(root(f.docs[0]))
 	for _, key := range []string{"resources", "bases", "components", "patchesStrategicMerge"} {
-		for _, name := range texts(find(k, key)) {
-			if err := r.add(ctx, used, folder, name, key == "components", depth); err != nil {
+		for _, name := range texts(f.find(k, key)) {
+			if err := r.add(ctx, used, f, name, key == "components", depth); err != nil {
 				return nil, err
 			}
 		}
 	}
 	for _, key := range []string{"patches", "patchesJson6902"} {
-		for _, patch := range items(find(k, key)) {
-			if err := r.add(ctx, used, folder, text(lookUp(patch, "path")), false, depth); err != nil {
+		for _, patch := range items(f.find(k, key)) {
+			if err := r.add(ctx, used, f, text(f.lookUp(patch, "path")), false, depth); err != nil {
 				return nil, err
 			}
-			inline(used, f, text(lookUp(patch, "patch")))
+			if err := inline(used, f, text(f.lookUp(patch, "patch"))); err != nil {
+				return nil, err
+			}
 		}
 	}
 	return used, nil
 }
 
-// add adds what a resource uses: a file, a folder with a kustomization, or a patch that is written out.
-func (r *resources) add(ctx context.Context, used map[string]Place, folder, name string, component bool, depth int) error {
-	if name == "" || strings.ContainsAny(name, "\n:?") {
-		inline(used, r.search.files[path.Join(folder, kustomizationNames[0])], name)
-		return nil // not in this repository, or a patch in place
+// add adds what a resource of a kustomization uses: a file, a folder with a kustomization, or a patch that
+// is written out.
+func (r *resources) add(ctx context.Context, used map[string]Place, of *file, name string, component bool, depth int) error {
+	if err := ctx.Err(); err != nil {
+		return err
 	}
-	where := path.Join(folder, name)
+	if name == "" || strings.ContainsAny(name, "\n:?") {
+		return inline(used, of, name) // a patch in place, or not in this repository
+	}
+	if !of.spend(len(name)) {
+		return of.bounded()
+	}
+	where := path.Join(path.Dir(of.path), name)
 	if where == ".." || strings.HasPrefix(where, "../") || path.IsAbs(name) {
 		return nil
 	}
@@ -83,8 +91,7 @@ func (r *resources) add(ctx context.Context, used map[string]Place, folder, name
 	if err != nil {
 		return err
 	}
-	collect(used, f)
-	return nil
+	return collect(used, f)
 }
 
 // addFolder adds what a base or component uses, with the names that its own images give. A component
@@ -107,9 +114,10 @@ func (r *resources) addFolder(ctx context.Context, used map[string]Place, folder
 	if err != nil {
 		return err
 	}
-	for _, entry := range items(find(target(root(f.docs[0])), "images")) {
+	for _, entry := range items(f.find(target(root(f.docs[0])), "images")) {
 		e := entrySite{overlay: &overlay{file: f}, entry: target(entry)}
-		was, ok := below[text(find(e.entry, "name"))]
+		name := text(f.find(e.entry, "name"))
+		was, ok := below[name]
 		if !ok {
 			continue
 		}
@@ -119,7 +127,7 @@ func (r *resources) addFolder(ctx context.Context, used map[string]Place, folder
 		} else {
 			now.Repo = set.Repo
 		}
-		delete(below, text(find(e.entry, "name")))
+		delete(below, name)
 		p := e.place()
 		p.Image = now.String()
 		below[now.Repo] = p
@@ -129,32 +137,52 @@ func (r *resources) addFolder(ctx context.Context, used map[string]Place, folder
 			used[name] = p
 		}
 	}
-	return nil
+	return f.bounded()
 }
 
-// inline adds what a patch uses that is written out in a kustomization.
-func inline(used map[string]Place, f *file, patch string) {
-	docs, err := parse([]byte(patch))
-	if err != nil || f == nil {
-		return
+// A patch takes these steps to be parsed: an alias can have it done again and again.
+const (
+	stepsPerPatch     = 200
+	stepsPerPatchByte = 4
+)
+
+// inline adds what a patch uses that is written out in a kustomization, whose steps it takes.
+func inline(used map[string]Place, f *file, patch string) error {
+	if patch == "" {
+		return nil
 	}
-	collect(used, &file{path: f.path, docs: docs})
+	if !f.spend(stepsPerPatch + stepsPerPatchByte*len(patch)) {
+		return f.bounded()
+	}
+	docs, err := parse([]byte(patch))
+	if err != nil {
+		return nil // it is not ours to mend
+	}
+	return collect(used, &file{path: f.path, docs: docs, steps: f.steps})
 }
 
 // collect adds the images of a file: of its pods, and those that a JSON patch puts somewhere.
-func collect(used map[string]Place, f *file) {
-	for _, site := range containers(f) {
+func collect(used map[string]Place, f *file) error {
+	sites, err := containers(f)
+	if err != nil {
+		return err
+	}
+	for _, site := range sites {
 		p := site.place()
 		used[split(p.Image).Repo] = p
 	}
 	for _, doc := range f.docs {
 		for _, op := range items(root(doc)) {
-			value := lookUp(op, "value")
-			if strings.HasSuffix(text(lookUp(op, "path")), "/image") && text(value) != "" {
-				used[split(text(value)).Repo] = Place{File: f.path, Line: target(value).Line, Field: text(lookUp(op, "path")), Image: text(value), Old: text(value)}
+			if f.spent() {
+				break
+			}
+			value, field := f.lookUp(op, "value"), text(f.lookUp(op, "path"))
+			if strings.HasSuffix(field, "/image") && text(value) != "" {
+				used[split(text(value)).Repo] = Place{File: f.path, Line: target(value).Line, Field: field, Image: text(value), Old: text(value)}
 			}
 		}
 	}
+	return f.bounded()
 }
 
 func items(n *yaml.Node) []*yaml.Node {

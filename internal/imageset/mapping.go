@@ -9,7 +9,7 @@ import (
 
 // put sets a key of a mapping, and adds it when it is not there.
 func (f *file) put(m *yaml.Node, key, value string) error {
-	if v := find(m, key); v != nil {
+	if v := f.find(m, key); v != nil {
 		if !isScalar(v) {
 			return f.unclear(v)
 		}

@@ -39,26 +39,34 @@ func pairs(m *yaml.Node) []pair {
 }
 
 // find returns the value of a key that a mapping itself has, nil when it has none.
-func find(m *yaml.Node, key string) *yaml.Node {
-	for _, p := range pairs(m) {
-		if p.key.Kind == yaml.ScalarNode && p.key.Value == key {
-			return p.value
+func (f *file) find(m *yaml.Node, key string) *yaml.Node {
+	if !f.spend(1) || m == nil || m.Kind != yaml.MappingNode {
+		return nil
+	}
+	for i := 0; i+1 < len(m.Content) && f.spend(1); i += 2 {
+		k, v := m.Content[i], m.Content[i+1]
+		if k.Kind == yaml.ScalarNode && k.Value == key {
+			f.spend(len(text(v))) // which is what names and images are made of
+			return v
 		}
 	}
 	return nil
 }
 
+// maxMerges bounds how deep << is followed: it may lead in circles.
+const maxMerges = 10
+
 // lookUp returns the value of a key, with those that are merged in by <<.
-func lookUp(m *yaml.Node, key string) *yaml.Node {
-	return lookUpWithin(m, key, 10)
+func (f *file) lookUp(m *yaml.Node, key string) *yaml.Node {
+	return f.lookUpWithin(m, key, maxMerges)
 }
 
-func lookUpWithin(m *yaml.Node, key string, depth int) *yaml.Node {
+func (f *file) lookUpWithin(m *yaml.Node, key string, depth int) *yaml.Node {
 	m = target(m)
-	if v := find(m, key); v != nil || depth == 0 {
+	if v := f.find(m, key); v != nil || depth == 0 {
 		return v
 	}
-	merged := target(find(m, "<<"))
+	merged := target(f.find(m, "<<"))
 	if merged == nil {
 		return nil
 	}
@@ -67,7 +75,7 @@ func lookUpWithin(m *yaml.Node, key string, depth int) *yaml.Node {
 		sources = merged.Content
 	}
 	for _, source := range sources {
-		if v := lookUpWithin(source, key, depth-1); v != nil {
+		if v := f.lookUpWithin(source, key, depth-1); v != nil || f.spent() {
 			return v
 		}
 	}
@@ -97,20 +105,20 @@ func shared(n *yaml.Node) string {
 }
 
 // step extends the path to a field.
-func step(path, key string) string {
+func (f *file) step(path, key string) string {
 	if strings.ContainsAny(key, ".[] ") {
 		key = strconv.Quote(key)
 	}
 	if path == "" {
-		return key
+		return f.long(key)
 	}
-	return path + "." + key
+	return f.long(path + "." + key)
 }
 
 // item extends the path to an item of a list: by its name, where it has one.
-func item(path string, i int, n *yaml.Node) string {
-	if name := text(find(target(n), "name")); name != "" {
-		return fmt.Sprintf("%s[%s]", path, name)
+func (f *file) item(path string, i int, n *yaml.Node) string {
+	if name := text(f.find(target(n), "name")); name != "" {
+		return f.long(fmt.Sprintf("%s[%s]", path, name))
 	}
-	return fmt.Sprintf("%s[%d]", path, i)
+	return f.long(fmt.Sprintf("%s[%d]", path, i))
 }

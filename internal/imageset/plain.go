@@ -21,23 +21,27 @@ func (s *search) plain(ctx context.Context) ([]site, error) {
 		if err != nil {
 			return nil, err
 		}
-		sites = append(sites, containers(f)...)
+		found, err := containers(f)
+		if err != nil {
+			return nil, err
+		}
+		sites = append(sites, found...)
 	}
 	return sites, nil
 }
 
 // containers finds the containers of every pod, or of what looks like one, in a file.
-func containers(f *file) []site {
+func containers(f *file) ([]site, error) {
 	w := podWalker{file: f, seen: map[*yaml.Node]bool{}}
 	for _, doc := range f.docs {
-		w.object = objectName(root(doc))
+		w.object = f.objectName(root(doc))
 		w.walk(root(doc), "", "")
 	}
-	return w.found
+	return w.found, f.bounded()
 }
 
-func objectName(n *yaml.Node) string {
-	kind, name := text(lookUp(n, "kind")), text(lookUp(lookUp(n, "metadata"), "name"))
+func (f *file) objectName(n *yaml.Node) string {
+	kind, name := text(f.lookUp(n, "kind")), text(f.lookUp(f.lookUp(n, "metadata"), "name"))
 	if kind == "" || name == "" {
 		return kind
 	}
@@ -68,32 +72,46 @@ func (w *podWalker) walk(n *yaml.Node, path, note string) {
 	}
 	if t.Kind == yaml.SequenceNode {
 		for i, v := range t.Content {
+			if w.file.spent() {
+				return
+			}
 			outer := w.object
-			if name := objectName(target(v)); strings.Contains(name, "/") { // of a List
+			if name := w.file.objectName(target(v)); strings.Contains(name, "/") { // of a List
 				w.object = name
 			}
-			w.walk(v, item(path, i, v), note)
+			w.walk(v, w.file.item(path, i, v), note)
 			w.object = outer
 		}
 		return
 	}
 	for _, p := range pairs(t) {
-		here := step(path, p.key.Value)
+		if !w.file.spend(1) {
+			return
+		}
+		here := w.file.step(path, p.key.Value)
 		if list := target(p.value); containerLists[p.key.Value] && list.Kind == yaml.SequenceNode {
-			for i, c := range list.Content {
-				w.container(c, item(here, i, c), note)
-			}
+			w.containers(list, here, note)
 		}
 		w.walk(p.value, here, note)
 	}
 }
 
+func (w *podWalker) containers(list *yaml.Node, path, note string) {
+	for i, c := range list.Content {
+		if w.file.spent() {
+			return
+		}
+		w.container(c, w.file.item(path, i, c), note)
+	}
+}
+
 func (w *podWalker) container(c *yaml.Node, path, note string) {
-	image := lookUp(c, "image")
+	image := w.file.lookUp(c, "image")
 	if !isScalar(image) || text(image) == "" || w.seen[target(image)] {
 		return
 	}
 	w.seen[target(image)] = true
+	w.file.spend(len(path)) // which is kept
 	for _, by := range []*yaml.Node{target(c), target(image)} {
 		if by.Anchor != "" {
 			note = shared(by)

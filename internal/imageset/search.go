@@ -15,11 +15,12 @@ import (
 
 // search holds the files that a request looks at, each opened once.
 type search struct {
-	tree  filetree.Tree
-	req   Request
-	files map[string]*file
-	left  int64 // how many bytes may still be read
-	count int   // how many files may still be opened
+	tree   filetree.Tree
+	req    Request
+	files  map[string]*file
+	parsed []*file // those, and what is not in the tree
+	left   int64   // how many bytes may still be read
+	count  int     // how many files may still be opened
 }
 
 func newSearch(tree filetree.Tree, req Request) *search {
@@ -80,6 +81,9 @@ func (s *search) open(ctx context.Context, name string) (*file, error) {
 }
 
 func (s *search) openEntry(ctx context.Context, name string, e filetree.Entry) (*file, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
 	if e.Mode != filetree.File {
 		return nil, problem(name, "not a regular file: links are not followed when images are set")
 	}
@@ -94,12 +98,31 @@ func (s *search) openEntry(ctx context.Context, name string, e filetree.Entry) (
 		return nil, fmt.Errorf("reading %q: %w", name, err)
 	}
 	s.left -= int64(len(data))
-	f, err := open(name, data)
+	f, err := s.parse(name, data)
 	if err != nil {
 		return nil, err
 	}
 	s.files[name] = f
 	return f, nil
+}
+
+// parse makes a file of what is in it.
+func (s *search) parse(name string, data []byte) (*file, error) {
+	f, err := open(name, data)
+	if err == nil {
+		s.parsed = append(s.parsed, f)
+	}
+	return f, err
+}
+
+// bounded refuses the first file that has taken more steps than it may.
+func (s *search) bounded() error {
+	for _, f := range s.parsed {
+		if err := f.bounded(); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // finish returns the new content of the files that change.

@@ -2,8 +2,10 @@ package imageset_test
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -105,6 +107,101 @@ func TestPlain(t *testing.T) {
 			tc.req.Kind, tc.req.Path = fleet.SourcePlain, "app"
 			tc.run(t)
 		})
+	}
+}
+
+// Aliases let a small file stand for very much, and a file that asks every key about all others is slow
+// without them. The server must not do that work, nor keep what comes of it.
+func TestWorkIsBounded(t *testing.T) {
+	t.Parallel()
+	many := func(s string, n int) string { return strings.Repeat(s, n) }
+	wide := "m: &m {" + many("k: v, ", 20_000) + "}\n"
+	long := many("v", 1<<18)
+	merges := "m0: &m0 {x: y}\n"
+	for i := range 10 {
+		merges += fmt.Sprintf("m%d: &m%d {<<: [%s]}\n", i+1, i+1, many(fmt.Sprintf("*m%d, ", i), 10))
+	}
+	small := map[string]string{"app/p.yaml": "- {op: replace, path: /a/image, value: nginx:1}\n"}
+	cases := map[string]struct {
+		reason string
+		kind   fleet.SourceKind
+		files  map[string]string
+		file   string
+	}{
+		"Merges":          {"ten to the power of ten ways lead to the image", fleet.SourcePlain, one(merges + "containers: [*m10]\n"), "app/a.yaml"},
+		"MergesOfObject":  {"and to the name of the object", fleet.SourcePlain, one(merges + "<<: *m10\n"), "app/a.yaml"},
+		"MergesOfPatch":   {"and to what a patch says", fleet.SourceKustomize, kusto(merges + "patches: [*m10]\n"), "app/kustomization.yaml"},
+		"EmptyMerges":     {"what has no keys takes a step too", fleet.SourcePlain, one("m0: &m0 {}\nm1: &m1 {<<: [" + many("*m0,", 10_000) + "]}\ncontainers: [" + many("*m1,", 20_000) + "]\n"), "app/a.yaml"},
+		"Containers":      {"every container is the same large mapping", fleet.SourcePlain, one(wide + "containers: [" + many("*m,", 20_000) + "]\n"), "app/a.yaml"},
+		"Objects":         {"so is every object", fleet.SourcePlain, one(wide + "items: [" + many("*m,", 20_000) + "]\n"), "app/a.yaml"},
+		"Entries":         {"so is every entry of an overlay", fleet.SourceKustomize, kusto(wide + "images: [" + many("*m,", 20_000) + "]\n"), "app/kustomization.yaml"},
+		"Operations":      {"so is every operation of a patch", fleet.SourceKustomize, map[string]string{"app/kustomization.yaml": "resources: [p.yaml]\n", "app/p.yaml": "- &m {" + many("k: v, ", 20_000) + "}\n" + many("- *m\n", 20_000)}, "app/p.yaml"},
+		"Patches":         {"every patch is parsed", fleet.SourceKustomize, kusto("x: &p {patch: 'a: " + long + "'}\npatches: [" + many("*p,", 20_000) + "]\n"), "app/kustomization.yaml"},
+		"Resources":       {"every mention of a file is read", fleet.SourceKustomize, map[string]string{"app/kustomization.yaml": "resources: [" + many("p.yaml,", 20_000) + "]\n", "app/p.yaml": small["app/p.yaml"]}, "app/p.yaml"},
+		"LongPaths":       {"where an image is, is kept for each", fleet.SourcePlain, one("? " + long + "\n: {containers: [" + many("{image: a},", 20_000) + "]}\n"), "app/a.yaml"},
+		"LongValuesPaths": {"in values too", fleet.SourceHelm, map[string]string{"app/values.yaml": "? " + long + "\n: [" + many("{image: a},", 20_000) + "]\n"}, "app/values.yaml"},
+		"LongImages":      {"an image is put together from its parts", fleet.SourceHelm, map[string]string{"app/values.yaml": "x: &r " + long + "\na: [" + many("{image: {repository: *r, tag: a}},", 10_000) + "]\n"}, "app/values.yaml"},
+		"Tags":            {"every image looks for its tag among all keys", fleet.SourceHelm, map[string]string{"app/values.yaml": many("aImage: a\n", 60_000)}, "app/values.yaml"},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			done := make(chan error, 1)
+			go func() {
+				_, err := imageset.List(t.Context(), memtree.New(tc.files), imageset.Request{Kind: tc.kind, Path: "app"})
+				done <- err
+			}()
+			select {
+			case err := <-done:
+				var mistake *imageset.Error
+				if !errors.As(err, &mistake) || mistake.File != tc.file || !strings.Contains(mistake.Problem, "repeats too much") {
+					t.Errorf("%s: got %.300v, want that %s repeats too much", tc.reason, err, tc.file)
+				}
+			case <-time.After(time.Minute):
+				t.Fatalf("%s: it has not ended after a minute", tc.reason)
+			}
+		})
+	}
+}
+
+// What is large without repeating anything is looked at whole.
+func TestLargeFilesAreSearched(t *testing.T) {
+	t.Parallel()
+	const n = 5_000
+	line := `{"kind":"List","items":[` + strings.Repeat(`{"kind":"Pod","metadata":{"name":"a"},"spec":{"containers":[{"name":"b","image":"nginx:1"}]}},`, n) + `{}]}`
+	for name, content := range map[string]string{"one line": line, "lines": strings.ReplaceAll(line, "},{", "},\n{")} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			req := imageset.Request{Kind: fleet.SourcePlain, Path: "app", Changes: []imageset.Change{{Name: "nginx", Ref: ":2"}}}
+			result, err := imageset.Set(t.Context(), memtree.New(one(content)), req)
+			if err != nil {
+				t.Fatalf("setting: %v", err)
+			}
+			if got := strings.Count(string(result.Edits["app/a.yaml"]), "nginx:2"); got != n {
+				t.Errorf("got %d images, want %d", got, n)
+			}
+		})
+	}
+}
+
+// Every image of a large kustomization may be changed at once.
+func TestManyImagesAreSetAtOnce(t *testing.T) {
+	t.Parallel()
+	var overlay strings.Builder
+	overlay.WriteString("images:\n")
+	req := imageset.Request{Kind: fleet.SourceKustomize, Path: "app"}
+	for i := range 2 * imageset.MaxChanges {
+		name := fmt.Sprintf("registry.example.com/team/product/service-%03d", i)
+		fmt.Fprintf(&overlay, "- {name: %s, newTag: v1}\n", name)
+		if i < imageset.MaxChanges {
+			req.Changes = append(req.Changes, imageset.Change{Name: name, Ref: ":v2"})
+		}
+	}
+	result, err := imageset.Set(t.Context(), memtree.New(kusto(overlay.String())), req)
+	if err != nil {
+		t.Fatalf("setting: %v", err)
+	}
+	if got := strings.Count(string(result.Edits["app/kustomization.yaml"]), "v2"); got != imageset.MaxChanges {
+		t.Errorf("got %d images, want %d", got, imageset.MaxChanges)
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"unicode/utf8"
 
 	"go.yaml.in/yaml/v3"
@@ -21,6 +22,8 @@ type file struct {
 	splices []splice
 	set     map[*yaml.Node]string // scalars that were set already
 	spans   map[*yaml.Node]splice // where those were
+	last    position              // that at was asked for
+	*steps
 }
 
 var bom = []byte("\xef\xbb\xbf")
@@ -37,6 +40,7 @@ func open(path string, data []byte) (*file, error) {
 	return &file{
 		path: path, data: data, docs: docs, lines: lineStarts(data), eol: lineEnd(data),
 		set: map[*yaml.Node]string{}, spans: map[*yaml.Node]splice{},
+		steps: &steps{left: minSteps + stepsPerByte*len(data)},
 	}, nil
 }
 
@@ -105,19 +109,30 @@ func lineEnd(data []byte) string {
 	return "\n"
 }
 
+// position is a place in a file, counted from 1 as nodes have it, and in bytes.
+type position struct{ line, column, at int }
+
 // at is where a node begins, or -1: its anchor or tag, if it has one.
 func (f *file) at(n *yaml.Node) int {
 	if n.Line < 1 || n.Line > len(f.lines) {
 		return -1
 	}
-	at := f.lines[n.Line-1]
-	for range n.Column - 1 {
+	from := position{n.Line, 1, f.lines[n.Line-1]}
+	if f.last.line == n.Line && f.last.column <= n.Column { // JSON is often one line
+		from = f.last
+	}
+	if !f.spend((n.Column - from.column) / bytesPerStep) {
+		return -1
+	}
+	at := from.at
+	for range n.Column - from.column {
 		if at >= len(f.data) {
 			return -1
 		}
 		_, width := utf8.DecodeRune(f.data[at:])
 		at += width
 	}
+	f.last = position{n.Line, n.Column, at}
 	return at
 }
 
@@ -146,12 +161,12 @@ func (f *file) endOfLine(at int) int {
 
 // beginOfLine is where the line of a place begins.
 func (f *file) beginOfLine(at int) int {
-	begin := 0
-	for _, start := range f.lines {
-		if start > at {
-			break
-		}
-		begin = start
+	i, found := slices.BinarySearch(f.lines, at)
+	switch {
+	case found:
+		return f.lines[i]
+	case i == 0: // the mark of byte order
+		return 0
 	}
-	return begin
+	return f.lines[i-1]
 }

@@ -86,8 +86,17 @@ func (s *Service) Images(ctx context.Context, p auth.Principal, tenant, name str
 	if err != nil {
 		return nil, "", err
 	}
+	// Parsing costs CPU, as rendering does.
+	release, err := s.sources.renders.take(ctx, c.tenant.ID)
+	if err != nil {
+		return nil, "", err
+	}
+	defer release()
 	var out []imageset.Place
 	for _, src := range c.sources {
+		if err := ctx.Err(); err != nil {
+			return nil, "", err
+		}
 		req, err := c.request(ctx, src)
 		if err != nil {
 			return nil, "", sourceProblem(err)
@@ -96,13 +105,19 @@ func (s *Service) Images(ctx context.Context, p auth.Principal, tenant, name str
 		if err != nil {
 			return nil, "", sourceProblem(err)
 		}
-		for _, place := range places {
-			if !slices.Contains(out, place) {
-				out = append(out, place)
-			}
-		}
+		out = append(out, places...)
 	}
-	return out, c.ref.Commit, nil
+	return once(out), c.ref.Commit, nil
+}
+
+// once drops places that another variant has as well.
+func once(places []imageset.Place) []imageset.Place {
+	seen := map[imageset.Place]bool{}
+	return slices.DeleteFunc(places, func(p imageset.Place) bool {
+		again := seen[p]
+		seen[p] = true
+		return again
+	})
 }
 
 func (s *Service) setImagesOnce(ctx context.Context, p auth.Principal, c *checkout, req SetImages) (ImageUpdate, error) {
@@ -174,9 +189,17 @@ func (s *Service) recordImages(ctx context.Context, p auth.Principal, c *checkou
 
 // edits are what has to be written, for all variants of the deployment.
 func (c *checkout) edits(ctx context.Context, changes []imageset.Change, update *ImageUpdate) (map[string][]byte, error) {
+	release, err := c.svc.sources.renders.take(ctx, c.tenant.ID)
+	if err != nil {
+		return nil, err
+	}
+	defer release()
 	edits := map[string][]byte{}
 	var missed error
 	for _, src := range c.sources {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
 		req, err := c.request(ctx, src)
 		if err != nil {
 			return nil, err
@@ -197,12 +220,9 @@ func (c *checkout) edits(ctx context.Context, changes []imageset.Change, update 
 			}
 		}
 		maps.Copy(edits, result.Edits)
-		for _, place := range result.Places {
-			if !slices.Contains(update.Places, place) {
-				update.Places = append(update.Places, place)
-			}
-		}
+		update.Places = append(update.Places, result.Places...)
 	}
+	update.Places = once(update.Places)
 	if len(update.Places) == 0 {
 		return nil, missed
 	}
