@@ -30,8 +30,16 @@ func look(t *testing.T, w *worker, commit string) []outcome {
 	if err != nil {
 		t.Fatal(err)
 	}
+	var deployments []fleet.Deployment
+	err = w.svc.store.View(t.Context(), func(tx store.Tx) (err error) {
+		deployments, err = tx.Deployments().OfRepository(t.Context(), w.tenant, w.id)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
 	var out []outcome
-	for _, d := range todo.deployments {
+	for _, d := range deployments {
 		o, err := w.judge(t.Context(), d, gitsource.Ref{Commit: strings.Repeat(commit, 40)}, newForest(w.svc.git, todo.access), false)
 		if err != nil {
 			t.Fatal(err)

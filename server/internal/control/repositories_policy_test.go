@@ -81,7 +81,7 @@ func TestSignersThatCannotBeReadAreNotKept(t *testing.T) {
 	}
 }
 
-// covers: G6. Another spelling of a URL is no way round the signers of a repository.
+// Another spelling of a URL is no way round the signers of a repository.
 func TestSignersHoldForEverySpelling(t *testing.T) {
 	t.Parallel()
 	r := newRoom(t)

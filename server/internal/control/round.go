@@ -90,8 +90,8 @@ func (w *worker) claimAll(ctx context.Context, r *round, todo work, refs map[str
 	why.check = true
 	asked := map[fleet.DeploymentID]bool{}
 	for _, d := range todo.deployments {
-		_, resolved := refs[d.Source.Revision]
-		wanted := resolved && (todo.due.check || todo.due.concerns(d.Source.Revision) || todo.syncs(d))
+		_, resolved := refs[d.Revision]
+		wanted := resolved && (todo.due.check || todo.due.concerns(d.Revision) || todo.syncs(d))
 		switch {
 		case w.elsewhere(r, d.ID, why):
 			r.passed = true
@@ -99,6 +99,9 @@ func (w *worker) claimAll(ctx context.Context, r *round, todo work, refs map[str
 			w.claim(r, d.ID, why)
 			asked[d.ID] = true
 		}
+	}
+	if len(asked) == 0 {
+		return nil, nil
 	}
 	var all []fleet.Deployment
 	err := w.svc.store.View(ctx, func(tx store.Tx) (err error) {

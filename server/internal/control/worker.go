@@ -180,7 +180,7 @@ func (w *worker) pause() time.Duration {
 type work struct {
 	due         wakeup
 	access      gitsource.Access
-	deployments []fleet.Deployment
+	deployments []store.DeploymentBrief
 	configs     []fleet.AgentConfig // of agents whose configuration is in the repository
 	runs        []fleet.SyncRun     // first in line, pending, and in need of Git
 }
@@ -244,7 +244,8 @@ func (w *worker) evaluateRound(ctx context.Context, r *round, todo work, refs ma
 	return false, w.note(ctx, nil)
 }
 
-// read finds out what there is to do, in one snapshot.
+// read finds out what there is to do, in one snapshot. Deployments are read whole once Git was asked: they may have
+// changed until then.
 func (w *worker) read(ctx context.Context, due wakeup) (work, error) {
 	todo := work{due: due}
 	var repo fleet.Repository
@@ -255,7 +256,7 @@ func (w *worker) read(ctx context.Context, due wakeup) (work, error) {
 		if repo, err = tx.Repositories().Get(ctx, w.tenant, w.id); err != nil {
 			return err
 		}
-		if todo.deployments, err = tx.Deployments().OfRepository(ctx, w.tenant, w.id); err != nil {
+		if todo.deployments, err = tx.Deployments().BriefsOfRepository(ctx, w.tenant, w.id); err != nil {
 			return err
 		}
 		if todo.configs, err = tx.AgentConfigs().OfRepository(ctx, w.tenant, w.id); err != nil {
@@ -279,7 +280,7 @@ func (w *worker) read(ctx context.Context, due wakeup) (work, error) {
 	return todo, nil
 }
 
-func (w *worker) remember(repo fleet.Repository, deployments []fleet.Deployment) {
+func (w *worker) remember(repo fleet.Repository, deployments []store.DeploymentBrief) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.repo = repo

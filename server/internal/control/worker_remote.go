@@ -1,6 +1,7 @@
 package control
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -16,14 +17,12 @@ import (
 // asking first, and the remote lists only the refs in question.
 func (w *worker) resolve(ctx context.Context, todo work, revisions []string) (map[string]gitsource.Ref, error) {
 	refs, err := w.svc.git.Fetch(ctx, todo.access, revisions)
-	used := slices.ContainsFunc(todo.deployments, wasRendered) || slices.ContainsFunc(todo.configs, wasConfigured)
+	used := slices.ContainsFunc(todo.deployments, func(d store.DeploymentBrief) bool { return d.Rendered }) || slices.ContainsFunc(todo.configs, wasConfigured)
 	if errors.Is(err, gitsource.ErrEmpty) && len(todo.runs) == 0 && !used {
 		return nil, nil // nothing there yet: wait quietly
 	}
 	return refs, err
 }
-
-func wasRendered(d fleet.Deployment) bool { return d.Rendered.Commit != "" }
 
 // revisions are those that have to be resolved, each once.
 func (t work) revisions() []string {
@@ -35,36 +34,28 @@ func (t work) revisions() []string {
 			out = append(out, revision)
 		}
 	}
-	byID := map[fleet.DeploymentID]fleet.Deployment{}
+	own := map[fleet.DeploymentID]string{}
 	for _, d := range t.deployments {
-		byID[d.ID] = d
-		if t.due.check || t.due.concerns(d.Source.Revision) {
-			add(d.Source.Revision)
+		own[d.ID] = d.Revision
+		if t.due.check || t.due.concerns(d.Revision) {
+			add(d.Revision)
 		}
 	}
 	if t.looksForConfigs() {
 		add("") // files of agents count on the default branch only
 	}
 	for _, run := range t.runs {
-		add(revisionOf(byID[run.DeploymentID], run))
+		add(cmp.Or(run.Revision, own[run.DeploymentID]))
 	}
 	return out
 }
 
 // syncs reports whether a run waits to bring a deployment to the newest of its own revision: then that has
 // to be looked at as after a push.
-func (t work) syncs(d fleet.Deployment) bool {
+func (t work) syncs(d store.DeploymentBrief) bool {
 	return slices.ContainsFunc(t.runs, func(run fleet.SyncRun) bool {
-		return run.DeploymentID == d.ID && revisionOf(d, run) == d.Source.Revision
+		return run.DeploymentID == d.ID && (run.Revision == "" || run.Revision == d.Revision)
 	})
-}
-
-// revisionOf is what a run syncs to, in the words of Git.
-func revisionOf(d fleet.Deployment, run fleet.SyncRun) string {
-	if run.Revision == "" {
-		return d.Source.Revision
-	}
-	return run.Revision
 }
 
 // note records on the repository whether it could be read, when that changed.

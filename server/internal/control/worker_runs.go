@@ -1,6 +1,7 @@
 package control
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -29,7 +30,7 @@ func (w *worker) pendingRuns(ctx context.Context, tx store.Tx, todo work) ([]fle
 		if !ask[d.ID] {
 			continue
 		}
-		open, err := tx.Runs().Open(ctx, d.TenantID, d.ID)
+		open, err := tx.Runs().Open(ctx, w.tenant, d.ID)
 		if err != nil {
 			return nil, err
 		}
@@ -102,7 +103,7 @@ func (w *worker) startRun(ctx context.Context, r *round, run fleet.SyncRun, refs
 	if err != nil {
 		return err
 	}
-	ref, ok := refs[revisionOf(d, run)]
+	ref, ok := refs[cmp.Or(run.Revision, d.Source.Revision)]
 	if !ok {
 		// Edited since it was read.
 		w.wake(wakeup{runs: map[fleet.DeploymentID]bool{d.ID: true}})

@@ -61,6 +61,9 @@ type Deployments interface {
 	List(ctx context.Context, tenant fleet.TenantID, f DeploymentFilter) ([]fleet.Deployment, error)
 	// OfRepository returns those that are not deleted, by name.
 	OfRepository(ctx context.Context, tenant fleet.TenantID, repo fleet.RepositoryID) ([]fleet.Deployment, error)
+	// BriefsOfRepository returns of the same what has to be known before Git is asked: a repository may have
+	// thousands, and each push reads them.
+	BriefsOfRepository(ctx context.Context, tenant fleet.TenantID, repo fleet.RepositoryID) ([]DeploymentBrief, error)
 	// OfEnvironmentAllTenants returns those that are not deleted, by tenant and name: an environment
 	// may be granted to others.
 	OfEnvironmentAllTenants(ctx context.Context, env fleet.EnvironmentID) ([]fleet.Deployment, error)
@@ -86,6 +89,13 @@ type Deployments interface {
 	// targets are left.
 	Remove(ctx context.Context, tenant fleet.TenantID, id fleet.DeploymentID) error
 	Count(ctx context.Context, tenant fleet.TenantID) (int, error)
+}
+
+// DeploymentBrief is what a deployment takes from its repository, and whether it has had anything of it.
+type DeploymentBrief struct {
+	ID       fleet.DeploymentID
+	Revision string
+	Rendered bool
 }
 
 // DeploymentFilter narrows a listing of deployments; zero fields match everything. Sync and Health

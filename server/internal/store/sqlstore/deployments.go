@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/kedge-dev/kedge/internal/fleet"
+	"github.com/kedge-dev/kedge/server/internal/store"
 )
 
 type deployments struct{ tx *Tx }
@@ -56,6 +57,21 @@ func (s deployments) ByName(ctx context.Context, tenant fleet.TenantID, name str
 func (s deployments) OfRepository(ctx context.Context, tenant fleet.TenantID, repo fleet.RepositoryID) ([]fleet.Deployment, error) {
 	out, err := s.list(ctx, s.tx.of(tenant), deploymentColumns+`WHERE d.tenant_id = $1 AND d.repository_id = $2
 		AND d.deleted_at IS NULL ORDER BY d.name`, tenant, repo)
+	if err != nil {
+		return nil, fmt.Errorf("listing deployments of repository %q: %w", repo, err)
+	}
+	return out, nil
+}
+
+func (s deployments) BriefsOfRepository(ctx context.Context, tenant fleet.TenantID, repo fleet.RepositoryID) ([]store.DeploymentBrief, error) {
+	var out []store.DeploymentBrief
+	err := s.tx.of(tenant).each(ctx, func(row Row) error {
+		var b store.DeploymentBrief
+		err := row.Scan(&b.ID, &b.Revision, &b.Rendered)
+		out = append(out, b)
+		return err
+	}, `SELECT id, revision, rendered_commit <> '' FROM deployments
+		WHERE tenant_id = $1 AND repository_id = $2 AND deleted_at IS NULL ORDER BY name`, tenant, repo)
 	if err != nil {
 		return nil, fmt.Errorf("listing deployments of repository %q: %w", repo, err)
 	}

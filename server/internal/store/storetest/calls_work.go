@@ -26,6 +26,9 @@ var workCalls = []call{
 	{"Deployments.OfRepository", false, empty, func(ctx context.Context, tx store.Tx, tenant fleet.TenantID, w *world) (any, error) {
 		return tx.Deployments().OfRepository(ctx, tenant, w.repo.ID)
 	}},
+	{"Deployments.BriefsOfRepository", false, empty, func(ctx context.Context, tx store.Tx, tenant fleet.TenantID, w *world) (any, error) {
+		return tx.Deployments().BriefsOfRepository(ctx, tenant, w.repo.ID)
+	}},
 	{"Deployments.OfEnvironmentAllTenants", false, global, func(ctx context.Context, tx store.Tx, _ fleet.TenantID, w *world) (any, error) {
 		return tx.Deployments().OfEnvironmentAllTenants(ctx, w.env.ID)
 	}},

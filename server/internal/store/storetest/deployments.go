@@ -67,6 +67,15 @@ func deploymentsAreWhole(t *testing.T, s store.Store) {
 		same(t, name, read(t, s, list), want)
 	}
 	same(t, "count", countDeployments(t, s, w), 2)
+	same(t, "in brief", briefs(t, s, w), []store.DeploymentBrief{
+		{ID: bare.ID}, {ID: w.deployment.ID, Revision: w.deployment.Source.Revision, Rendered: w.deployment.Rendered.Commit != ""}})
+}
+
+func briefs(t *testing.T, s store.Store, w *world) []store.DeploymentBrief {
+	t.Helper()
+	return read(t, s, func(ctx context.Context, tx store.Tx) ([]store.DeploymentBrief, error) {
+		return tx.Deployments().BriefsOfRepository(ctx, w.tenant.ID, w.repo.ID)
+	})
 }
 
 func countDeployments(t *testing.T, s store.Store, w *world) int {
@@ -107,6 +116,9 @@ func deploymentNames(t *testing.T, s store.Store) {
 	of := read(t, s, func(ctx context.Context, tx store.Tx) ([]fleet.Deployment, error) {
 		return tx.Deployments().OfRepository(ctx, w.tenant.ID, w.repo.ID)
 	})
+	if brief := briefs(t, s, w); len(brief) != 1 || brief[0].ID != current.ID {
+		t.Errorf("in brief the repository has %+v", brief)
+	}
 	if len(of) != 1 || of[0].ID != current.ID {
 		t.Errorf("deployments of the repository: got %v, want only the one that is not deleted", of)
 	}
