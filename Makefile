@@ -18,6 +18,8 @@ BUF := go tool -modfile=tools/go.mod buf
 # Packages to test and flags to test them with: make test PKG=./server/... TESTFLAGS=-v
 PKG ?= ./...
 TESTFLAGS ?=
+# How long make fuzz lets each target run.
+FUZZTIME ?= 10s
 # Arguments of the demo and of the benchmarks: make demo ARGS=--once
 ARGS ?=
 
@@ -45,6 +47,10 @@ test: ## run all tests, with the race detector, on a real control plane and a re
 .PHONY: test-short
 test-short: ## run the tests that need nothing but Go and git
 	go test -short -timeout 5m $(TESTFLAGS) $(PKG)
+
+.PHONY: fuzz
+fuzz: ## run every fuzz target of PKG, one after another, each for FUZZTIME
+	@hack/fuzz.sh $(FUZZTIME) $(PKG)
 
 .PHONY: bench
 bench: build ## measure, the quick set (figures go to bench/out/results.jsonl; ARGS=--only=B1 for one)

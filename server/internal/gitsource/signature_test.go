@@ -163,7 +163,7 @@ func forge(t *testing.T, s *signing, signed string) string {
 	return id
 }
 
-// covers: G6. Who may push but signs nothing moves no tag, whatever commit it names.
+// Who may push but signs nothing moves no tag, whatever commit it names.
 func TestATagHasToBeSignedItself(t *testing.T) {
 	t.Parallel()
 	server, _ := startServer(t)
