@@ -30,7 +30,8 @@ var ErrExpands = errors.New("its aliases expand to too much: write the values ou
 func Check(text []byte) error { return check(text, maxInner) }
 
 func check(text []byte, inner int) error {
-	if bytes.IndexByte(text, '&') < 0 || bytes.IndexByte(text, '*') < 0 {
+	// A text in quotes may spell what it has inside in another way.
+	if !bytes.ContainsAny(text, `&\`) || !bytes.ContainsAny(text, `*\`) {
 		return nil
 	}
 	// Kustomize parts documents before it parses them, Helm parses the whole: one that either sees must

@@ -65,22 +65,42 @@ func (t *tree) note(text string) {
 
 // checkPlugins refuses what the configuration of a builtin plugin would fetch. Any file may be one.
 func checkPlugins(name string, data []byte) error {
-	if !bytes.Contains(data, []byte("builtin")) {
+	if !bytes.Contains(data, []byte("builtin")) && !bytes.Contains(data, []byte{'\\'}) { // which may spell it in another way
 		return nil
 	}
 	for part := range strings.SplitSeq("\n"+strings.ReplaceAll(string(data), "\r\n", "\n"), "\n---") {
 		var generic map[string]any
-		if yaml.Unmarshal([]byte(part), &generic) != nil || generic["apiVersion"] != "builtin" {
+		if yaml.Unmarshal([]byte(part), &generic) != nil {
 			continue
 		}
-		if generic["kind"] == "HelmChartInflationGenerator" {
-			return &treefs.Error{Path: name, Problem: "HelmChartInflationGenerator would run the helm program, and no program is run while rendering: deploy the chart by itself, or commit what it renders to"}
-		}
-		if err := checkFields(name, "", generic); err != nil {
+		if err := checkPlugin(name, generic, maxLists); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// maxLists bounds how deep lists of objects in lists are looked at. Kustomize takes apart one.
+const maxLists = 4
+
+// checkPlugin is checkPlugins of one object, or of a list of them.
+func checkPlugin(name string, object map[string]any, lists int) error {
+	if items, ok := object["items"].([]any); ok && lists > 0 {
+		for _, item := range items {
+			if inner, ok := item.(map[string]any); ok {
+				if err := checkPlugin(name, inner, lists-1); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	if object["apiVersion"] != "builtin" {
+		return nil
+	}
+	if object["kind"] == "HelmChartInflationGenerator" {
+		return &treefs.Error{Path: name, Problem: "HelmChartInflationGenerator would run the helm program, and no program is run while rendering: deploy the chart by itself, or commit what it renders to"}
+	}
+	return checkFields(name, "", object)
 }
 
 // checkFields looks for URLs in a value that is in the field of that name.
