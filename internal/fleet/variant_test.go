@@ -90,3 +90,21 @@ func TestCapabilities(t *testing.T) {
 		t.Errorf("%d bytes are left", size)
 	}
 }
+
+// What stands for an agent is replaced once: a label that looks like another reference stays as it is.
+func FuzzSourceForAgent(f *testing.F) {
+	f.Add("in {agent.labels.region} of {agent.name}", "{agent.name}")
+	f.Add("{agent.labels.region", "x")
+	f.Add("{{agent.name}}", "")
+	f.Fuzz(func(t *testing.T, text, label string) {
+		source := fleet.Source{Variables: map[string]string{"a": text}}
+		out, _, err := source.For(fleet.Agent{Name: "paris", Labels: map[string]string{"region": label}})
+		if err != nil {
+			return
+		}
+		want := strings.NewReplacer("{agent.name}", "paris", "{agent.labels.region}", label).Replace(text)
+		if got := out.Variables["a"]; got != want {
+			t.Errorf("%q for the label %q is %q, want %q", text, label, got, want)
+		}
+	})
+}

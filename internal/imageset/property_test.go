@@ -169,3 +169,22 @@ func unchanged(t *testing.T, before, after []byte) {
 		t.Fatalf("%q became %q", before, after)
 	}
 }
+
+// What is accepted as an image is written into files of others: it reads back as the same, and needs no quotes to be one word.
+func FuzzParseRef(f *testing.F) {
+	for _, text := range []string{"nginx:1", ":2", "@sha256:" + strings.Repeat("a", 64), "host:5000/a/b:v1@sha256:" + strings.Repeat("0", 32), "a:b:c", "${x}:1", "a/b"} {
+		f.Add(text)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		ref, err := imageset.ParseRef(text)
+		if err != nil {
+			return
+		}
+		if ref.String() != text {
+			t.Errorf("%q reads as %q", text, ref.String())
+		}
+		if strings.ContainsAny(text, " \t\r\n\"'#{}[],&*!|>%`\\$") {
+			t.Errorf("%q was accepted", text)
+		}
+	})
+}
