@@ -48,6 +48,8 @@ const (
 		"ref":"refs/tags/v1.0.0","checkout_sha":"82b3d5ae","project_id":1}`
 	gitLabSystem = `{"event_name":"repository_update","user_id":1,"project_id":1,"changes":[{"before":"8205ea8d","after":"4045ea7a","ref":"refs/heads/main"}],
 		"refs":["refs/heads/main","refs/tags/v1"]}`
+	gitHubDefault  = `{"action":"edited","changes":{"default_branch":{"from":"main"}},"repository":{"full_name":"team/app","default_branch":"trunk"}}`
+	gitHubEdited   = `{"action":"edited","changes":{"description":{"from":"old"}},"repository":{"full_name":"team/app"}}`
 	bitbucketCloud = `{"push":{"changes":[
 		{"old":{"type":"branch","name":"main","target":{"hash":"1e65c05c1d5171631d92438a13901ca7dae9618c"}},"new":{"type":"branch","name":"main"},"created":false,"closed":false,"forced":false},
 		{"old":null,"new":{"type":"tag","name":"v2"},"created":true,"closed":false},
@@ -76,6 +78,8 @@ func TestHooksOfEveryHost(t *testing.T) {
 		{"GitHub: a branch that is deleted", gitHubDelete, []string{"X-GitHub-Event", "push", "X-Hub-Signature-256", sign(hexSecret, gitHubDelete)}, 202, "refs/heads/old"},
 		{"GitHub: a tag", gitHubTag, []string{"X-GitHub-Event", "push", "X-Hub-Signature-256", sign(hexSecret, gitHubTag)}, 202, "refs/tags/v1.2.0"},
 		{"GitHub: the old signature is not enough", gitHubTag, []string{"X-GitHub-Event", "push", "X-Hub-Signature", sign(hexSecret, gitHubTag)}, 401, "none"},
+		{"GitHub: another default branch", gitHubDefault, []string{"X-GitHub-Event", "repository", "X-Hub-Signature-256", sign(hexSecret, gitHubDefault)}, 202, ""},
+		{"GitHub: another description", gitHubEdited, []string{"X-GitHub-Event", "repository", "X-Hub-Signature-256", sign(hexSecret, gitHubEdited)}, 202, "none"},
 		{"Gitea", giteaPush, []string{"X-Gitea-Event", "push", "X-GitHub-Event", "push", "X-Gitea-Signature", bare(hexSecret, giteaPush)}, 202, "refs/heads/develop"},
 		{"Gitea: a branch that is deleted", giteaDelete, []string{"X-Gitea-Event", "delete", "X-Gitea-Signature", bare(hexSecret, giteaDelete)}, 202, "refs/heads/develop"},
 		{"Gitea: an issue", giteaPush, []string{"X-Gitea-Event", "issues", "X-Gitea-Signature", bare(hexSecret, giteaPush)}, 202, "none"},

@@ -38,6 +38,9 @@ func parseGeneric(_ string, body []byte) (hookEvent, error) {
 // parseGitHub is for GitHub, Gitea and Forgejo. Of a branch that goes, some tell only by delete, which
 // names it short.
 func parseGitHub(event string, body []byte) (hookEvent, error) {
+	if event == "repository" {
+		return parseRepository(body)
+	}
 	if event != "push" && event != "create" && event != "delete" {
 		return hookEvent{}, nil // ping, or something that moves no ref
 	}
@@ -52,6 +55,19 @@ func parseGitHub(event string, body []byte) (hookEvent, error) {
 		p.Ref = fullRef(p.RefType, p.Ref)
 	}
 	return pushOf(p.Ref), nil
+}
+
+// parseRepository is what GitHub tells of a repository itself: another default branch moves what follows it.
+func parseRepository(body []byte) (hookEvent, error) {
+	var p struct {
+		Changes struct {
+			Branch *struct{} `json:"default_branch"`
+		} `json:"changes"`
+	}
+	if err := decode(body, &p); err != nil || p.Changes.Branch == nil {
+		return hookEvent{}, err
+	}
+	return pushOf(), nil
 }
 
 // parseGitLab is for the hooks of projects and groups, and for those of a whole instance.
