@@ -2,6 +2,7 @@ package control
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -142,7 +143,7 @@ func (s *Service) setImagesOnce(ctx context.Context, p auth.Principal, c *checko
 	}
 	update.Commit, update.Branch = pushed.Commit, pushed.Branch
 	if update.Protected != "" || commit.PushBranch != "" {
-		update.URL = proposalURL(c.repo.URL, update.base, pushed.Branch)
+		update.URL = cmp.Or(pushed.Page, proposalURL(c.repo.URL, update.base, pushed.Branch))
 	}
 	if update.Commit == "" {
 		return update, nil

@@ -155,6 +155,7 @@ type call struct {
 	env     []string  // beside that of every run
 	config  []setting // beside gitConfig
 	through *passage  // the way to a remote; nil when it needs none
+	said    *string   // gets what git and the remote have said beside, when all went well; nil for nobody
 }
 
 // setting is one entry of git's configuration.
@@ -197,6 +198,9 @@ func (g *git) do(ctx context.Context, c call) (string, error) {
 	}
 	if stdout.cut {
 		return "", fmt.Errorf("running git %s: %w", c.args[0], errTooMuch)
+	}
+	if c.said != nil {
+		*c.said = stderr.String()
 	}
 	return stdout.String(), nil
 }

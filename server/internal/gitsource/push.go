@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/url"
 	"strings"
 )
 
@@ -28,6 +29,8 @@ type CommitRequest struct {
 type Pushed struct {
 	Commit string
 	Branch string // without refs/heads/
+	// Page is where the host says that the branch can be proposed; "" when it says nothing.
+	Page string
 }
 
 var (
@@ -112,10 +115,11 @@ func (u *use) commitLocked(ctx context.Context, via *route, req CommitRequest) (
 	if req.PushBranch != "" && req.PushBranch != branch {
 		branch, expected = req.PushBranch, ""
 	}
-	if err := u.push(ctx, via, commit, branch, expected); err != nil {
+	said, err := u.push(ctx, via, commit, branch, expected)
+	if err != nil {
 		return Pushed{}, err
 	}
-	return Pushed{Commit: commit, Branch: branch}, nil
+	return Pushed{Commit: commit, Branch: branch, Page: pageIn(said, Host(u.url))}, nil
 }
 
 // defaultBranch asks the remote which branch its HEAD names.
@@ -135,8 +139,8 @@ func (r *mirror) defaultBranch(ctx context.Context, via *route) (string, error) 
 	return "", &RefNotFoundError{}
 }
 
-// push moves a branch of the remote from what it is expected to be, "" for nothing, to commit.
-func (r *mirror) push(ctx context.Context, via *route, commit, branch, expected string) error {
+// push moves a branch of the remote from what it is expected to be, "" for nothing, to commit, and returns what the host has said.
+func (r *mirror) push(ctx context.Context, via *route, commit, branch, expected string) (said string, _ error) {
 	p, err := via.open(ctx, receivePack)
 	defer p.close()
 	ref := heads + branch
@@ -147,20 +151,42 @@ func (r *mirror) push(ctx context.Context, via *route, commit, branch, expected 
 			args = append(args, "--receive-pack="+bareReceivePack)
 		}
 		args = append(args, "--end-of-options", p.url, commit+":"+ref)
-		out, err = r.git.do(ctx, call{dir: r.dir, args: args, through: p})
+		out, err = r.git.do(ctx, call{dir: r.dir, args: args, through: p, said: &said})
 	}
 	if err == nil {
-		return nil
+		return said, nil
 	}
 	if refused := refusal(out, err, branch, expected); refused != nil {
-		return refused
+		return "", refused
 	}
 	err = r.remoteError(ctx, p, err)
 	var remote *RemoteError
 	if errors.As(err, &remote) && (remote.Problem == notWritable || remote.Problem == notReadable) {
 		remote.Problem, remote.cause = notWritable, ErrNoPermission
 	}
-	return err
+	return "", err
+}
+
+// maxPage bounds the address of a page.
+const maxPage = 2 << 10
+
+// pageIn returns the first address on the host itself that it names in what it says of a push: most print where to propose a new
+// branch.
+func pageIn(said, host string) string {
+	name, _, _ := strings.Cut(host, ":")
+	for line := range strings.Lines(said) {
+		text, ok := strings.CutPrefix(line, "remote:")
+		if !ok {
+			continue
+		}
+		for word := range strings.FieldsSeq(text) {
+			u, err := url.Parse(word)
+			if err == nil && len(word) <= maxPage && (u.Scheme == "https" || u.Scheme == "http") && u.User == nil && strings.EqualFold(u.Hostname(), name) {
+				return u.String()
+			}
+		}
+	}
+	return ""
 }
 
 var pushArgs = []string{

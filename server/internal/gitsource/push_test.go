@@ -112,10 +112,16 @@ func TestAProtectedBranchIsNamedAndAnotherOneTaken(t *testing.T) {
 			t.Errorf("got %q, want %q", protected.Message, want)
 		}
 		req.PushBranch = "kedge/image-a"
+		host := gitsource.Host(access.URL)
+		host, _, _ = strings.Cut(host, ":")
+		check(t, p.server.SetHook("app", "post-receive", "#!/bin/sh\necho 'See https://elsewhere.example/x and javascript://"+host+"/'\necho '  https://"+host+"/app/compare/kedge/image-a?x=1  '\n"))
 		pushed, err := p.m.Commit(t.Context(), access, req)
 		check(t, err)
 		if got := run(t, "--git-dir="+p.server.Dir("app"), "rev-parse", "refs/heads/kedge/image-a"); got != pushed.Commit || pushed.Branch != req.PushBranch {
 			t.Errorf("pushed %+v, the branch is at %s", pushed, got)
+		}
+		if want := "https://" + host + "/app/compare/kedge/image-a?x=1"; pushed.Page != want {
+			t.Errorf("it is proposed at %q, want %s", pushed.Page, want)
 		}
 		if got := run(t, "--git-dir="+p.server.Dir("app"), "rev-parse", "refs/heads/main"); got != base {
 			t.Errorf("main moved to %s", got)
