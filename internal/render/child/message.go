@@ -33,7 +33,9 @@ type endMessage struct {
 	Volatile bool          `json:"volatile,omitempty"`
 	Tainted  bool          `json:"tainted,omitempty"` // the build has changed what the next one would see
 	CPU      time.Duration `json:"cpu"`               // used since the child began
-	Memory   int64         `json:"memory"`            // the most that it ever had, in bytes
+	// Memory is the most that it ever asked the system for, in bytes. What the system counts as the most that a process had begins
+	// with what its parent had, and a server may have much.
+	Memory int64 `json:"memory"`
 }
 
 // problem is an error on its way.

@@ -84,7 +84,7 @@ func work(frames <-chan frame, to io.Writer, status sandbox.Status, renderers ma
 			if err := doJob(f, frames, out, renderers); err != nil {
 				return err
 			}
-			if heapBytes() > restAt {
+			if measure("/memory/classes/heap/objects:bytes") > restAt {
 				quiet.Stop()
 				debug.FreeOSMemory()
 			} else {
@@ -105,8 +105,9 @@ const (
 	restAt = 32 << 20
 )
 
-func heapBytes() uint64 {
-	sample := []metrics.Sample{{Name: "/memory/classes/heap/objects:bytes"}}
+// measure reads a metric of this process.
+func measure(name string) uint64 {
+	sample := []metrics.Sample{{Name: name}}
 	metrics.Read(sample)
 	return sample[0].Value.Uint64()
 }
@@ -139,7 +140,7 @@ func do(job jobMessage, files treefs.Files, out io.Writer, renderer Renderer) (e
 		Path: job.Path, Namespace: job.Namespace, Helm: job.Helm, Capabilities: job.Capabilities,
 	})
 	end := endMessage{Notes: cleanNotes(result.Notes), Volatile: result.Volatile, Tainted: result.Tainted}
-	end.CPU, end.Memory = usage()
+	end.CPU, end.Memory = cpuTime(), int64(measure("/memory/classes/total:bytes"))
 	if err != nil {
 		end.Problem = problemOf(err)
 		return end, nil

@@ -1,0 +1,30 @@
+package child_test
+
+import (
+	"syscall"
+	"testing"
+
+	"github.com/kedge-dev/kedge/internal/render/child"
+)
+
+// A server that has much memory keeps its children as a small one does.
+func TestAChildOfALargeServerIsKept(t *testing.T) {
+	t.Parallel()
+	const much = 200 << 20
+	ballast, err := syscall.Mmap(-1, 0, much, syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_ANON|syscall.MAP_PRIVATE|syscall.MAP_POPULATE)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := syscall.Munmap(ballast); err != nil {
+			t.Error(err)
+		}
+	})
+	pool := newPool(t, child.Config{Limits: child.Limits{Memory: much}})
+	for _, want := range []string{"1", "2"} {
+		built, err := pool.Build(t.Context(), job("a", "who"))
+		if got := text(t, built, err); got != want {
+			t.Fatalf("the build is number %s of its process, want %s", got, want)
+		}
+	}
+}
