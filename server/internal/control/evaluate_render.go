@@ -107,7 +107,13 @@ func (w *worker) lookInto(ctx context.Context, u unit, tree filetree.Tree, req r
 		v.digest = u.was.Digest
 		return nil
 	}
-	result, key, err := w.renderOne(ctx, tree, req)
+	var result *packed
+	var key string
+	if v.kind == fleet.SourcePlain && v.key != "" {
+		result, key, err = w.renderPlain(ctx, v.key, tree, req)
+	} else {
+		result, key, err = w.renderOne(ctx, tree, req)
+	}
 	if err != nil {
 		return err
 	}

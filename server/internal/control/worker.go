@@ -39,6 +39,7 @@ type worker struct {
 	busy    map[fleet.DeploymentID]*round
 	owed    map[fleet.DeploymentID]wakeup // why those are to be looked at again when they are free
 
+	plains plains
 	rounds sync.WaitGroup
 	left   chan *round // that were left behind and are done
 
