@@ -1,6 +1,7 @@
 package link_test
 
 import (
+	"context"
 	"fmt"
 	"log/slog"
 	"os"
@@ -13,6 +14,7 @@ import (
 	"github.com/kedge-dev/kedge/agent/internal/engine"
 	"github.com/kedge-dev/kedge/agent/internal/link"
 	"github.com/kedge-dev/kedge/internal/fleet"
+	"github.com/kedge-dev/kedge/internal/testkit"
 	"github.com/kedge-dev/kedge/server/gatewaytest"
 )
 
@@ -60,9 +62,13 @@ func TestFleetComesBackWithoutStampedeAndWithoutTransfer(t *testing.T) {
 	if err := m.AwaitObserved(ctx, target.ID, fleet.SyncSynced); err != nil {
 		t.Errorf("a change after the restart did not arrive: %v", err)
 	}
-	if n := counter(t, second.Metrics, "kedge_gateway_desired_sent_total"); n != 1 {
-		t.Errorf("%v desired states were sent for one change", n)
-	}
+	// It is counted when it was sent, and the answer may be faster.
+	testkit.Eventually(t, time.Minute, func(context.Context) error {
+		if n := counter(t, second.Metrics, "kedge_gateway_desired_sent_total"); n != 1 {
+			return fmt.Errorf("%v desired states were sent for one change", n)
+		}
+		return nil
+	})
 }
 
 // assertSpread checks that the agents came back over a while and not in one moment. How evenly is
