@@ -148,14 +148,12 @@ func (c *claims) dropped() int {
 	return c.drops
 }
 
-// await has a target told, once, when less is claimed than when dropped was since.
-func (c *claims) await(target fleet.TargetID, since int) {
+// await has a target told, once, when less is claimed than now. It reports whether it is less already than when dropped was since.
+func (c *claims) await(target fleet.TargetID, since int) (less bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.held[target] = true
-	if c.drops != since {
-		c.freed[target] = true
-	}
+	return c.drops != since
 }
 
 func (c *claims) freeLocked() {

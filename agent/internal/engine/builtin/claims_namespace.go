@@ -11,7 +11,7 @@ import (
 // inhabited returns why a Namespace must not be deleted for target me, or "": some target desires an object in
 // it, which would be deleted along with it. Of anything else it is "".
 func (e *Engine) inhabited(ref fleet.ObjectRef, me fleet.TargetID) string {
-	if ref.Group != "" || ref.Kind != "Namespace" {
+	if !isNamespace(ref) {
 		return ""
 	}
 	key, by, deployment := e.claims.within(ref.Name, me)

@@ -96,16 +96,12 @@ func (m *mapper) confirm(ctx context.Context, gvk schema.GroupVersionKind) (mapp
 // namespaced asks anew for every kind of the cluster that lives in namespaces, each in one version. If that cannot be found
 // out whole, it is an error.
 func (m *mapper) namespaced(ctx context.Context) ([]schema.GroupVersionResource, error) {
-	body, err := m.get(ctx, "/apis")
+	groups, err := m.groups(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("asking the cluster for its groups: %w", err)
-	}
-	var all metav1.APIGroupList
-	if err := json.Unmarshal(body, &all); err != nil {
-		return nil, fmt.Errorf("reading the groups of the cluster: %w", err)
+		return nil, err
 	}
 	versions := []schema.GroupVersion{{Version: "v1"}}
-	for _, group := range all.Groups {
+	for _, group := range groups {
 		for _, v := range group.Versions {
 			versions = append(versions, schema.GroupVersion{Group: group.Name, Version: v.Version})
 		}
@@ -179,18 +175,27 @@ func (m *mapper) versions(ctx context.Context, group string) ([]string, error) {
 // absent returns errUnknownKind if the API server, when it lists all of its groups, leaves this one
 // out. A group that is merely not found may be one that is not served yet or for the moment.
 func (m *mapper) absent(ctx context.Context, group string) error {
-	body, err := m.get(ctx, "/apis")
+	groups, err := m.groups(ctx)
 	if err != nil {
-		return fmt.Errorf("asking the cluster for its groups: %w", err)
+		return err
 	}
-	var all metav1.APIGroupList
-	if err := json.Unmarshal(body, &all); err != nil {
-		return fmt.Errorf("reading the groups of the cluster: %w", err)
-	}
-	if slices.ContainsFunc(all.Groups, func(g metav1.APIGroup) bool { return g.Name == group }) {
+	if slices.ContainsFunc(groups, func(g metav1.APIGroup) bool { return g.Name == group }) {
 		return fmt.Errorf("asking the cluster for its kinds in %s: the group is listed, and not found", group)
 	}
 	return errUnknownKind
+}
+
+// groups asks for all groups of the cluster but the one without a name.
+func (m *mapper) groups(ctx context.Context) ([]metav1.APIGroup, error) {
+	body, err := m.get(ctx, "/apis")
+	if err != nil {
+		return nil, fmt.Errorf("asking the cluster for its groups: %w", err)
+	}
+	var all metav1.APIGroupList
+	if err := json.Unmarshal(body, &all); err != nil {
+		return nil, fmt.Errorf("reading the groups of the cluster: %w", err)
+	}
+	return all.Groups, nil
 }
 
 func (m *mapper) fetch(ctx context.Context, root string, into any) error {

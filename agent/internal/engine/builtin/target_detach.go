@@ -69,7 +69,7 @@ func (t *target) letGo(o *object) {
 // backstop: its watch tells of the new owner, and claims tell when that one changes its mind. Nothing tells when others are gone.
 func (t *target) putOff(o *object, tries backoff, most time.Duration) {
 	o.waits, o.backoff = true, tries
-	t.engine.claims.await(t.id, t.dropped)
+	t.awaitLess()
 	o.due = time.Now().Add(o.backoff.next(t.engine.timing.retryFirst, most))
 }
 

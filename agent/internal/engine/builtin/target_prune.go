@@ -140,11 +140,18 @@ func (t *target) keepBack(o *object) {
 // owner, if it has one, and claims tell when that one changes its mind; that it is looked at from time to time is a backstop.
 func (t *target) postpone(o *object, why string) {
 	o.waits = true
-	t.engine.claims.await(t.id, t.dropped)
+	t.awaitLess()
 	ready := !t.now.Before(o.due)
 	t.hold(o, why, false)
 	if ready && o.phase == phaseHeld {
 		o.due = t.now.Add(o.backoff.next(t.engine.timing.retryFirst, t.engine.timing.retryMax))
+	}
+}
+
+// awaitLess has the target look again when others claim less than when it was decided what goes.
+func (t *target) awaitLess() {
+	if t.engine.claims.await(t.id, t.dropped) {
+		t.leave(func(in *inbox) { in.freed = true })
 	}
 }
 
