@@ -35,6 +35,19 @@ func killedAnywhere(t *testing.T, w *world) {
 // killAt runs one round on a target of its own; false when there was no request number n.
 func (w *world) killAt(t *testing.T, n int, after bool) bool {
 	t.Helper()
+	reached := w.killSecond(t, n, after, configMap("stays", "1")+configMap("changes", "2")+wave("new", "2", 1)+wave("passing", "2", 2))
+	third := w.start(t)
+	s := w.sync(t, third, 3, configMap("stays", "1")+configMap("changes", "1")+configMap("new", "3")+configMap("returns", "1"))
+	third.stop()
+	w.compare(t, fmt.Sprintf("killed at request %d (after: %t)", n, after), s, map[string]string{
+		"bystander": "", "stays": "1", "changes": "1", "new": "3", "returns": "1",
+	})
+	return reached
+}
+
+// killSecond syncs a target of its own, and kills a second engine at request number n of the next version; false when there was none.
+func (w *world) killSecond(t *testing.T, n int, after bool, text string) bool {
+	t.Helper()
 	w.target, w.rec, w.traffic = fleet.NewTargetID(), newRecorder(), &traffic{}
 	w.ns = w.h.Cluster.Namespace(t)
 	w.h.Cluster.Kubectl(t, "-n", w.ns, "create", "configmap", "bystander")
@@ -45,17 +58,10 @@ func (w *world) killAt(t *testing.T, n int, after bool) bool {
 
 	second := w.start(t)
 	killed := w.killRequest(n, after)
-	second.Set(w.desired(t, 2, configMap("stays", "1")+configMap("changes", "2")+wave("new", "2", 1)+wave("passing", "2", 2)))
+	second.Set(w.desired(t, 2, text))
 	reached := w.killedOr(t, killed, 2, fleet.SyncSynced)
 	second.stop()
 	w.traffic.interfere(nil, nil)
-
-	third := w.start(t)
-	s := w.sync(t, third, 3, configMap("stays", "1")+configMap("changes", "1")+configMap("new", "3")+configMap("returns", "1"))
-	third.stop()
-	w.compare(t, fmt.Sprintf("killed at request %d (after: %t)", n, after), s, map[string]string{
-		"bystander": "", "stays": "1", "changes": "1", "new": "3", "returns": "1",
-	})
 	return reached
 }
 

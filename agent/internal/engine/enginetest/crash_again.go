@@ -7,7 +7,6 @@ import (
 	"testing"
 
 	"github.com/kedge-dev/kedge/agent/internal/inventory"
-	"github.com/kedge-dev/kedge/internal/fleet"
 )
 
 var crashAgainCases = []testCase{
@@ -30,22 +29,8 @@ func (w *world) killedAndToldAgain(t *testing.T, after bool) {
 // killAndTellAgain runs one round on a target of its own; false when there was no request number n.
 func (w *world) killAndTellAgain(t *testing.T, n int, after bool) bool {
 	t.Helper()
-	w.target, w.rec, w.traffic = fleet.NewTargetID(), newRecorder(), &traffic{}
-	w.ns = w.h.Cluster.Namespace(t)
-	w.h.Cluster.Kubectl(t, "-n", w.ns, "create", "configmap", "bystander")
-
-	first := w.start(t)
-	w.sync(t, first, 1, configMap("stays", "1")+configMap("changes", "1")+configMap("goes", "1"))
-	first.stop()
-
 	text := configMap("stays", "1") + configMap("changes", "2") + wave("new", "2", 1)
-	second := w.start(t)
-	killed := w.killRequest(n, after)
-	second.Set(w.desired(t, 2, text))
-	reached := w.killedOr(t, killed, 2, fleet.SyncSynced)
-	second.stop()
-	w.traffic.interfere(nil, nil)
-
+	reached := w.killSecond(t, n, after, text)
 	w.rec = newRecorder() // what the second one has said is not what the third one says
 	third := w.start(t)
 	s := w.sync(t, third, 2, text)
