@@ -159,7 +159,7 @@ func (h *hand) remove(d engine.Desired, key objectKey) bool {
 	if !ok || o.Target != d.Target {
 		return true // gone, or handed over
 	}
-	if h.pending || h.wantedBesides(key, d.Target) {
+	if h.pending || h.wantedBesides(key, d.Target) || handsOver(d, o.ObjectRef) {
 		return false
 	}
 	delete(h.cluster.objects, key)
@@ -173,7 +173,7 @@ func (h *hand) letGo(d engine.Desired, key objectKey) bool {
 	if !ok || o.Target != d.Target {
 		return true
 	}
-	if h.pending || h.wantedBesides(key, d.Target) {
+	if h.pending || h.wantedBesides(key, d.Target) || handsOver(d, o.ObjectRef) {
 		return false
 	}
 	o.Target = ""
@@ -188,7 +188,7 @@ func (h *hand) apply(d engine.Desired, s *engine.Status) {
 	b.version = d.State.Version
 	wanted, failure := map[objectKey]bool{}, ""
 	for _, m := range d.Objects.Objects() {
-		ref := placed(m, d.State.Namespace)
+		ref := manifest.Placed(m.Ref, d.State.Namespace)
 		key := keyOf(ref)
 		wanted[key] = true
 		status := fleet.ObjectStatus{ObjectRef: ref, Sync: fleet.SyncSynced, Health: fleet.HealthCurrent}
@@ -293,7 +293,7 @@ func (h *hand) wantedBesides(key objectKey, id fleet.TargetID) bool {
 
 func wants(d engine.Desired, key objectKey) bool {
 	return d.Objects != nil && slices.ContainsFunc(d.Objects.Objects(), func(m manifest.Object) bool {
-		return keyOf(placed(m, d.State.Namespace)) == key
+		return keyOf(manifest.Placed(m.Ref, d.State.Namespace)) == key
 	})
 }
 
@@ -304,11 +304,8 @@ func (h *hand) tell(kind EventKind, d engine.Desired, o Object) {
 	})
 }
 
-// placed fills in the default namespace, unless the kind is known to have none.
-func placed(m manifest.Object, namespace string) fleet.ObjectRef {
-	ref := m.Ref
-	if scoped, known := manifest.IsClusterScoped(ref); (!known || !scoped) && ref.Namespace == "" {
-		ref.Namespace = namespace
-	}
-	return ref
+// handsOver reports whether an object that has left a target waits for another deployment.
+func handsOver(d engine.Desired, ref fleet.ObjectRef) bool {
+	name := ref.String()
+	return !slices.Contains(d.State.Confirmed, name) && slices.ContainsFunc(d.State.HandOvers, func(h fleet.HandOver) bool { return h.Names(name) })
 }

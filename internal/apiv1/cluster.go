@@ -26,9 +26,17 @@ type Application struct {
 	HoldPrune   bool   `json:"holdPrune,omitempty" doc:"Delete nothing that has left the source."`
 	Consent     bool   `json:"consent,omitempty" doc:"An edit of the deployment has brought this: the prune limit does not hold."`
 	// Confirmed are names as in HeldPrune.
-	Confirmed []string `json:"confirmed,omitempty" nullable:"false" doc:"Objects that have left the source and whose deletion was confirmed, for this digest only."`
-	Tombstone bool     `json:"tombstone,omitempty" doc:"The deployment was deleted on purpose: delete its objects. Absence never means that."`
-	Detached  bool     `json:"detached,omitempty" doc:"Let go: leave the objects as they are and manage them no more."`
+	Confirmed []string   `json:"confirmed,omitempty" nullable:"false" doc:"Objects that have left the source and whose deletion was confirmed, for this digest only."`
+	HandOvers []HandOver `json:"handOvers,omitempty" nullable:"false" doc:"Objects that have left the source and that other deployments of the cluster want, or may want: keep them until they are taken over, or confirmed."`
+	Tombstone bool       `json:"tombstone,omitempty" doc:"The deployment was deleted on purpose: delete its objects. Absence never means that."`
+	Detached  bool       `json:"detached,omitempty" doc:"Let go: leave the objects as they are and manage them no more."`
+}
+
+// HandOver keeps objects that have left an application until another one has taken them over.
+type HandOver struct {
+	Reason     string   `json:"reason" doc:"NotTaken: the deployment wants them and does not have them yet. NotEvaluated: its source could not be evaluated at the commit that removes them. CommitNotEvaluated: that commit has not been evaluated for every deployment yet."`
+	Deployment string   `json:"deployment,omitempty"`
+	Objects    []string `json:"objects,omitempty" nullable:"false" doc:"Absent means every object that has left the source."`
 }
 
 // ApplicationStatuses is what an agent reports back.

@@ -36,6 +36,9 @@ type Desired struct {
 	// Tombstone asks for the objects of this target to be deleted, and says that the deployment
 	// was deleted on purpose. Nothing else does.
 	Tombstone bool
+	// HandOvers names what has left the target and other deployments on its agent want, or may want: the
+	// agent keeps that until they have taken it over.
+	HandOvers []HandOver
 	// Detached asks the agent to let go: the objects stay as they are, and nobody manages them.
 	Detached bool
 	// Limits of the grant by which the target is on another tenant's agent; filled on reads.

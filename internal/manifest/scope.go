@@ -73,6 +73,28 @@ func IsClusterScoped(ref fleet.ObjectRef) (scoped, known bool) {
 	return scoped, known
 }
 
+// Placed fills in the namespace of an object that names none, unless its kind is known to have none.
+func Placed(ref fleet.ObjectRef, namespace string) fleet.ObjectRef {
+	if scoped, known := IsClusterScoped(ref); known && scoped {
+		ref.Namespace = ""
+	} else if ref.Namespace == "" {
+		ref.Namespace = namespace
+	}
+	return ref
+}
+
+// Claims lists what ref may turn out to be in a cluster. Where only the cluster knows whether a kind has
+// namespaces, that is both readings: a claim too many at worst keeps an object.
+func Claims(ref fleet.ObjectRef, namespace string) []fleet.ObjectRef {
+	ref = Placed(ref, namespace)
+	if _, known := IsClusterScoped(ref); known || ref.Namespace == "" {
+		return []fleet.ObjectRef{ref}
+	}
+	bare := ref
+	bare.Namespace = ""
+	return []fleet.ObjectRef{ref, bare}
+}
+
 // IsProtected reports whether deleting ref loses more than itself: a Namespace or a
 // CustomResourceDefinition takes everything in it along, a PersistentVolumeClaim its data. They
 // are never pruned without being confirmed by name.

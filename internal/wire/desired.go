@@ -35,7 +35,7 @@ func (d Desired) Proto() *agentv1.Desired {
 		Target: string(d.Target), Tenant: d.Tenant, Deployment: d.Deployment,
 		Epoch: d.State.Epoch, Generation: d.State.Generation, Digest: d.State.Digest, Bundle: d.Bundle,
 		Commit: d.State.Commit, Tombstone: d.State.Tombstone, Detached: d.State.Detached,
-		Policy: policyProto(d.State),
+		Policy: policyProto(d.State), HandOvers: handOversProto(d.State.HandOvers),
 	}
 }
 
@@ -49,7 +49,8 @@ func ParseDesired(m *agentv1.Desired) (Desired, error) {
 			Digest:  m.GetDigest(), Commit: m.GetCommit(), Namespace: m.GetPolicy().GetNamespace(),
 			Policy: parsePolicy(m.GetPolicy()), HoldPrune: m.GetPolicy().GetHoldPrune(), Consent: m.GetPolicy().GetConsent(),
 			Confirmed: m.GetPolicy().GetConfirmed(), Tombstone: m.GetTombstone(), Detached: m.GetDetached(),
-			Limits: fleet.Limits{Namespaces: m.GetPolicy().GetLimits().GetNamespaces(), Kinds: m.GetPolicy().GetLimits().GetKinds()},
+			HandOvers: parseHandOvers(m.GetHandOvers()),
+			Limits:    fleet.Limits{Namespaces: m.GetPolicy().GetLimits().GetNamespaces(), Kinds: m.GetPolicy().GetLimits().GetKinds()},
 		},
 	}
 	if err := checkID("target", m.GetTarget()); err != nil {
@@ -64,6 +65,9 @@ func ParseDesired(m *agentv1.Desired) (Desired, error) {
 		if err := checkWord(what, word); err != nil {
 			return Desired{}, err
 		}
+	}
+	if err := checkHandOvers(d.State.HandOvers); err != nil {
+		return Desired{}, err
 	}
 	if err := checkPolicy(d.State); err != nil {
 		return Desired{}, frameError("target %s: %v", d.Target, err)

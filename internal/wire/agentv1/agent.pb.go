@@ -873,7 +873,11 @@ type Desired struct {
 	Tombstone bool `protobuf:"varint,10,opt,name=tombstone,proto3" json:"tombstone,omitempty"`
 	// Let go: every object stays as it is and belongs to nobody any more. Reported as "Detached",
 	// with the objects listed once more, and then forgotten: the target is no longer in Held.
-	Detached      bool `protobuf:"varint,11,opt,name=detached,proto3" json:"detached,omitempty"`
+	Detached bool `protobuf:"varint,11,opt,name=detached,proto3" json:"detached,omitempty"`
+	// What has left the target and other deployments of this agent want, or may want. The agent keeps these
+	// objects until another target has taken them over, until a newer Desired no longer names them, or until
+	// Policy.confirmed does.
+	HandOvers     []*HandOver `protobuf:"bytes,12,rep,name=hand_overs,json=handOvers,proto3" json:"hand_overs,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -985,6 +989,78 @@ func (x *Desired) GetDetached() bool {
 	return false
 }
 
+func (x *Desired) GetHandOvers() []*HandOver {
+	if x != nil {
+		return x.HandOvers
+	}
+	return nil
+}
+
+// HandOver keeps objects that have left a target. Targets that one commit changes arrive one by one, so each
+// Desired says by itself what it hands over: neither the order of frames nor a lost connection matters.
+type HandOver struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// "NotTaken", "NotEvaluated" or "CommitNotEvaluated"; the agent keeps the objects for any other reason as well.
+	Reason string `protobuf:"bytes,1,opt,name=reason,proto3" json:"reason,omitempty"`
+	// Name of the deployment that wants the objects, for messages; empty when that is not known yet.
+	Deployment string `protobuf:"bytes,2,opt,name=deployment,proto3" json:"deployment,omitempty"`
+	// As "Kind.group namespace/name"; empty means every object that has left the target.
+	Objects       []string `protobuf:"bytes,3,rep,name=objects,proto3" json:"objects,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *HandOver) Reset() {
+	*x = HandOver{}
+	mi := &file_kedge_agent_v1_agent_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *HandOver) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*HandOver) ProtoMessage() {}
+
+func (x *HandOver) ProtoReflect() protoreflect.Message {
+	mi := &file_kedge_agent_v1_agent_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use HandOver.ProtoReflect.Descriptor instead.
+func (*HandOver) Descriptor() ([]byte, []int) {
+	return file_kedge_agent_v1_agent_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *HandOver) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *HandOver) GetDeployment() string {
+	if x != nil {
+		return x.Deployment
+	}
+	return ""
+}
+
+func (x *HandOver) GetObjects() []string {
+	if x != nil {
+		return x.Objects
+	}
+	return nil
+}
+
 type Policy struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Namespace for namespaced objects that name none.
@@ -1027,7 +1103,7 @@ type Policy struct {
 
 func (x *Policy) Reset() {
 	*x = Policy{}
-	mi := &file_kedge_agent_v1_agent_proto_msgTypes[9]
+	mi := &file_kedge_agent_v1_agent_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1039,7 +1115,7 @@ func (x *Policy) String() string {
 func (*Policy) ProtoMessage() {}
 
 func (x *Policy) ProtoReflect() protoreflect.Message {
-	mi := &file_kedge_agent_v1_agent_proto_msgTypes[9]
+	mi := &file_kedge_agent_v1_agent_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1052,7 +1128,7 @@ func (x *Policy) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Policy.ProtoReflect.Descriptor instead.
 func (*Policy) Descriptor() ([]byte, []int) {
-	return file_kedge_agent_v1_agent_proto_rawDescGZIP(), []int{9}
+	return file_kedge_agent_v1_agent_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *Policy) GetNamespace() string {
@@ -1201,7 +1277,7 @@ type Limits struct {
 
 func (x *Limits) Reset() {
 	*x = Limits{}
-	mi := &file_kedge_agent_v1_agent_proto_msgTypes[10]
+	mi := &file_kedge_agent_v1_agent_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1213,7 +1289,7 @@ func (x *Limits) String() string {
 func (*Limits) ProtoMessage() {}
 
 func (x *Limits) ProtoReflect() protoreflect.Message {
-	mi := &file_kedge_agent_v1_agent_proto_msgTypes[10]
+	mi := &file_kedge_agent_v1_agent_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1226,7 +1302,7 @@ func (x *Limits) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Limits.ProtoReflect.Descriptor instead.
 func (*Limits) Descriptor() ([]byte, []int) {
-	return file_kedge_agent_v1_agent_proto_rawDescGZIP(), []int{10}
+	return file_kedge_agent_v1_agent_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *Limits) GetNamespaces() []string {
@@ -1252,7 +1328,7 @@ type SnapshotComplete struct {
 
 func (x *SnapshotComplete) Reset() {
 	*x = SnapshotComplete{}
-	mi := &file_kedge_agent_v1_agent_proto_msgTypes[11]
+	mi := &file_kedge_agent_v1_agent_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1264,7 +1340,7 @@ func (x *SnapshotComplete) String() string {
 func (*SnapshotComplete) ProtoMessage() {}
 
 func (x *SnapshotComplete) ProtoReflect() protoreflect.Message {
-	mi := &file_kedge_agent_v1_agent_proto_msgTypes[11]
+	mi := &file_kedge_agent_v1_agent_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1277,7 +1353,7 @@ func (x *SnapshotComplete) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SnapshotComplete.ProtoReflect.Descriptor instead.
 func (*SnapshotComplete) Descriptor() ([]byte, []int) {
-	return file_kedge_agent_v1_agent_proto_rawDescGZIP(), []int{11}
+	return file_kedge_agent_v1_agent_proto_rawDescGZIP(), []int{12}
 }
 
 // StatusStored says that the first count Status frames of this stream have been written (or
@@ -1293,7 +1369,7 @@ type StatusStored struct {
 
 func (x *StatusStored) Reset() {
 	*x = StatusStored{}
-	mi := &file_kedge_agent_v1_agent_proto_msgTypes[12]
+	mi := &file_kedge_agent_v1_agent_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1305,7 +1381,7 @@ func (x *StatusStored) String() string {
 func (*StatusStored) ProtoMessage() {}
 
 func (x *StatusStored) ProtoReflect() protoreflect.Message {
-	mi := &file_kedge_agent_v1_agent_proto_msgTypes[12]
+	mi := &file_kedge_agent_v1_agent_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1318,7 +1394,7 @@ func (x *StatusStored) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusStored.ProtoReflect.Descriptor instead.
 func (*StatusStored) Descriptor() ([]byte, []int) {
-	return file_kedge_agent_v1_agent_proto_rawDescGZIP(), []int{12}
+	return file_kedge_agent_v1_agent_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *StatusStored) GetCount() int64 {
@@ -1341,7 +1417,7 @@ type Goodbye struct {
 
 func (x *Goodbye) Reset() {
 	*x = Goodbye{}
-	mi := &file_kedge_agent_v1_agent_proto_msgTypes[13]
+	mi := &file_kedge_agent_v1_agent_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1353,7 +1429,7 @@ func (x *Goodbye) String() string {
 func (*Goodbye) ProtoMessage() {}
 
 func (x *Goodbye) ProtoReflect() protoreflect.Message {
-	mi := &file_kedge_agent_v1_agent_proto_msgTypes[13]
+	mi := &file_kedge_agent_v1_agent_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1366,7 +1442,7 @@ func (x *Goodbye) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Goodbye.ProtoReflect.Descriptor instead.
 func (*Goodbye) Descriptor() ([]byte, []int) {
-	return file_kedge_agent_v1_agent_proto_rawDescGZIP(), []int{13}
+	return file_kedge_agent_v1_agent_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *Goodbye) GetReason() string {
@@ -1396,7 +1472,7 @@ type NewToken struct {
 
 func (x *NewToken) Reset() {
 	*x = NewToken{}
-	mi := &file_kedge_agent_v1_agent_proto_msgTypes[14]
+	mi := &file_kedge_agent_v1_agent_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1408,7 +1484,7 @@ func (x *NewToken) String() string {
 func (*NewToken) ProtoMessage() {}
 
 func (x *NewToken) ProtoReflect() protoreflect.Message {
-	mi := &file_kedge_agent_v1_agent_proto_msgTypes[14]
+	mi := &file_kedge_agent_v1_agent_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1421,7 +1497,7 @@ func (x *NewToken) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NewToken.ProtoReflect.Descriptor instead.
 func (*NewToken) Descriptor() ([]byte, []int) {
-	return file_kedge_agent_v1_agent_proto_rawDescGZIP(), []int{14}
+	return file_kedge_agent_v1_agent_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *NewToken) GetOperation() string {
@@ -1450,7 +1526,7 @@ type TokenStored struct {
 
 func (x *TokenStored) Reset() {
 	*x = TokenStored{}
-	mi := &file_kedge_agent_v1_agent_proto_msgTypes[15]
+	mi := &file_kedge_agent_v1_agent_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1462,7 +1538,7 @@ func (x *TokenStored) String() string {
 func (*TokenStored) ProtoMessage() {}
 
 func (x *TokenStored) ProtoReflect() protoreflect.Message {
-	mi := &file_kedge_agent_v1_agent_proto_msgTypes[15]
+	mi := &file_kedge_agent_v1_agent_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1475,7 +1551,7 @@ func (x *TokenStored) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TokenStored.ProtoReflect.Descriptor instead.
 func (*TokenStored) Descriptor() ([]byte, []int) {
-	return file_kedge_agent_v1_agent_proto_rawDescGZIP(), []int{15}
+	return file_kedge_agent_v1_agent_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *TokenStored) GetOperation() string {
@@ -1514,7 +1590,7 @@ type Status struct {
 
 func (x *Status) Reset() {
 	*x = Status{}
-	mi := &file_kedge_agent_v1_agent_proto_msgTypes[16]
+	mi := &file_kedge_agent_v1_agent_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1526,7 +1602,7 @@ func (x *Status) String() string {
 func (*Status) ProtoMessage() {}
 
 func (x *Status) ProtoReflect() protoreflect.Message {
-	mi := &file_kedge_agent_v1_agent_proto_msgTypes[16]
+	mi := &file_kedge_agent_v1_agent_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1539,7 +1615,7 @@ func (x *Status) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Status.ProtoReflect.Descriptor instead.
 func (*Status) Descriptor() ([]byte, []int) {
-	return file_kedge_agent_v1_agent_proto_rawDescGZIP(), []int{16}
+	return file_kedge_agent_v1_agent_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *Status) GetTarget() string {
@@ -1632,7 +1708,7 @@ type ObjectRef struct {
 
 func (x *ObjectRef) Reset() {
 	*x = ObjectRef{}
-	mi := &file_kedge_agent_v1_agent_proto_msgTypes[17]
+	mi := &file_kedge_agent_v1_agent_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1644,7 +1720,7 @@ func (x *ObjectRef) String() string {
 func (*ObjectRef) ProtoMessage() {}
 
 func (x *ObjectRef) ProtoReflect() protoreflect.Message {
-	mi := &file_kedge_agent_v1_agent_proto_msgTypes[17]
+	mi := &file_kedge_agent_v1_agent_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1657,7 +1733,7 @@ func (x *ObjectRef) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ObjectRef.ProtoReflect.Descriptor instead.
 func (*ObjectRef) Descriptor() ([]byte, []int) {
-	return file_kedge_agent_v1_agent_proto_rawDescGZIP(), []int{17}
+	return file_kedge_agent_v1_agent_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *ObjectRef) GetGroup() string {
@@ -1707,7 +1783,7 @@ type ObjectStatus struct {
 
 func (x *ObjectStatus) Reset() {
 	*x = ObjectStatus{}
-	mi := &file_kedge_agent_v1_agent_proto_msgTypes[18]
+	mi := &file_kedge_agent_v1_agent_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1719,7 +1795,7 @@ func (x *ObjectStatus) String() string {
 func (*ObjectStatus) ProtoMessage() {}
 
 func (x *ObjectStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_kedge_agent_v1_agent_proto_msgTypes[18]
+	mi := &file_kedge_agent_v1_agent_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1732,7 +1808,7 @@ func (x *ObjectStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ObjectStatus.ProtoReflect.Descriptor instead.
 func (*ObjectStatus) Descriptor() ([]byte, []int) {
-	return file_kedge_agent_v1_agent_proto_rawDescGZIP(), []int{18}
+	return file_kedge_agent_v1_agent_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *ObjectStatus) GetRef() *ObjectRef {
@@ -1772,7 +1848,7 @@ type Events struct {
 
 func (x *Events) Reset() {
 	*x = Events{}
-	mi := &file_kedge_agent_v1_agent_proto_msgTypes[19]
+	mi := &file_kedge_agent_v1_agent_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1784,7 +1860,7 @@ func (x *Events) String() string {
 func (*Events) ProtoMessage() {}
 
 func (x *Events) ProtoReflect() protoreflect.Message {
-	mi := &file_kedge_agent_v1_agent_proto_msgTypes[19]
+	mi := &file_kedge_agent_v1_agent_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1797,7 +1873,7 @@ func (x *Events) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Events.ProtoReflect.Descriptor instead.
 func (*Events) Descriptor() ([]byte, []int) {
-	return file_kedge_agent_v1_agent_proto_rawDescGZIP(), []int{19}
+	return file_kedge_agent_v1_agent_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *Events) GetEvents() []*Event {
@@ -1823,7 +1899,7 @@ type Event struct {
 
 func (x *Event) Reset() {
 	*x = Event{}
-	mi := &file_kedge_agent_v1_agent_proto_msgTypes[20]
+	mi := &file_kedge_agent_v1_agent_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1835,7 +1911,7 @@ func (x *Event) String() string {
 func (*Event) ProtoMessage() {}
 
 func (x *Event) ProtoReflect() protoreflect.Message {
-	mi := &file_kedge_agent_v1_agent_proto_msgTypes[20]
+	mi := &file_kedge_agent_v1_agent_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1848,7 +1924,7 @@ func (x *Event) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Event.ProtoReflect.Descriptor instead.
 func (*Event) Descriptor() ([]byte, []int) {
-	return file_kedge_agent_v1_agent_proto_rawDescGZIP(), []int{20}
+	return file_kedge_agent_v1_agent_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *Event) GetAt() *timestamppb.Timestamp {
@@ -1901,7 +1977,7 @@ type Heartbeat struct {
 
 func (x *Heartbeat) Reset() {
 	*x = Heartbeat{}
-	mi := &file_kedge_agent_v1_agent_proto_msgTypes[21]
+	mi := &file_kedge_agent_v1_agent_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1913,7 +1989,7 @@ func (x *Heartbeat) String() string {
 func (*Heartbeat) ProtoMessage() {}
 
 func (x *Heartbeat) ProtoReflect() protoreflect.Message {
-	mi := &file_kedge_agent_v1_agent_proto_msgTypes[21]
+	mi := &file_kedge_agent_v1_agent_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1926,7 +2002,7 @@ func (x *Heartbeat) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Heartbeat.ProtoReflect.Descriptor instead.
 func (*Heartbeat) Descriptor() ([]byte, []int) {
-	return file_kedge_agent_v1_agent_proto_rawDescGZIP(), []int{21}
+	return file_kedge_agent_v1_agent_proto_rawDescGZIP(), []int{22}
 }
 
 type FetchBundleRequest struct {
@@ -1940,7 +2016,7 @@ type FetchBundleRequest struct {
 
 func (x *FetchBundleRequest) Reset() {
 	*x = FetchBundleRequest{}
-	mi := &file_kedge_agent_v1_agent_proto_msgTypes[22]
+	mi := &file_kedge_agent_v1_agent_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1952,7 +2028,7 @@ func (x *FetchBundleRequest) String() string {
 func (*FetchBundleRequest) ProtoMessage() {}
 
 func (x *FetchBundleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kedge_agent_v1_agent_proto_msgTypes[22]
+	mi := &file_kedge_agent_v1_agent_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1965,7 +2041,7 @@ func (x *FetchBundleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FetchBundleRequest.ProtoReflect.Descriptor instead.
 func (*FetchBundleRequest) Descriptor() ([]byte, []int) {
-	return file_kedge_agent_v1_agent_proto_rawDescGZIP(), []int{22}
+	return file_kedge_agent_v1_agent_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *FetchBundleRequest) GetDigest() string {
@@ -1993,7 +2069,7 @@ type FetchBundleResponse struct {
 
 func (x *FetchBundleResponse) Reset() {
 	*x = FetchBundleResponse{}
-	mi := &file_kedge_agent_v1_agent_proto_msgTypes[23]
+	mi := &file_kedge_agent_v1_agent_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2005,7 +2081,7 @@ func (x *FetchBundleResponse) String() string {
 func (*FetchBundleResponse) ProtoMessage() {}
 
 func (x *FetchBundleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kedge_agent_v1_agent_proto_msgTypes[23]
+	mi := &file_kedge_agent_v1_agent_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2018,7 +2094,7 @@ func (x *FetchBundleResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FetchBundleResponse.ProtoReflect.Descriptor instead.
 func (*FetchBundleResponse) Descriptor() ([]byte, []int) {
-	return file_kedge_agent_v1_agent_proto_rawDescGZIP(), []int{23}
+	return file_kedge_agent_v1_agent_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *FetchBundleResponse) GetChunk() []byte {
@@ -2103,7 +2179,7 @@ const file_kedge_agent_v1_agent_proto_rawDesc = "" +
 	"\x05scope\x18\x01 \x01(\tR\x05scope\x12\x1e\n" +
 	"\n" +
 	"namespaces\x18\x02 \x03(\tR\n" +
-	"namespaces\"\xc1\x02\n" +
+	"namespaces\"\xfa\x02\n" +
 	"\aDesired\x12\x16\n" +
 	"\x06target\x18\x01 \x01(\tR\x06target\x12\x14\n" +
 	"\x05epoch\x18\x02 \x01(\x03R\x05epoch\x12\x1e\n" +
@@ -2120,7 +2196,15 @@ const file_kedge_agent_v1_agent_proto_rawDesc = "" +
 	"\x06commit\x18\t \x01(\tR\x06commit\x12\x1c\n" +
 	"\ttombstone\x18\n" +
 	" \x01(\bR\ttombstone\x12\x1a\n" +
-	"\bdetached\x18\v \x01(\bR\bdetached\"\x98\x05\n" +
+	"\bdetached\x18\v \x01(\bR\bdetached\x127\n" +
+	"\n" +
+	"hand_overs\x18\f \x03(\v2\x18.kedge.agent.v1.HandOverR\thandOvers\"\\\n" +
+	"\bHandOver\x12\x16\n" +
+	"\x06reason\x18\x01 \x01(\tR\x06reason\x12\x1e\n" +
+	"\n" +
+	"deployment\x18\x02 \x01(\tR\n" +
+	"deployment\x12\x18\n" +
+	"\aobjects\x18\x03 \x03(\tR\aobjects\"\x98\x05\n" +
 	"\x06Policy\x12\x1c\n" +
 	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x14\n" +
 	"\x05prune\x18\x02 \x01(\bR\x05prune\x12\x14\n" +
@@ -2219,7 +2303,7 @@ func file_kedge_agent_v1_agent_proto_rawDescGZIP() []byte {
 	return file_kedge_agent_v1_agent_proto_rawDescData
 }
 
-var file_kedge_agent_v1_agent_proto_msgTypes = make([]protoimpl.MessageInfo, 24)
+var file_kedge_agent_v1_agent_proto_msgTypes = make([]protoimpl.MessageInfo, 25)
 var file_kedge_agent_v1_agent_proto_goTypes = []any{
 	(*ConnectRequest)(nil),        // 0: kedge.agent.v1.ConnectRequest
 	(*ConnectResponse)(nil),       // 1: kedge.agent.v1.ConnectResponse
@@ -2230,58 +2314,60 @@ var file_kedge_agent_v1_agent_proto_goTypes = []any{
 	(*Welcome)(nil),               // 6: kedge.agent.v1.Welcome
 	(*AgentConfig)(nil),           // 7: kedge.agent.v1.AgentConfig
 	(*Desired)(nil),               // 8: kedge.agent.v1.Desired
-	(*Policy)(nil),                // 9: kedge.agent.v1.Policy
-	(*Limits)(nil),                // 10: kedge.agent.v1.Limits
-	(*SnapshotComplete)(nil),      // 11: kedge.agent.v1.SnapshotComplete
-	(*StatusStored)(nil),          // 12: kedge.agent.v1.StatusStored
-	(*Goodbye)(nil),               // 13: kedge.agent.v1.Goodbye
-	(*NewToken)(nil),              // 14: kedge.agent.v1.NewToken
-	(*TokenStored)(nil),           // 15: kedge.agent.v1.TokenStored
-	(*Status)(nil),                // 16: kedge.agent.v1.Status
-	(*ObjectRef)(nil),             // 17: kedge.agent.v1.ObjectRef
-	(*ObjectStatus)(nil),          // 18: kedge.agent.v1.ObjectStatus
-	(*Events)(nil),                // 19: kedge.agent.v1.Events
-	(*Event)(nil),                 // 20: kedge.agent.v1.Event
-	(*Heartbeat)(nil),             // 21: kedge.agent.v1.Heartbeat
-	(*FetchBundleRequest)(nil),    // 22: kedge.agent.v1.FetchBundleRequest
-	(*FetchBundleResponse)(nil),   // 23: kedge.agent.v1.FetchBundleResponse
-	(*timestamppb.Timestamp)(nil), // 24: google.protobuf.Timestamp
+	(*HandOver)(nil),              // 9: kedge.agent.v1.HandOver
+	(*Policy)(nil),                // 10: kedge.agent.v1.Policy
+	(*Limits)(nil),                // 11: kedge.agent.v1.Limits
+	(*SnapshotComplete)(nil),      // 12: kedge.agent.v1.SnapshotComplete
+	(*StatusStored)(nil),          // 13: kedge.agent.v1.StatusStored
+	(*Goodbye)(nil),               // 14: kedge.agent.v1.Goodbye
+	(*NewToken)(nil),              // 15: kedge.agent.v1.NewToken
+	(*TokenStored)(nil),           // 16: kedge.agent.v1.TokenStored
+	(*Status)(nil),                // 17: kedge.agent.v1.Status
+	(*ObjectRef)(nil),             // 18: kedge.agent.v1.ObjectRef
+	(*ObjectStatus)(nil),          // 19: kedge.agent.v1.ObjectStatus
+	(*Events)(nil),                // 20: kedge.agent.v1.Events
+	(*Event)(nil),                 // 21: kedge.agent.v1.Event
+	(*Heartbeat)(nil),             // 22: kedge.agent.v1.Heartbeat
+	(*FetchBundleRequest)(nil),    // 23: kedge.agent.v1.FetchBundleRequest
+	(*FetchBundleResponse)(nil),   // 24: kedge.agent.v1.FetchBundleResponse
+	(*timestamppb.Timestamp)(nil), // 25: google.protobuf.Timestamp
 }
 var file_kedge_agent_v1_agent_proto_depIdxs = []int32{
 	2,  // 0: kedge.agent.v1.ConnectRequest.hello:type_name -> kedge.agent.v1.Hello
 	4,  // 1: kedge.agent.v1.ConnectRequest.held:type_name -> kedge.agent.v1.Held
-	16, // 2: kedge.agent.v1.ConnectRequest.status:type_name -> kedge.agent.v1.Status
-	19, // 3: kedge.agent.v1.ConnectRequest.events:type_name -> kedge.agent.v1.Events
-	21, // 4: kedge.agent.v1.ConnectRequest.heartbeat:type_name -> kedge.agent.v1.Heartbeat
-	15, // 5: kedge.agent.v1.ConnectRequest.token_stored:type_name -> kedge.agent.v1.TokenStored
+	17, // 2: kedge.agent.v1.ConnectRequest.status:type_name -> kedge.agent.v1.Status
+	20, // 3: kedge.agent.v1.ConnectRequest.events:type_name -> kedge.agent.v1.Events
+	22, // 4: kedge.agent.v1.ConnectRequest.heartbeat:type_name -> kedge.agent.v1.Heartbeat
+	16, // 5: kedge.agent.v1.ConnectRequest.token_stored:type_name -> kedge.agent.v1.TokenStored
 	3,  // 6: kedge.agent.v1.ConnectRequest.capabilities:type_name -> kedge.agent.v1.Capabilities
 	6,  // 7: kedge.agent.v1.ConnectResponse.welcome:type_name -> kedge.agent.v1.Welcome
 	8,  // 8: kedge.agent.v1.ConnectResponse.desired:type_name -> kedge.agent.v1.Desired
-	11, // 9: kedge.agent.v1.ConnectResponse.snapshot_complete:type_name -> kedge.agent.v1.SnapshotComplete
-	12, // 10: kedge.agent.v1.ConnectResponse.status_stored:type_name -> kedge.agent.v1.StatusStored
-	13, // 11: kedge.agent.v1.ConnectResponse.goodbye:type_name -> kedge.agent.v1.Goodbye
-	14, // 12: kedge.agent.v1.ConnectResponse.new_token:type_name -> kedge.agent.v1.NewToken
-	24, // 13: kedge.agent.v1.Hello.clock:type_name -> google.protobuf.Timestamp
+	12, // 9: kedge.agent.v1.ConnectResponse.snapshot_complete:type_name -> kedge.agent.v1.SnapshotComplete
+	13, // 10: kedge.agent.v1.ConnectResponse.status_stored:type_name -> kedge.agent.v1.StatusStored
+	14, // 11: kedge.agent.v1.ConnectResponse.goodbye:type_name -> kedge.agent.v1.Goodbye
+	15, // 12: kedge.agent.v1.ConnectResponse.new_token:type_name -> kedge.agent.v1.NewToken
+	25, // 13: kedge.agent.v1.Hello.clock:type_name -> google.protobuf.Timestamp
 	4,  // 14: kedge.agent.v1.Hello.held:type_name -> kedge.agent.v1.Held
 	5,  // 15: kedge.agent.v1.Held.targets:type_name -> kedge.agent.v1.HeldTarget
 	7,  // 16: kedge.agent.v1.Welcome.config:type_name -> kedge.agent.v1.AgentConfig
-	9,  // 17: kedge.agent.v1.Desired.policy:type_name -> kedge.agent.v1.Policy
-	10, // 18: kedge.agent.v1.Policy.limits:type_name -> kedge.agent.v1.Limits
-	24, // 19: kedge.agent.v1.Status.as_of:type_name -> google.protobuf.Timestamp
-	18, // 20: kedge.agent.v1.Status.objects:type_name -> kedge.agent.v1.ObjectStatus
-	17, // 21: kedge.agent.v1.Status.gone:type_name -> kedge.agent.v1.ObjectRef
-	17, // 22: kedge.agent.v1.ObjectStatus.ref:type_name -> kedge.agent.v1.ObjectRef
-	20, // 23: kedge.agent.v1.Events.events:type_name -> kedge.agent.v1.Event
-	24, // 24: kedge.agent.v1.Event.at:type_name -> google.protobuf.Timestamp
-	0,  // 25: kedge.agent.v1.AgentService.Connect:input_type -> kedge.agent.v1.ConnectRequest
-	22, // 26: kedge.agent.v1.AgentService.FetchBundle:input_type -> kedge.agent.v1.FetchBundleRequest
-	1,  // 27: kedge.agent.v1.AgentService.Connect:output_type -> kedge.agent.v1.ConnectResponse
-	23, // 28: kedge.agent.v1.AgentService.FetchBundle:output_type -> kedge.agent.v1.FetchBundleResponse
-	27, // [27:29] is the sub-list for method output_type
-	25, // [25:27] is the sub-list for method input_type
-	25, // [25:25] is the sub-list for extension type_name
-	25, // [25:25] is the sub-list for extension extendee
-	0,  // [0:25] is the sub-list for field type_name
+	10, // 17: kedge.agent.v1.Desired.policy:type_name -> kedge.agent.v1.Policy
+	9,  // 18: kedge.agent.v1.Desired.hand_overs:type_name -> kedge.agent.v1.HandOver
+	11, // 19: kedge.agent.v1.Policy.limits:type_name -> kedge.agent.v1.Limits
+	25, // 20: kedge.agent.v1.Status.as_of:type_name -> google.protobuf.Timestamp
+	19, // 21: kedge.agent.v1.Status.objects:type_name -> kedge.agent.v1.ObjectStatus
+	18, // 22: kedge.agent.v1.Status.gone:type_name -> kedge.agent.v1.ObjectRef
+	18, // 23: kedge.agent.v1.ObjectStatus.ref:type_name -> kedge.agent.v1.ObjectRef
+	21, // 24: kedge.agent.v1.Events.events:type_name -> kedge.agent.v1.Event
+	25, // 25: kedge.agent.v1.Event.at:type_name -> google.protobuf.Timestamp
+	0,  // 26: kedge.agent.v1.AgentService.Connect:input_type -> kedge.agent.v1.ConnectRequest
+	23, // 27: kedge.agent.v1.AgentService.FetchBundle:input_type -> kedge.agent.v1.FetchBundleRequest
+	1,  // 28: kedge.agent.v1.AgentService.Connect:output_type -> kedge.agent.v1.ConnectResponse
+	24, // 29: kedge.agent.v1.AgentService.FetchBundle:output_type -> kedge.agent.v1.FetchBundleResponse
+	28, // [28:30] is the sub-list for method output_type
+	26, // [26:28] is the sub-list for method input_type
+	26, // [26:26] is the sub-list for extension type_name
+	26, // [26:26] is the sub-list for extension extendee
+	0,  // [0:26] is the sub-list for field type_name
 }
 
 func init() { file_kedge_agent_v1_agent_proto_init() }
@@ -2312,7 +2398,7 @@ func file_kedge_agent_v1_agent_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_kedge_agent_v1_agent_proto_rawDesc), len(file_kedge_agent_v1_agent_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   24,
+			NumMessages:   25,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

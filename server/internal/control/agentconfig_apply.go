@@ -140,12 +140,17 @@ func (s *Service) reconcileConfig(ctx context.Context, tx store.Tx, t fleet.Tena
 	}
 	changed := false
 	listed := map[fleet.DeploymentID]bool{}
+	// What leaves the file may have moved to what the same commit declares, or changes in the same repository.
+	scope := commitScope{pending: c.RepositoryID}
 	for _, w := range want {
-		id, differs, err := s.declare(ctx, tx, p, t, look, w)
+		d, differs, err := s.declare(ctx, tx, p, t, look, w)
 		if err != nil {
 			return false, err
 		}
-		listed[id], changed = true, changed || differs
+		if differs {
+			scope.unevaluated = append(scope.unevaluated, d)
+		}
+		listed[d.ID], changed = true, changed || differs
 	}
 	for _, d := range declared {
 		if listed[d.DeploymentID] || !d.ReleasedAt.IsZero() {
@@ -153,6 +158,9 @@ func (s *Service) reconcileConfig(ctx context.Context, tx store.Tx, t fleet.Tena
 		}
 		changed = true
 		if err := s.undeclare(ctx, tx, p, t, look, d); err != nil {
+			return false, err
+		}
+		if err := newHandOvers(s, tx, &scope).keepAll(ctx, t.ID, d.DeploymentID); err != nil {
 			return false, err
 		}
 	}
@@ -165,11 +173,11 @@ func (s *Service) reconcileConfig(ctx context.Context, tx store.Tx, t fleet.Tena
 // declare makes one deployment what the file says.
 func (s *Service) declare(
 	ctx context.Context, tx store.Tx, p auth.Principal, t fleet.Tenant, look configLook, w wantedDeployment,
-) (fleet.DeploymentID, bool, error) {
+) (fleet.Deployment, bool, error) {
 	d, err := tx.Deployments().ByName(ctx, t.ID, w.deployment.Name)
 	found := err == nil
 	if err != nil && !errors.Is(err, store.ErrNotFound) {
-		return "", false, err
+		return fleet.Deployment{}, false, err
 	}
 	differs := true
 	if found {
@@ -178,23 +186,23 @@ func (s *Service) declare(
 		fields := changes(was, d)
 		if differs = len(fields) > 0; differs {
 			if err := s.borrowCredential(ctx, tx, t, look.config, w); err != nil {
-				return "", false, err
+				return fleet.Deployment{}, false, err
 			}
 			if err := s.update(ctx, tx, p, t, was, d, fields); err != nil {
-				return "", false, err
+				return fleet.Deployment{}, false, err
 			}
 		}
 	} else if d, err = s.createDeclared(ctx, tx, p, t, look.config, w); err != nil {
-		return "", false, err
+		return fleet.Deployment{}, false, err
 	}
 	by := fleet.Declaration{
 		TenantID: t.ID, DeploymentID: d.ID, AgentName: look.config.AgentName, Name: w.name, RepoURL: look.config.RepoURL, File: look.path, Prune: w.prune,
 	}
 	old, err := tx.Declarations().Of(ctx, t.ID, []fleet.DeploymentID{d.ID})
 	if err != nil || len(old) == 1 && old[0] == by {
-		return d.ID, differs, err
+		return d, differs, err
 	}
-	return d.ID, true, tx.Declarations().Put(ctx, by)
+	return d, true, tx.Declarations().Put(ctx, by)
 }
 
 func (s *Service) createDeclared(

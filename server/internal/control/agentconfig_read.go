@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"path"
 	"slices"
 	"strings"
@@ -27,14 +28,14 @@ func (t work) looksForConfigs() bool {
 }
 
 // configure looks at the files of all agents whose configuration is in the repository. One that is
-// wrong holds up no other.
-func (w *worker) configure(ctx context.Context, todo work, refs map[string]gitsource.Ref) error {
+// wrong holds up no other. applied says that the deployments of the repository may be others now.
+func (w *worker) configure(ctx context.Context, todo work, refs map[string]gitsource.Ref) (applied bool, err error) {
 	ref, ok := refs[""]
 	if !ok || !todo.looksForConfigs() {
-		return nil
+		return false, nil
 	}
 	projects := map[string]string{}
-	err := w.svc.store.View(ctx, func(tx store.Tx) error {
+	err = w.svc.store.View(ctx, func(tx store.Tx) error {
 		list, err := tx.GitLabProjects().List(ctx, w.tenant, store.Whole())
 		for _, p := range list {
 			projects[p.Project] = p.URL
@@ -42,7 +43,7 @@ func (w *worker) configure(ctx context.Context, todo work, refs map[string]gitso
 		return err
 	})
 	if err != nil {
-		return err
+		return false, err
 	}
 	if w.configured == nil {
 		w.configured = map[fleet.AgentID]string{}
@@ -51,11 +52,35 @@ func (w *worker) configure(ctx context.Context, todo work, refs map[string]gitso
 	trees := newForest(w.svc.git, todo.access)
 	var failed error
 	for _, c := range todo.configs {
-		if err := w.configureOne(ctx, c, ref, trees, known); err != nil {
+		done, err := w.configureOne(ctx, c, ref, trees, known)
+		if err != nil {
 			failed = errors.Join(failed, fmt.Errorf("configuration of agent %q: %w", c.AgentName, err))
 		}
+		applied = applied || done
 	}
-	return failed
+	return applied, failed
+}
+
+// afterConfigure reads the deployments again after files of agents were applied: what they declare belongs to the
+// same commit, and is evaluated together with what was there before.
+func (w *worker) afterConfigure(ctx context.Context, todo *work, refs map[string]gitsource.Ref) error {
+	err := w.svc.store.View(ctx, func(tx store.Tx) (err error) {
+		todo.deployments, err = tx.Deployments().BriefsOfRepository(ctx, w.tenant, w.id)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	missing := slices.DeleteFunc(todo.revisions(), func(revision string) bool { _, known := refs[revision]; return known })
+	if len(missing) == 0 {
+		return nil
+	}
+	more, err := w.resolve(ctx, *todo, missing)
+	if err != nil {
+		return err
+	}
+	maps.Copy(refs, more)
+	return nil
 }
 
 // knownProjects are GitLab's, as one look at a repository has them. There may be very many: what is remembered
@@ -66,41 +91,41 @@ type knownProjects struct {
 }
 
 // configureOne reads the file of one agent and applies it, unless that was done.
-func (w *worker) configureOne(ctx context.Context, c fleet.AgentConfig, ref gitsource.Ref, trees *forest, projects knownProjects) error {
+func (w *worker) configureOne(ctx context.Context, c fleet.AgentConfig, ref gitsource.Ref, trees *forest, projects knownProjects) (applied bool, err error) {
 	look := configLook{config: c, commit: ref.Commit, projects: projects.urls}
 	if ref.Err != nil {
 		look.state, look.findings = fleet.ConfigRefused, []fleet.ConfigFinding{{Message: ref.Err.Error()}}
 		_, err := w.svc.applyConfig(ctx, look)
-		return err
+		return false, err
 	}
 	tree, err := trees.at(ctx, ref.Commit)
 	if err != nil {
-		return err
+		return false, err
 	}
 	found, err := findConfig(ctx, tree, c.AgentName)
 	if err != nil {
-		return err
+		return false, err
 	}
 	key := fmt.Sprintf("%d %s %x", c.Spec, found.id, projects.sum)
 	// One that was set anew has to be applied anew, though the file is the same; and so has one that was refused
 	// for what is not in it, or for another one that was there in between.
 	if w.configured[c.AgentID] == key && c.State != fleet.ConfigPending && c.State != fleet.ConfigRefused {
-		return nil
+		return false, nil
 	}
 	if err := look.read(ctx, tree, found); err != nil {
-		return err
+		return false, err
 	}
 	done, err := w.svc.applyConfig(ctx, look)
 	switch {
 	case err != nil:
-		return err
+		return false, err
 	case done == configOvertaken:
 		w.wake(wakeup{check: true})
 	case done == configDone:
 		w.configured[c.AgentID] = key
 		w.log.Info("the configuration of an agent was read", obs.KeyAgent, c.AgentName, obs.KeyCommit, ref.Commit)
 	}
-	return nil
+	return done == configDone, nil
 }
 
 // configLook is what one commit means for the configuration of one agent.

@@ -40,7 +40,7 @@ func TestAnEditThatIsLookedAtLateIsNoConsent(t *testing.T) {
 				t.Fatal(err)
 			}
 			w := newWorker(s, repos[0])
-			if _, err := w.commit(ctx, look(t, w, "1"), wakeup{}, false); err != nil {
+			if _, err := w.commit(ctx, look(t, w, "1"), nil, wakeup{}, false); err != nil {
 				t.Fatal(err)
 			}
 			source.Variables = map[string]string{"where": "there"}
@@ -48,7 +48,7 @@ func TestAnEditThatIsLookedAtLateIsNoConsent(t *testing.T) {
 				t.Fatal(err)
 			}
 			clock = clock.Add(c.late)
-			if _, err := w.commit(ctx, look(t, w, "1"), wakeup{}, false); err != nil {
+			if _, err := w.commit(ctx, look(t, w, "1"), nil, wakeup{}, false); err != nil {
 				t.Fatal(err)
 			}
 			d, err := s.Deployment(ctx, auth.System(), "default", "app")

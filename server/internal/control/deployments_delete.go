@@ -74,10 +74,15 @@ func (s *Service) remove(ctx context.Context, tx store.Tx, d fleet.Deployment) e
 		return err
 	}
 	d.Policy = w.grant.Applied(d.Policy)
+	handOvers := newHandOvers(s, tx, nil)
 	for _, t := range targets {
-		if err := s.bury(ctx, tx, d, t); err != nil {
+		if err := s.bury(ctx, tx, d, t, handOvers); err != nil {
 			return fmt.Errorf("burying target %s: %w", t.ID, err)
 		}
+	}
+	// What others keep for it they keep for nobody.
+	if err := handOvers.refresh(ctx, d.TenantID, func(h fleet.HandOver) bool { return h.To == d.ID }); err != nil {
+		return err
 	}
 	return s.removeIfEmpty(ctx, tx, d.TenantID, d.ID)
 }
@@ -85,7 +90,7 @@ func (s *Service) remove(ctx context.Context, tx store.Tx, d fleet.Deployment) e
 // bury makes a tombstone of a target, unless that is not what is due: one that was detached has let
 // its objects go, and they stay; one without an agent can be told nothing; one that nobody heard of
 // has nothing to delete.
-func (s *Service) bury(ctx context.Context, tx store.Tx, d fleet.Deployment, t fleet.Target) error {
+func (s *Service) bury(ctx context.Context, tx store.Tx, d fleet.Deployment, t fleet.Target, handOvers *handOvers) error {
 	unheard := t.Desired.Version == (fleet.Version{}) && t.Observed.Version == (fleet.Version{})
 	switch {
 	case t.AgentID == "", letGo(t), unheard:
@@ -93,9 +98,12 @@ func (s *Service) bury(ctx context.Context, tx store.Tx, d fleet.Deployment, t f
 	case t.Desired.Tombstone, !t.DetachedAt.IsZero():
 		return nil // on its way: removed when its agent has answered
 	}
-	return tx.Targets().SetDesired(ctx, t.TenantID, t.ID, fleet.Desired{
-		Version: s.next(newest(t)), Namespace: d.Namespace, Policy: d.Policy, Tombstone: true,
-	})
+	want := fleet.Desired{Version: s.next(newest(t)), Namespace: d.Namespace, Policy: d.Policy, Tombstone: true}
+	var err error
+	if want.HandOvers, err = handOvers.of(ctx, t, want); err != nil {
+		return err
+	}
+	return tx.Targets().SetDesired(ctx, t.TenantID, t.ID, want)
 }
 
 // letGo reports whether the agent of a detached target has said that it manages it no longer.

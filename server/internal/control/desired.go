@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/kedge-dev/kedge/internal/fleet"
@@ -42,10 +43,12 @@ type settler struct {
 	// edits holds the deployments whose own edit, and not a new commit, has brought what is given out in
 	// this step.
 	edits map[fleet.DeploymentID]bool
+	// handOvers knows what targets lose that other deployments want.
+	handOvers *handOvers
 }
 
 func (s *Service) newSettler(tx store.Tx) *settler {
-	return &settler{s: s, tx: tx, holds: newHolds(tx), broken: map[fleet.DeploymentID]map[string]bool{}, edits: map[fleet.DeploymentID]bool{}}
+	return &settler{s: s, tx: tx, holds: newHolds(tx), broken: map[fleet.DeploymentID]map[string]bool{}, edits: map[fleet.DeploymentID]bool{}, handOvers: newHandOvers(s, tx, nil)}
 }
 
 func (st *settler) settle(ctx context.Context, d fleet.Deployment, targets []fleet.Target) error {
@@ -86,7 +89,10 @@ func (st *settler) give(ctx context.Context, d *fleet.Deployment, targets []flee
 	as.Policy = grant.Applied(d.Policy)
 	missing, unread, wasBehind, refusal := false, false, false, ""
 	for i, t := range targets {
-		want, change := st.decide(as, t, w)
+		want, change, err := st.decideWhole(ctx, as, t, w)
+		if err != nil {
+			return err
+		}
 		unread = unread || attached(t) && !refused(t) && (rewound(t) || st.s.restored(t)) && w.chosen && !st.resolved
 		if _, known := w.of(t); !known && attached(t) && !refused(t) {
 			missing = true
@@ -125,6 +131,26 @@ func (st *settler) give(ctx context.Context, d *fleet.Deployment, targets []flee
 		return st.tx.Changes().RecordPush(ctx, d.TenantID, d.RepositoryID, "")
 	}
 	return nil
+}
+
+// decideWhole is decide with what the target hands over to others.
+func (st *settler) decideWhole(ctx context.Context, d fleet.Deployment, t fleet.Target, w wish) (fleet.Desired, bool, error) {
+	want, change := st.decide(d, t, w)
+	if !change && (len(t.Desired.HandOvers) == 0 || !attached(t) || st.s.behind(t)) {
+		return want, false, nil
+	}
+	handOvers, err := st.handOvers.of(ctx, t, want)
+	if err != nil {
+		return want, false, fmt.Errorf("finding out what target %s hands over: %w", t.ID, err)
+	}
+	if !change && slices.EqualFunc(handOvers, t.Desired.HandOvers, fleet.HandOver.Equal) {
+		return want, false, nil
+	}
+	if !change {
+		want.Version = st.s.next(newest(t))
+	}
+	want.HandOvers = handOvers
+	return want, true, nil
 }
 
 // decide says what a target shall be, and whether that differs from what it is. It is where wrong

@@ -39,6 +39,7 @@ type verdict struct {
 	packed  *packed          // nil when nothing new was rendered
 
 	transient bool      // the problem may be gone another time
+	reused    bool      // it was found out at an earlier commit, and nothing that it depends on has changed
 	at        time.Time // when it was found out
 }
 

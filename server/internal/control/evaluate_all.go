@@ -121,11 +121,15 @@ type collector struct {
 	changed []outcome
 	bytes   int
 	losing  []outcome        // that wait for the others
+	scope   commitScope      // what is known of all of them
 	late    <-chan time.Time // when what is gathered has waited long enough; nil when nothing is
 }
 
 func (c *collector) add(ctx context.Context, o outcome) error {
 	c.w.lookedAt(o.deployment)
+	if o.unevaluated() {
+		c.scope.unevaluated = append(c.scope.unevaluated, o.deployment)
+	}
 	if !o.needed() && !c.round.due.rewound {
 		c.w.keepVerdicts(o)
 		c.w.free(c.round, o.deployment.ID)
@@ -169,6 +173,11 @@ func (c *collector) flush(ctx context.Context) error {
 	}
 	rest := append(c.changed, c.losing...)
 	c.changed, c.losing, c.bytes, c.late = nil, nil, 0, nil
+	for _, o := range rest {
+		if err := c.scope.add(o); err != nil {
+			return err
+		}
+	}
 	for chunk := range slices.Chunk(rest, c.limit) {
 		overtaken, err := c.write(ctx, chunk, true)
 		if err != nil {
@@ -178,12 +187,21 @@ func (c *collector) flush(ctx context.Context) error {
 			c.round.passed, c.changed = true, append(c.changed, chunk...)
 		}
 	}
-	return c.goAhead(ctx)
+	if c.round.passed {
+		return c.goAhead(ctx)
+	}
+	c.w.mu.Lock()
+	newest := c.round.configs == c.w.configs
+	c.w.mu.Unlock()
+	if !newest {
+		return nil
+	}
+	return c.w.allEvaluated(ctx, c.scope)
 }
 
 // write commits a chunk: all of it, or with whole set nothing if any of it was overtaken.
 func (c *collector) write(ctx context.Context, chunk []outcome, whole bool) (overtaken bool, err error) {
-	overtaken, err = c.w.commit(ctx, chunk, c.round.due, whole)
+	overtaken, err = c.w.commit(ctx, chunk, &c.scope, c.round.due, whole)
 	if err != nil || overtaken && whole {
 		return overtaken, err
 	}
@@ -193,6 +211,33 @@ func (c *collector) write(ctx context.Context, chunk []outcome, whole bool) (ove
 	}
 	c.w.free(c.round, ids...)
 	return overtaken, nil
+}
+
+// allEvaluated notes that every deployment of the repository was evaluated: what waited for that is decided now.
+func (w *worker) allEvaluated(ctx context.Context, scope commitScope) error {
+	scope.evaluated = w.id
+	waits := func(h fleet.HandOver) bool { return h.Repository == w.id }
+	var found bool
+	err := w.svc.store.View(ctx, func(tx store.Tx) error {
+		targets, err := tx.Targets().HandingOver(ctx, w.tenant)
+		found = slices.ContainsFunc(targets, func(t fleet.Target) bool { return slices.ContainsFunc(t.Desired.HandOvers, waits) })
+		return err
+	})
+	if err != nil || !found {
+		return err
+	}
+	return w.svc.store.Update(ctx, func(tx store.Tx) error {
+		return newHandOvers(w.svc, tx, &scope).refresh(ctx, w.tenant, waits)
+	})
+}
+
+// unevaluated reports whether the deployment could not be evaluated at this commit, and was not known to be
+// broken in the same way before.
+func (o outcome) unevaluated() bool {
+	if o.problem != "" {
+		return o.problem != recorded(o.deployment)
+	}
+	return slices.ContainsFunc(o.parts, func(p part) bool { return p.verdict.problem != "" && !p.reused })
 }
 
 // takesAway reports whether a deployment would no longer have objects that it had.

@@ -64,26 +64,18 @@ var errOvertaken = errors.New("a deployment was changed meanwhile")
 
 // commit writes what one commit means for several deployments in one transaction, so that their
 // targets change together. Those that were overtaken are left out, which the worker is woken for; with whole set
-// all are left out then.
-func (w *worker) commit(ctx context.Context, changed []outcome, due wakeup, whole bool) (overtaken bool, err error) {
+// all are left out then. scope is what is known of the other deployments of the commit.
+func (w *worker) commit(ctx context.Context, changed []outcome, scope *commitScope, due wakeup, whole bool) (overtaken bool, err error) {
 	if len(changed) == 0 {
 		return false, nil
 	}
 	err = w.svc.store.Update(ctx, func(tx store.Tx) error {
 		overtaken = false // in an attempt before
-		st := w.svc.newSettler(tx)
-		st.resolved = true
-		for _, o := range changed {
-			written, err := w.commitOne(ctx, tx, st, o)
-			if err != nil {
-				return fmt.Errorf("recording a revision of deployment %q: %w", o.deployment.Name, err)
-			}
-			overtaken = overtaken || !written
-		}
-		if overtaken && whole {
+		overtaken, err = w.commitAll(ctx, tx, changed, scope)
+		if err == nil && overtaken && whole {
 			return errOvertaken
 		}
-		return nil
+		return err
 	})
 	if overtaken {
 		again := due
@@ -105,40 +97,65 @@ func (w *worker) commit(ctx context.Context, changed []outcome, due wakeup, whol
 	return overtaken, nil
 }
 
-// commitOne reports whether what was found out about a deployment still applies. One that is gone needs nothing.
-func (w *worker) commitOne(ctx context.Context, tx store.Tx, st *settler, o outcome) (applies bool, err error) {
-	d, same, err := w.current(ctx, tx, o.deployment)
-	if err != nil || !same {
-		return d.ID == "" || !d.DeletedAt.IsZero(), err
+// commitAll records what was rendered for all deployments before any target is given something: which objects
+// one of them loses and another one wants is known only then.
+func (w *worker) commitAll(ctx context.Context, tx store.Tx, changed []outcome, scope *commitScope) (overtaken bool, err error) {
+	st := w.svc.newSettler(tx)
+	st.resolved, st.handOvers = true, newHandOvers(w.svc, tx, scope)
+	var usable []fleet.Deployment
+	written := map[fleet.DeploymentID]bool{}
+	for _, o := range changed {
+		d, applies, err := w.recordOne(ctx, tx, st, o)
+		if err != nil {
+			return false, fmt.Errorf("recording a revision of deployment %q: %w", o.deployment.Name, err)
+		}
+		overtaken = overtaken || !applies
+		written[o.deployment.ID] = true
+		if d.ID != "" {
+			usable = append(usable, d)
+		}
 	}
-	if overtaken, err := w.overtaken(ctx, tx, d, o); err != nil || overtaken {
-		return false, err
+	for _, d := range usable {
+		targets, err := tx.Targets().OfDeployment(ctx, d.TenantID, d.ID)
+		if err != nil {
+			return false, err
+		}
+		if err := st.settle(ctx, d, targets); err != nil {
+			return false, err
+		}
 	}
-	return true, w.record(ctx, tx, st, d, o)
+	return overtaken, st.handOvers.refresh(ctx, w.tenant, func(h fleet.HandOver) bool { return written[h.To] })
 }
 
-func (w *worker) record(ctx context.Context, tx store.Tx, st *settler, d fleet.Deployment, o outcome) error {
-	whole, err := w.commitParts(ctx, tx, st, &d, o)
-	if err != nil {
-		return err
+// recordOne records what was found out about a deployment, and reports whether that still applies. One that is gone
+// needs nothing. It returns the deployment if its targets can be given something.
+func (w *worker) recordOne(ctx context.Context, tx store.Tx, st *settler, o outcome) (usable fleet.Deployment, applies bool, err error) {
+	d, same, err := w.current(ctx, tx, o.deployment)
+	if err != nil || !same {
+		return fleet.Deployment{}, d.ID == "" || !d.DeletedAt.IsZero(), err
 	}
-	if err := w.commitProblem(ctx, tx, &d, o); err != nil {
-		return err
+	if overtaken, err := w.overtaken(ctx, tx, d, o); err != nil || overtaken {
+		return fleet.Deployment{}, false, err
+	}
+	whole, err := w.record(ctx, tx, st, &d, o)
+	if err != nil || !whole {
+		return fleet.Deployment{}, true, err // what runs is not touched; not even what is ahead of the server
+	}
+	return d, true, nil
+}
+
+// record writes what was found out about a deployment, and reports whether its targets can be given something.
+func (w *worker) record(ctx context.Context, tx store.Tx, st *settler, d *fleet.Deployment, o outcome) (whole bool, err error) {
+	if whole, err = w.commitParts(ctx, tx, st, d, o); err != nil {
+		return false, err
+	}
+	if err := w.commitProblem(ctx, tx, d, o); err != nil {
+		return false, err
 	}
 	if err := tx.Deployments().SetDetected(ctx, d.TenantID, d.ID, o.detected()); err != nil {
-		return err
+		return false, err
 	}
-	if err := st.takeEdit(ctx, &d, whole); err != nil {
-		return err
-	}
-	if !whole {
-		return nil // what runs is not touched; not even what is ahead of the server
-	}
-	targets, err := tx.Targets().OfDeployment(ctx, d.TenantID, d.ID)
-	if err != nil {
-		return err
-	}
-	return st.settle(ctx, d, targets)
+	return whole, st.takeEdit(ctx, d, whole)
 }
 
 // current reads a deployment anew, and reports whether what was found out still applies: it was

@@ -36,7 +36,7 @@ func (w *worker) judgeUnit(ctx context.Context, d fleet.Deployment, u unit, tree
 		!(last.transient && w.svc.cfg.Now().Sub(last.at) > transientFor) {
 		covers, err := last.covers(ctx, tree, req, root, folder)
 		if covers || err != nil {
-			last.folder, last.root = folder, root
+			last.folder, last.root, last.reused = folder, root, true
 			return last, err
 		}
 	}

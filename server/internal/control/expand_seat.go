@@ -133,7 +133,16 @@ func (s *Service) detach(ctx context.Context, tx store.Tx, t fleet.Target, why s
 			return err
 		}
 	}
+	handOvers := newHandOvers(s, tx, nil)
+	var err error
+	if last.HandOvers, err = handOvers.of(ctx, t, last); err != nil {
+		return err
+	}
 	if err := tx.Targets().SetDesired(ctx, t.TenantID, t.ID, last); err != nil {
+		return err
+	}
+	// What others on the agent keep for it they keep for nobody.
+	if err := handOvers.refresh(ctx, t.TenantID, func(h fleet.HandOver) bool { return h.To == t.DeploymentID }); err != nil {
 		return err
 	}
 	return s.tell(ctx, tx, fleet.Event{

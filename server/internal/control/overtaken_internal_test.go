@@ -80,19 +80,19 @@ func TestALeaderThatWasOvertakenWritesNothing(t *testing.T) {
 				t.Fatal(err)
 			}
 			slow, successor := newWorker(s, repo), newWorker(s, repo)
-			if _, err := slow.commit(ctx, look(t, slow, "1"), wakeup{}, false); err != nil {
+			if _, err := slow.commit(ctx, look(t, slow, "1"), nil, wakeup{}, false); err != nil {
 				t.Fatal(err)
 			}
 			slow.take()
 			late := look(t, slow, "2")
-			if _, err := successor.commit(ctx, look(t, successor, "3"), wakeup{}, false); err != nil {
+			if _, err := successor.commit(ctx, look(t, successor, "3"), nil, wakeup{}, false); err != nil {
 				t.Fatal(err)
 			}
 			before, err := s.Deployment(ctx, auth.System(), "default", "app")
 			if err != nil || before.Rendered.Commit[:1] != "3" || before.Targets[0].Desired.Commit[:1] != "3" {
 				t.Fatalf("the successor has recorded %+v, and given %+v: %v", before.Rendered, before.Targets[0].Desired, err)
 			}
-			if _, err := slow.commit(ctx, late, wakeup{}, false); err != nil {
+			if _, err := slow.commit(ctx, late, nil, wakeup{}, false); err != nil {
 				t.Fatal(err)
 			}
 			after, err := s.Deployment(ctx, auth.System(), "default", "app")
@@ -128,7 +128,7 @@ func TestALeaderWhoseVariantAnotherHasRenderedWritesNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	slow, successor := newWorker(s, repo), newWorker(s, repo)
-	if _, err := slow.commit(ctx, look(t, slow, "1"), wakeup{}, false); err != nil {
+	if _, err := slow.commit(ctx, look(t, slow, "1"), nil, wakeup{}, false); err != nil {
 		t.Fatal(err)
 	}
 	slow.take()
@@ -136,10 +136,10 @@ func TestALeaderWhoseVariantAnotherHasRenderedWritesNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	late := look(t, slow, "1")
-	if _, err := successor.commit(ctx, look(t, successor, "1"), wakeup{}, false); err != nil {
+	if _, err := successor.commit(ctx, look(t, successor, "1"), nil, wakeup{}, false); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := slow.commit(ctx, late, wakeup{}, false); err != nil {
+	if _, err := slow.commit(ctx, late, nil, wakeup{}, false); err != nil {
 		t.Fatal(err)
 	}
 	kept, err := s.Revisions(ctx, auth.System(), "default", "app", store.Page{})

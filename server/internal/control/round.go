@@ -19,13 +19,16 @@ type round struct {
 	due wakeup
 	// passed says that some deployment could not be looked at together with the others: what others no longer
 	// have may have moved there.
-	passed  bool
-	behind  bool // the round before it goes on
+	passed bool
+	behind bool // the round before it goes on
+	// configs is how often files of agents had been looked at when it began, if it looks at everything that a commit on
+	// the default branch touches; else -1.
+	configs int
 	done    chan struct{}
 	failure error // once done
 }
 
-func newRound(due wakeup) *round { return &round{due: due, done: make(chan struct{})} }
+func newRound(due wakeup) *round { return &round{due: due, done: make(chan struct{}), configs: -1} }
 
 // play makes a round, and waits for it until the worker is needed elsewhere: it is woken, a poll is due, or it has
 // more to do itself, which hurry says. left says that the round goes on.

@@ -48,7 +48,7 @@ func TestARoundReadsWhatItTakes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := other.commit(t.Context(), look(t, other, "1"), wakeup{}, false); err != nil {
+	if _, err := other.commit(t.Context(), look(t, other, "1"), nil, wakeup{}, false); err != nil {
 		t.Fatal(err)
 	}
 	taken, err := w.claimAll(t.Context(), newRound(todo.due), todo, map[string]gitsource.Ref{"": {Commit: strings.Repeat("2", 40)}})
@@ -87,15 +87,15 @@ func TestNothingIsTakenAwayWithoutWhatWasOvertaken(t *testing.T) {
 	t.Parallel()
 	s, w, other := roundsOf(t, "giver", "taker")
 	ctx := t.Context()
-	if _, err := w.commit(ctx, look(t, w, "1"), wakeup{}, false); err != nil {
+	if _, err := w.commit(ctx, look(t, w, "1"), nil, wakeup{}, false); err != nil {
 		t.Fatal(err)
 	}
 	both := look(t, w, "2")
-	if _, err := other.commit(ctx, look(t, other, "3")[1:], wakeup{}, false); err != nil {
+	if _, err := other.commit(ctx, look(t, other, "3")[1:], nil, wakeup{}, false); err != nil {
 		t.Fatal(err)
 	}
 	w.take()
-	overtaken, err := w.commit(ctx, both, wakeup{}, true)
+	overtaken, err := w.commit(ctx, both, nil, wakeup{}, true)
 	if err != nil || !overtaken || !w.take().check {
 		t.Errorf("overtaken %t, %v", overtaken, err)
 	}

@@ -37,6 +37,7 @@ type sources struct {
 	svc      *Service
 	renders  renders // over all repositories: they cost CPU, not waiting
 	refusals memo
+	names    names
 
 	mu      sync.Mutex
 	workers map[fleet.RepositoryID]*worker

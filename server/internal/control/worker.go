@@ -37,6 +37,7 @@ type worker struct {
 	known   map[fleet.DeploymentID]int64 // Spec of each deployment as it was last looked at
 	seen    map[unitKey]verdict
 	busy    map[fleet.DeploymentID]*round
+	configs int                           // how often files of agents were looked at
 	owed    map[fleet.DeploymentID]wakeup // why those are to be looked at again when they are free
 
 	plains plains
@@ -212,8 +213,21 @@ func (w *worker) runOnce(ctx context.Context, due wakeup) (left bool, err error)
 		}
 		return false, errors.Join(err, w.delayRuns(ctx, todo, err))
 	}
-	failed := w.configure(ctx, todo, refs)
+	if todo.looksForConfigs() {
+		w.mu.Lock()
+		w.configs++
+		w.mu.Unlock()
+	}
+	applied, failed := w.configure(ctx, todo, refs)
+	if applied {
+		if err := w.afterConfigure(ctx, &todo, refs); err != nil {
+			return false, errors.Join(failed, err)
+		}
+	}
 	r := newRound(due)
+	if due.check || due.concerns("") {
+		r.configs = w.configs
+	}
 	left, err = w.evaluateRound(ctx, r, todo, refs)
 	failed = errors.Join(failed, err)
 	if len(todo.runs) == 0 {

@@ -223,6 +223,14 @@ func applicationJSON(row control.Application) apiv1.Application {
 		ID: string(row.ID), Tenant: row.Tenant, Name: row.DeploymentName, Environment: row.Environment, Source: sourceJSON(row.Source, fleet.SourceDetected),
 		Namespace: d.Namespace, Policy: policyJSON(d.Policy), Limits: apiv1.Limits(d.Limits),
 		Epoch: d.Epoch, Generation: d.Generation, Commit: d.Commit, Digest: d.Digest,
-		HoldPrune: d.HoldPrune, Consent: d.Consent, Confirmed: d.Confirmed, Tombstone: d.Tombstone, Detached: d.Detached,
+		HoldPrune: d.HoldPrune, Consent: d.Consent, Confirmed: d.Confirmed, HandOvers: handOversJSON(d.HandOvers), Tombstone: d.Tombstone, Detached: d.Detached,
 	}
+}
+
+func handOversJSON(list []fleet.HandOver) []apiv1.HandOver {
+	var out []apiv1.HandOver
+	for _, h := range list {
+		out = append(out, apiv1.HandOver{Reason: string(h.Reason), Deployment: h.Deployment, Objects: h.Objects})
+	}
+	return out
 }

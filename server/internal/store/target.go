@@ -38,6 +38,11 @@ type Targets interface {
 	UnprovenAllTenants(ctx context.Context, agent fleet.AgentID) ([]fleet.Target, error)
 	// OfGrantAllTenants returns the targets that exist by a grant.
 	OfGrantAllTenants(ctx context.Context, id fleet.GrantID) ([]fleet.Target, error)
+	// HandingOver returns the targets of a tenant whose Desired.HandOvers is not empty, by id.
+	HandingOver(ctx context.Context, tenant fleet.TenantID) ([]fleet.Target, error)
+	// Unsettled returns the targets on these agents that have a bundle, or for which one was rendered, and whose
+	// agents have not said that they have put it in place. It leaves out those that are to go.
+	Unsettled(ctx context.Context, tenant fleet.TenantID, agents []fleet.AgentID) ([]UnsettledTarget, error)
 	// Variants returns the variants that these targets are of, for those that are of one.
 	Variants(ctx context.Context, tenant fleet.TenantID, ids []fleet.TargetID) (map[fleet.TargetID]fleet.Variant, error)
 	// CountByAgentAllTenants returns how many targets each of these agents has; agents with none are absent.
@@ -133,4 +138,19 @@ type TargetTally struct {
 	First      fleet.TargetID // by the name of its agent
 	FirstAgent string
 	StaleSince time.Time // the earliest
+}
+
+// UnsettledTarget is a target that may not have all the objects that it wants.
+type UnsettledTarget struct {
+	Agent          fleet.AgentID
+	Deployment     fleet.DeploymentID
+	DeploymentName string
+	// Desired is what its agent was told, and Newest what was rendered last for it.
+	Desired, Newest PlacedBundle
+}
+
+// PlacedBundle is a bundle and the namespace of its objects that name none. Digest is empty when there is no bundle.
+type PlacedBundle struct {
+	Digest    string
+	Namespace string
 }

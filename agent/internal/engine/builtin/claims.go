@@ -187,36 +187,19 @@ func (c *claims) abandoned(key inventory.Key, owner fleet.TargetID) bool {
 	return here && !slices.Contains(c.byKey[key], owner)
 }
 
-// claimedKeys lists the objects that d desires. Where only the cluster knows whether a kind has
-// namespaces, both readings are claimed: a claim too many at worst keeps an object.
+// claimedKeys lists the objects that d desires, in every reading.
 func claimedKeys(d engine.Desired) []inventory.Key {
 	if d.Objects == nil {
 		return nil
 	}
 	var keys []inventory.Key
-	claim := func(ref fleet.ObjectRef) {
-		// What is beyond its limits a target never gets, so that it must not keep it from others.
-		if d.State.Limits.Allows(ref, ref.Namespace != "") {
-			keys = append(keys, inventory.KeyOf(ref))
-		}
-	}
 	for _, o := range d.Objects.Objects() {
-		ref := placed(o.Ref, d.State.Namespace)
-		claim(ref)
-		if _, known := manifest.IsClusterScoped(ref); !known && ref.Namespace != "" {
-			ref.Namespace = ""
-			claim(ref)
+		for _, ref := range manifest.Claims(o.Ref, d.State.Namespace) {
+			// What is beyond its limits a target never gets, so that it must not keep it from others.
+			if d.State.Limits.Allows(ref, ref.Namespace != "") {
+				keys = append(keys, inventory.KeyOf(ref))
+			}
 		}
 	}
 	return keys
-}
-
-// placed fills in the default namespace, unless the kind is known to have none.
-func placed(ref fleet.ObjectRef, namespace string) fleet.ObjectRef {
-	if scoped, known := manifest.IsClusterScoped(ref); known && scoped {
-		ref.Namespace = ""
-	} else if ref.Namespace == "" {
-		ref.Namespace = namespace
-	}
-	return ref
 }

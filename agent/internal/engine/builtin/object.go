@@ -97,6 +97,7 @@ type object struct {
 	dying                    time.Time      // when its deletion was accepted
 	bounds                   bounds         // of one that is to go
 	taker                    fleet.TargetID // another target that desires it
+	handOver                 string         // why it waits for another deployment, as the server says
 	unserved                 time.Time      // since when the API server does not serve its kind
 	emptied                  time.Time      // when nothing was found in it
 	occupied                 string         // why it could not be deleted when that was last tried, and is not until it is due

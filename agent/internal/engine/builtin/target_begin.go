@@ -101,7 +101,7 @@ func (t *target) merge(d engine.Desired) {
 		objects := d.Objects.Objects()
 		desired := make([]*object, 0, len(objects))
 		for _, m := range objects {
-			ref := placed(m.Ref, d.State.Namespace)
+			ref := manifest.Placed(m.Ref, d.State.Namespace)
 			key := inventory.KeyOf(ref)
 			o := t.objects[key]
 			if o == nil {

@@ -57,8 +57,9 @@ func (t *target) letGo(o *object) {
 		o.phase, o.held = phaseHeld, why
 		return
 	}
+	handOver := t.handOver(o.ref)
 	if t.engine.isPending() {
-		o.phase, o.held, o.waits = phaseHeld, t.wantedElsewhere(o.key()), true
+		o.phase, o.held, o.waits = phaseHeld, t.wantedElsewhere(o.key(), handOver), true
 		return
 	}
 	o.held, o.waits = "", false

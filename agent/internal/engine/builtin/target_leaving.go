@@ -25,9 +25,9 @@ func (t *target) bound(o *object, edition int) {
 
 // mayGo reports whether the plan decides on an object that is no longer desired. It does not on what the agent
 // must not touch, on what is beyond the grant, on what its annotation keeps (a change of that is seen by the
-// watch), and on what is handed over to another target: no deletion, whatever the number.
+// watch), and on what is handed over to another target, or waits for that: no deletion, whatever the number.
 func (o *object) mayGo() bool {
-	return o.bounds.refusal == "" && o.bounds.beyond == "" && !o.keep && o.taker == ""
+	return o.bounds.refusal == "" && o.bounds.beyond == "" && !o.keep && o.taker == "" && o.handOver == ""
 }
 
 // decided reports whether what becomes of an object that is no longer desired does not depend on how many

@@ -104,6 +104,7 @@ func (t *target) plan(s survey) ([]*object, inventory.Plan) {
 		}
 		t.bound(o, edition)
 		o.refused, o.taker = o.bounds.refusal != "", t.engine.claims.other(o.key(), t.id)
+		o.handOver = t.handOver(o.ref)
 		if o.mayGo() {
 			gone = append(gone, o)
 		}
@@ -129,6 +130,8 @@ func (t *target) keepBack(o *object) {
 		t.hold(o, o.bounds.beyond, true)
 	case o.keep:
 		t.hold(o, o.held, true)
+	case o.taker == "":
+		t.awaitHandOver(o)
 	default:
 		// Until that one has taken it over, which the label tells: what is forgotten before would be nobody's
 		// if this agent stopped now.
@@ -193,14 +196,14 @@ func (t *target) hold(o *object, reason string, protected bool) {
 }
 
 func (t *target) startRemove(o *object, want intent) {
-	key, ref, uids := o.key(), o.ref, t.desiredUIDs()
+	key, ref, uids, handOver := o.key(), o.ref, t.desiredUIDs(), t.handOver(o.ref)
 	job := removeJob{owner: t.owner, ref: o.ref, uid: o.uid, want: want, emptied: !o.emptied.IsZero(), propagation: t.desired.State.Policy.Propagation, wanted: func(uid string) string {
 		if uids[uid] {
 			return "it is desired under another name"
 		}
 		return ""
 	}, hold: func() string {
-		if why := cmp.Or(t.wantedElsewhere(key), t.refusal(ref)); why != "" || want != intentDelete {
+		if why := cmp.Or(t.wantedElsewhere(key, handOver), t.refusal(ref)); why != "" || want != intentDelete {
 			return why
 		}
 		return cmp.Or(t.beyond(ref), t.engine.inhabited(ref, t.id))
@@ -297,11 +300,14 @@ func (t *target) doubtsUnserved(o *object) bool {
 	return true
 }
 
-// wantedElsewhere returns why an object has to wait for other targets of this agent, or "".
-func (t *target) wantedElsewhere(key inventory.Key) string {
+// wantedElsewhere returns why an object has to wait for other targets of this agent, or "". handOver is what
+// the server says of that.
+func (t *target) wantedElsewhere(key inventory.Key, handOver string) string {
 	switch other := t.engine.claims.other(key, t.id); {
 	case other != "":
 		return fmt.Sprintf("target %s is about to take it over", other)
+	case handOver != "":
+		return handOver
 	case t.engine.isPending():
 		return "other deployments of this agent have not arrived yet"
 	}

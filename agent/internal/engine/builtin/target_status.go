@@ -187,6 +187,9 @@ func (t *target) untilDue() time.Duration {
 	sooner(t.lapse)
 	if t.ctx != nil {
 		sooner(t.begun.Add(grace))
+		if len(t.desired.State.HandOvers) > 0 {
+			sooner(t.begun.Add(handOverGrace))
+		}
 	}
 	sooner(t.out.again)
 	return time.Until(next)

@@ -108,6 +108,12 @@ var workCalls = []call{
 	{"Targets.OfGrantAllTenants", false, global, func(ctx context.Context, tx store.Tx, _ fleet.TenantID, w *world) (any, error) {
 		return tx.Targets().OfGrantAllTenants(ctx, w.grant.ID)
 	}},
+	{"Targets.HandingOver", false, empty, func(ctx context.Context, tx store.Tx, tenant fleet.TenantID, _ *world) (any, error) {
+		return tx.Targets().HandingOver(ctx, tenant)
+	}},
+	{"Targets.Unsettled", false, empty, func(ctx context.Context, tx store.Tx, tenant fleet.TenantID, w *world) (any, error) {
+		return tx.Targets().Unsettled(ctx, tenant, []fleet.AgentID{w.agent.ID})
+	}},
 	{"Targets.List", false, empty, func(ctx context.Context, tx store.Tx, tenant fleet.TenantID, w *world) (any, error) {
 		return tx.Targets().List(ctx, tenant, []fleet.TargetID{w.target.ID})
 	}},

@@ -241,6 +241,10 @@ func newTarget(w *world, d fleet.Deployment, a fleet.Agent) fleet.Target {
 		Desired: fleet.Desired{
 			Version: fleet.Version{Epoch: 1, Generation: 3}, Digest: w.bundle.Digest, Commit: "c0ffee", Namespace: "shop",
 			Policy: wholePolicy(), HoldPrune: true, Consent: true, Confirmed: []string{"Deployment.apps shop/web", "Namespace old"}, Detached: true,
+			HandOvers: []fleet.HandOver{
+				{Reason: fleet.HandOverNotTaken, To: "dep-taker", Deployment: "taker", Objects: []string{"ConfigMap shop/a", "Secret shop/b"}},
+				{Reason: fleet.HandOverCommitNotEvaluated, Repository: "repo-1"},
+			},
 		},
 		Observed: fleet.Observed{
 			Version: fleet.Version{Epoch: 1, Generation: 2}, Digest: "sha256:older", Sync: fleet.SyncFailed,

@@ -569,6 +569,7 @@ CREATE TABLE targets (
     desired_hold_prune          INTEGER NOT NULL CHECK (desired_hold_prune IN (0, 1)),
     desired_consent             INTEGER NOT NULL CHECK (desired_consent IN (0, 1)),
     desired_confirmed           TEXT    NOT NULL,
+    desired_hand_overs          TEXT    NOT NULL,
     desired_tombstone           INTEGER NOT NULL CHECK (desired_tombstone IN (0, 1)),
     desired_detached            INTEGER NOT NULL CHECK (desired_detached IN (0, 1)),
     observed_epoch              INTEGER NOT NULL,
@@ -601,6 +602,7 @@ CREATE INDEX targets_by_agent ON targets (agent_id, tenant_id, deployment_name, 
 CREATE INDEX targets_by_agent_tenant ON targets (tenant_id, agent_tenant);
 CREATE INDEX targets_by_digest ON targets (tenant_id, desired_digest);
 CREATE INDEX targets_by_grant ON targets (grant_id) WHERE grant_id IS NOT NULL;
+CREATE INDEX targets_by_hand_over ON targets (tenant_id) WHERE desired_hand_overs <> '';
 CREATE INDEX targets_by_sync ON targets (tenant_id, read_sync, deployment_name, deployment_id);
 CREATE INDEX targets_by_health ON targets (tenant_id, read_health, deployment_name, deployment_id);
 CREATE INDEX targets_waiting ON targets (tenant_id, deployment_name, deployment_id) WHERE waiting;

@@ -1,0 +1,39 @@
+package builtin
+
+import (
+	"slices"
+	"time"
+
+	"github.com/kedge-dev/kedge/internal/fleet"
+)
+
+// handOverGrace is how long an object that another deployment is about to take over counts as being
+// handed over. After that it is reported as held, with the reason.
+const handOverGrace = 2 * time.Second
+
+// handOver says why an object that has left this target waits for another deployment, as the server says; ""
+// when it does not, or when a user has confirmed its deletion.
+func (t *target) handOver(ref fleet.ObjectRef) string {
+	state := &t.desired.State
+	if len(state.HandOvers) == 0 {
+		return ""
+	}
+	name := ref.String()
+	if slices.Contains(state.Confirmed, name) {
+		return ""
+	}
+	for _, h := range state.HandOvers {
+		if h.Names(name) {
+			return h.String()
+		}
+	}
+	return ""
+}
+
+// awaitHandOver keeps an object until another target has taken it over, which its watch tells, or until a newer
+// state of this target says something else. A user may confirm its deletion instead.
+func (t *target) awaitHandOver(o *object) {
+	o.waits = t.now.Before(t.begun.Add(handOverGrace))
+	o.confirmable = !o.waits
+	t.hold(o, o.handOver, false)
+}

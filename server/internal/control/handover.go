@@ -1,0 +1,308 @@
+package control
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/kedge-dev/kedge/internal/fleet"
+	"github.com/kedge-dev/kedge/internal/wire"
+	"github.com/kedge-dev/kedge/server/internal/store"
+)
+
+// handOvers finds out, within one transaction, which objects that a target loses other deployments on the same
+// agent want. The agent keeps these objects until they are taken over, so that an object which moves from one
+// deployment to another is never deleted in between, whatever the order in which the targets are written, sent
+// and applied:
+//
+//	a deployment that is written in the same step, or later for the same commit, wants it   NotTaken
+//	a target on the agent that is not in sync wants it, or would if nothing held it back    NotTaken
+//	a deployment could not be evaluated at the commit that removes it                       NotEvaluated
+//	the commit was not evaluated for every deployment yet                                   CommitNotEvaluated
+//
+// What was kept before is kept for as long as one of these is true.
+type handOvers struct {
+	s     *Service
+	tx    store.Tx
+	scope *commitScope
+
+	unsettled map[fleet.AgentID][]store.UnsettledTarget
+	targets   map[fleet.DeploymentID][]fleet.Target // of deployments in scope
+}
+
+func newHandOvers(s *Service, tx store.Tx, scope *commitScope) *handOvers {
+	if scope == nil {
+		scope = &commitScope{}
+	}
+	return &handOvers{
+		s: s, tx: tx, scope: scope,
+		unsettled: map[fleet.AgentID][]store.UnsettledTarget{}, targets: map[fleet.DeploymentID][]fleet.Target{},
+	}
+}
+
+// of returns what t hands over when it becomes want.
+func (h *handOvers) of(ctx context.Context, t fleet.Target, want fleet.Desired) ([]fleet.HandOver, error) {
+	gone, err := h.lost(ctx, t, want)
+	if err != nil || gone.none() || t.AgentID == "" {
+		return nil, err
+	}
+	out, err := h.wanted(ctx, t, gone)
+	if err != nil {
+		return nil, err
+	}
+	unevaluated, err := h.unevaluated(ctx, t, gone)
+	if err != nil {
+		return nil, err
+	}
+	return bounded(append(out, unevaluated...)), nil
+}
+
+// lost is what t no longer has when it becomes want, and what it hands over already.
+func (h *handOvers) lost(ctx context.Context, t fleet.Target, want fleet.Desired) (lostObjects, error) {
+	out := lostObjects{names: map[string]bool{}}
+	for _, was := range t.Desired.HandOvers {
+		out.all = out.all || was.Objects == nil
+		for _, name := range was.Objects {
+			out.names[name] = true
+		}
+	}
+	ends := want.Tombstone || want.Detached
+	if !ends && want.Digest == t.Desired.Digest && want.Namespace == t.Desired.Namespace && out.none() {
+		return out, nil
+	}
+	before, err := h.s.objectNames(ctx, h.tx, t.TenantID, store.PlacedBundle{Digest: t.Desired.Digest, Namespace: t.Desired.Namespace})
+	if err != nil {
+		return lostObjects{}, err
+	}
+	for name := range before {
+		out.names[name] = true
+	}
+	if ends {
+		return out, nil
+	}
+	after, err := h.s.objectNames(ctx, h.tx, t.TenantID, store.PlacedBundle{Digest: want.Digest, Namespace: want.Namespace})
+	if err != nil {
+		return lostObjects{}, err
+	}
+	for name := range after {
+		delete(out.names, name)
+	}
+	return out, nil
+}
+
+// wanted lists the deployments that want any of what t has lost.
+func (h *handOvers) wanted(ctx context.Context, t fleet.Target, gone lostObjects) ([]fleet.HandOver, error) {
+	byTaker := map[fleet.DeploymentID]*fleet.HandOver{}
+	take := func(id fleet.DeploymentID, deployment string, objects []string) {
+		if id == t.DeploymentID || len(objects) == 0 {
+			return
+		}
+		if byTaker[id] == nil {
+			byTaker[id] = &fleet.HandOver{Reason: fleet.HandOverNotTaken, To: id, Deployment: deployment}
+		}
+		byTaker[id].Objects = append(byTaker[id].Objects, objects...)
+	}
+	coming, err := h.coming(ctx, t, gone)
+	if err != nil {
+		return nil, err
+	}
+	for _, c := range coming {
+		take(c.deployment, c.name, c.objects)
+	}
+	unsettled, err := h.unsettledOn(ctx, t)
+	if err != nil {
+		return nil, err
+	}
+	for _, u := range unsettled {
+		for _, bundle := range []store.PlacedBundle{u.Desired, u.Newest} {
+			names, err := h.s.objectNames(ctx, h.tx, t.TenantID, bundle)
+			if err != nil {
+				return nil, err
+			}
+			take(u.Deployment, u.DeploymentName, gone.among(names))
+		}
+	}
+	out := make([]fleet.HandOver, 0, len(byTaker))
+	for _, id := range slices.Sorted(maps.Keys(byTaker)) {
+		taker := byTaker[id]
+		slices.Sort(taker.Objects)
+		taker.Objects = slices.Compact(taker.Objects)
+		out = append(out, *taker)
+	}
+	return out, nil
+}
+
+// unevaluated lists the deployments of which nobody knows whether they want what t has lost.
+func (h *handOvers) unevaluated(ctx context.Context, t fleet.Target, gone lostObjects) ([]fleet.HandOver, error) {
+	var out []fleet.HandOver
+	if h.scope.pending != "" {
+		out = append(out, fleet.HandOver{Reason: fleet.HandOverCommitNotEvaluated, Repository: h.scope.pending})
+	}
+	known := map[fleet.DeploymentID]bool{t.DeploymentID: true}
+	for _, d := range h.scope.unevaluated {
+		on, err := h.isBeside(ctx, t, d.ID)
+		if err != nil {
+			return nil, err
+		}
+		if on && !known[d.ID] {
+			out = append(out, fleet.HandOver{Reason: fleet.HandOverNotEvaluated, To: d.ID, Deployment: d.Name, Objects: gone.list()})
+			known[d.ID] = true
+		}
+	}
+	for _, was := range t.Desired.HandOvers {
+		still, err := h.still(ctx, t, was)
+		if err != nil {
+			return nil, err
+		}
+		if !still || known[was.To] && was.To != "" {
+			continue
+		}
+		if was.Objects != nil {
+			was.Objects = slices.DeleteFunc(slices.Clone(was.Objects), func(name string) bool { return !gone.names[name] })
+			if len(was.Objects) == 0 {
+				continue
+			}
+		}
+		out = append(out, was)
+	}
+	return out, nil
+}
+
+// still reports whether nobody knows yet what t waits to hear of.
+func (h *handOvers) still(ctx context.Context, t fleet.Target, was fleet.HandOver) (bool, error) {
+	switch was.Reason {
+	case fleet.HandOverCommitNotEvaluated:
+		return was.Repository != h.scope.evaluated && was.Repository != h.scope.pending, nil
+	case fleet.HandOverNotEvaluated:
+	default:
+		return false, nil
+	}
+	d, err := h.tx.Deployments().Get(ctx, t.TenantID, was.To)
+	if errors.Is(err, store.ErrNotFound) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	on, err := h.isBeside(ctx, t, d.ID)
+	evaluated := !d.Rendered.At.IsZero() && d.EditedAt.IsZero() && recorded(d) == ""
+	return d.DeletedAt.IsZero() && on && !evaluated, err
+}
+
+// coming lists what the deployments of the commit that is being written want of what t has lost.
+func (h *handOvers) coming(ctx context.Context, t fleet.Target, gone lostObjects) ([]comingObjects, error) {
+	var out []comingObjects
+	for _, c := range h.scope.among(gone) {
+		if c.deployment == t.DeploymentID {
+			continue
+		}
+		targets, err := h.targetsOf(ctx, t.TenantID, c.deployment)
+		if err != nil {
+			return nil, err
+		}
+		if slices.ContainsFunc(targets, func(o fleet.Target) bool {
+			return o.AgentID == t.AgentID && attached(o) && (c.variant == "" || o.Variant == c.variant)
+		}) {
+			out = append(out, c)
+		}
+	}
+	return out, nil
+}
+
+func (h *handOvers) unsettledOn(ctx context.Context, t fleet.Target) ([]store.UnsettledTarget, error) {
+	if list, ok := h.unsettled[t.AgentID]; ok {
+		return list, nil
+	}
+	list, err := h.tx.Targets().Unsettled(ctx, t.TenantID, []fleet.AgentID{t.AgentID})
+	h.unsettled[t.AgentID] = list
+	return list, err
+}
+
+func (h *handOvers) targetsOf(ctx context.Context, tenant fleet.TenantID, id fleet.DeploymentID) ([]fleet.Target, error) {
+	if list, ok := h.targets[id]; ok {
+		return list, nil
+	}
+	list, err := h.tx.Targets().OfDeployment(ctx, tenant, id)
+	h.targets[id] = list
+	return list, err
+}
+
+// isBeside reports whether a deployment belongs on the agent of t.
+func (h *handOvers) isBeside(ctx context.Context, t fleet.Target, id fleet.DeploymentID) (bool, error) {
+	targets, err := h.targetsOf(ctx, t.TenantID, id)
+	return slices.ContainsFunc(targets, func(o fleet.Target) bool { return o.AgentID == t.AgentID && attached(o) }), err
+}
+
+// refresh finds out anew what targets hand over that wait for something which has changed.
+func (h *handOvers) refresh(ctx context.Context, tenant fleet.TenantID, changed func(fleet.HandOver) bool) error {
+	targets, err := h.tx.Targets().HandingOver(ctx, tenant)
+	if err != nil {
+		return err
+	}
+	clear(h.unsettled) // which may have changed since
+	clear(h.targets)
+	for _, t := range targets {
+		if !slices.ContainsFunc(t.Desired.HandOvers, changed) || h.s.behind(t) {
+			continue
+		}
+		now, err := h.of(ctx, t, t.Desired)
+		if err != nil {
+			return fmt.Errorf("finding out what target %s hands over: %w", t.ID, err)
+		}
+		if err := h.set(ctx, t, now); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// set writes what t hands over, if that is something else than it was.
+func (h *handOvers) set(ctx context.Context, t fleet.Target, now []fleet.HandOver) error {
+	if slices.EqualFunc(t.Desired.HandOvers, now, fleet.HandOver.Equal) {
+		return nil
+	}
+	want := t.Desired
+	want.Version, want.HandOvers = h.s.next(newest(t)), now
+	return h.tx.Targets().SetDesired(ctx, t.TenantID, t.ID, want)
+}
+
+// keepAll has the targets of a deployment that goes keep everything until the commit is evaluated that makes it go.
+func (h *handOvers) keepAll(ctx context.Context, tenant fleet.TenantID, id fleet.DeploymentID) error {
+	targets, err := h.tx.Targets().OfDeployment(ctx, tenant, id)
+	if err != nil {
+		return err
+	}
+	for _, t := range targets {
+		if t.AgentID == "" || !t.Desired.Tombstone && !t.Desired.Detached {
+			continue
+		}
+		now, err := h.unevaluated(ctx, t, lostObjects{all: true})
+		if err != nil {
+			return err
+		}
+		if err := h.set(ctx, t, now); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// bounded keeps the list within what a frame may hold: beyond that everything that has left the target is kept.
+func bounded(list []fleet.HandOver) []fleet.HandOver {
+	objects := 0
+	for _, h := range list {
+		objects += len(h.Objects)
+	}
+	if len(list) > wire.MaxHandOvers {
+		list = list[:wire.MaxHandOvers]
+		list[0].Objects = nil
+	}
+	if objects > wire.MaxHandedOver {
+		for i := range list {
+			list[i].Objects = nil
+		}
+	}
+	return slices.Clip(list)
+}

@@ -1,0 +1,173 @@
+package control
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+
+	"github.com/kedge-dev/kedge/internal/fleet"
+	"github.com/kedge-dev/kedge/internal/manifest"
+	"github.com/kedge-dev/kedge/server/internal/store"
+)
+
+// lostObjects is what a target no longer has.
+type lostObjects struct {
+	names map[string]bool // as ObjectRef.String, in every reading of manifest.Claims
+	all   bool            // and more that nobody can name: everything that leaves
+}
+
+func (l lostObjects) none() bool { return len(l.names) == 0 && !l.all }
+
+// list is the names, sorted; nil when everything is lost.
+func (l lostObjects) list() []string {
+	if l.all {
+		return nil
+	}
+	return slices.Sorted(maps.Keys(l.names))
+}
+
+// among returns those of names that are lost.
+func (l lostObjects) among(names map[string]bool) []string {
+	if l.all {
+		return slices.Collect(maps.Keys(names))
+	}
+	few, many := l.names, names
+	if len(few) > len(many) {
+		few, many = many, few
+	}
+	var out []string
+	for name := range few {
+		if many[name] {
+			out = append(out, name)
+		}
+	}
+	return out
+}
+
+// commitScope is what is known about the deployments that one commit changes while it is being written, in one
+// transaction or in several.
+type commitScope struct {
+	// unevaluated could not be evaluated at the commit.
+	unevaluated []fleet.Deployment
+	// pending is the repository whose deployments are evaluated at the commit only after this step.
+	pending fleet.RepositoryID
+	// evaluated is the repository whose deployments have all been evaluated.
+	evaluated fleet.RepositoryID
+
+	comes []comingObjects
+	index map[string][]int // of comes, by the name of an object
+}
+
+// comingObjects is what one variant of a deployment wants.
+type comingObjects struct {
+	deployment fleet.DeploymentID
+	name       string
+	variant    string // "" is every target of it
+	objects    []string
+}
+
+// add notes what a deployment wants from the commit on.
+func (c *commitScope) add(o outcome) error {
+	for _, p := range o.parts {
+		if p.packed == nil || p.verdict.problem != "" {
+			continue
+		}
+		objects, err := unpacked(p.packed.digest, p.packed.content)
+		if err != nil {
+			return fmt.Errorf("deployment %q: %w", o.deployment.Name, err)
+		}
+		if c.index == nil {
+			c.index = map[string][]int{}
+		}
+		for _, object := range objects {
+			for _, ref := range manifest.Claims(object.Ref, o.deployment.Namespace) {
+				name := ref.String()
+				c.index[name] = append(c.index[name], len(c.comes))
+			}
+		}
+		c.comes = append(c.comes, comingObjects{deployment: o.deployment.ID, name: o.deployment.Name, variant: p.variant})
+	}
+	return nil
+}
+
+// among returns what the deployments want of what is lost.
+func (c *commitScope) among(gone lostObjects) []comingObjects {
+	found := map[int][]string{}
+	if gone.all {
+		for name, at := range c.index {
+			for _, i := range at {
+				found[i] = append(found[i], name)
+			}
+		}
+	} else {
+		for name := range gone.names {
+			for _, i := range c.index[name] {
+				found[i] = append(found[i], name)
+			}
+		}
+	}
+	var out []comingObjects
+	for _, i := range slices.Sorted(maps.Keys(found)) {
+		taker := c.comes[i]
+		taker.objects = found[i]
+		out = append(out, taker)
+	}
+	return out
+}
+
+// names remembers which objects bundles hold. Bundles never change. It forgets everything when it is full: what it
+// saves is only work.
+type names struct {
+	mu     sync.Mutex
+	known  map[string]map[string]bool
+	amount int
+}
+
+// maxNames bounds how many names of objects are remembered: about 100 bytes each.
+const maxNames = 200_000
+
+func (n *names) get(key string) (map[string]bool, bool) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	found, ok := n.known[key]
+	return found, ok
+}
+
+func (n *names) put(key string, found map[string]bool) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.known == nil || n.amount+len(found) > maxNames {
+		n.known, n.amount = map[string]map[string]bool{}, 0
+	}
+	n.known[key] = found
+	n.amount += len(found)
+}
+
+// objectNames names the objects of a bundle, in every reading of manifest.Claims. Nobody changes the result.
+func (s *Service) objectNames(ctx context.Context, tx store.Tx, tenant fleet.TenantID, bundle store.PlacedBundle) (map[string]bool, error) {
+	if bundle.Digest == "" {
+		return nil, nil
+	}
+	key := fmt.Sprintf("%s %s %s", tenant, bundle.Digest, bundle.Namespace)
+	if found, ok := s.sources.names.get(key); ok {
+		return found, nil
+	}
+	stored, err := tx.Bundles().Get(ctx, tenant, bundle.Digest)
+	if err != nil {
+		return nil, fmt.Errorf("reading bundle %s: %w", bundle.Digest, err)
+	}
+	objects, err := unpacked(bundle.Digest, stored.Content)
+	if err != nil {
+		return nil, err
+	}
+	found := make(map[string]bool, len(objects))
+	for _, o := range objects {
+		for _, ref := range manifest.Claims(o.Ref, bundle.Namespace) {
+			found[ref.String()] = true
+		}
+	}
+	s.sources.names.put(key, found)
+	return found, nil
+}
