@@ -68,7 +68,7 @@ type book struct {
 	digest  string
 	entries map[objectKey]fleet.ObjectRef
 	kept    map[objectKey]fleet.Version // for which version EventKept was told
-	waiting map[objectKey]bool          // among too many to be deleted at once, and not confirmed since
+	waiting map[objectKey]bool          // held by the limit or by HoldPrune, and not confirmed since
 }
 
 // objectKey is what an object is; the version of its group is no part of that.

@@ -224,8 +224,6 @@ func (h *hand) prune(d engine.Desired, b *book, wanted map[objectKey]bool, faile
 		why = "the bundle is empty and the deployment does not allow that"
 	case failed:
 		why = "nothing is pruned while objects could not be applied"
-	case d.State.HoldPrune:
-		why = "pruning is held for this sync"
 	case !d.State.Policy.Prune:
 		why = "pruning is off for this deployment"
 	}
@@ -234,7 +232,10 @@ func (h *hand) prune(d engine.Desired, b *book, wanted map[objectKey]bool, faile
 		if wanted[key] {
 			continue
 		}
-		unconfirmed := why == "" && !h.pending && b.unconfirmed(d.State, key, over)
+		if d.State.HoldPrune {
+			b.waiting[key] = true // by whatever version comes next, too
+		}
+		unconfirmed := why == "" && !h.pending && (d.State.HoldPrune || b.unconfirmed(d.State, key, over))
 		if why == "" && !unconfirmed && h.remove(d, key) {
 			b.forget(key)
 			continue
@@ -243,9 +244,12 @@ func (h *hand) prune(d engine.Desired, b *book, wanted map[objectKey]bool, faile
 		switch {
 		case unconfirmed:
 			left.Sync, left.Message = fleet.SyncHeld, "is not in the bundle any more; kept until its deletion is confirmed"
+			if s.Observed.Sync == fleet.SyncSynced {
+				s.Observed.Sync = fleet.SyncOutOfSync
+			}
 		case why == "":
 			left.Sync, left.Message = fleet.SyncSyncing, "is not in the bundle any more; kept for now"
-			if s.Observed.Sync == fleet.SyncSynced {
+			if s.Observed.Sync == fleet.SyncSynced || s.Observed.Sync == fleet.SyncOutOfSync {
 				s.Observed.Sync = fleet.SyncSyncing
 			}
 		default:

@@ -112,11 +112,16 @@ func storiesOfPruning(t *testing.T) []handStory {
 		{
 			name: "hold", reason: "the first prune after a rewind is held, and told of once",
 			told:    []engine.Desired{wanting(t, "a", 1, "x y"), wanting(t, "a", 2, "y", held), wanting(t, "a", 2, "y", held)},
-			objects: "x y", events: []string{"kept x"}, sync: fleet.SyncSynced,
+			objects: "x y", events: []string{"kept x"}, sync: fleet.SyncOutOfSync,
 		},
 		{
-			name: "hold ends", reason: "the next state goes on with the prune",
-			told:    []engine.Desired{wanting(t, "a", 1, "x y"), wanting(t, "a", 2, "y", held), wanting(t, "a", 3, "y")},
+			name: "hold stays", reason: "what was held stays so in the next state, and after a restart",
+			told:    []engine.Desired{wanting(t, "a", 1, "x y"), wanting(t, "a", 2, "y", held), wanting(t, "a", 3, "y"), restart, wanting(t, "a", 4, "y", consented)},
+			objects: "x y", events: []string{"kept x"}, sync: fleet.SyncOutOfSync,
+		},
+		{
+			name: "hold ends", reason: "what was held goes when it is confirmed",
+			told:    []engine.Desired{wanting(t, "a", 1, "x y"), wanting(t, "a", 2, "y", held), wanting(t, "a", 3, "y", confirmed)},
 			objects: "y", events: []string{"kept x", "deleted x"}, sync: fleet.SyncSynced,
 		},
 		{
@@ -183,7 +188,7 @@ func storiesOfTargets(t *testing.T) []handStory {
 		{
 			name: "too many", reason: "more than the limit are kept until they are confirmed",
 			told:    []engine.Desired{wanting(t, "a", 1, "x y z"), wanting(t, "a", 2, "z", limited)},
-			objects: "x y z", sync: fleet.SyncSynced,
+			objects: "x y z", sync: fleet.SyncOutOfSync,
 		},
 		{
 			name: "few", reason: "as many as the limit are deleted",
@@ -201,7 +206,7 @@ func storiesOfTargets(t *testing.T) []handStory {
 				wanting(t, "a", 1, "x y z"), wanting(t, "a", 2, "z", limited), wanting(t, "a", 3, "z", limited, confirmed),
 				{Target: "restart"}, wanting(t, "a", 4, "z", limited, consented),
 			},
-			objects: "y z", events: []string{"deleted x"}, sync: fleet.SyncSynced,
+			objects: "y z", events: []string{"deleted x"}, sync: fleet.SyncOutOfSync,
 		},
 		{
 			name: "wanted again", reason: "what comes back into the bundle waits for nobody when it leaves alone",

@@ -24,8 +24,8 @@ type Desired struct {
 	Commit    string // where the bundle came from
 	Namespace string
 	Policy    Policy
-	// HoldPrune keeps everything that has left the bundle, for the first sync after the server
-	// found the agent ahead of itself.
+	// HoldPrune keeps everything that has left the bundle: the server found the agent ahead of itself, or the
+	// agent was enrolled again. The agent marks what it keeps so, and holds it until it is confirmed.
 	HoldPrune bool
 	// Consent says that an edit of the deployment itself has brought this state, so that what it no
 	// longer names may be deleted whatever PruneLimit says; protected kinds are held all the same.
@@ -58,7 +58,7 @@ const (
 	SyncRewound SyncState = "Rewound" // the agent is ahead of the server: see invariant 4
 	// SyncOutOfSync is Kedge's own view: a newer revision is there and waits, for a sync run, for the
 	// end of a suspension, or for the release of a pin. An agent says it of what it found changed and
-	// leaves so, because the policy is to report drift or to try only.
+	// leaves so, because the policy is to report drift or to try only, or because deletions wait to be confirmed.
 	SyncOutOfSync SyncState = "OutOfSync"
 	SyncDetached  SyncState = "Detached" // let go: its objects stay and are listed
 	// SyncHeld is said of objects only: not in the source any more, and kept until a user confirms that

@@ -201,7 +201,15 @@ var storiesOfDeletions = []ledgerStory{
 		p.asks(consentTouch)
 		p.prunedAway("a")
 	}},
-	{"after a restore the prune was held, and then somebody went on", "", func(p *play) {
+	{"after a restore the prune was held, and then it was confirmed", "", func(p *play) {
+		p.commits("a=1")
+		p.takes("a=1")
+		p.restore()
+		p.does(agentsim.EventKept, "a", false)
+		p.consent(consentConfirm, playDeployment, playFolder+"-a")
+		p.prunedAway("a")
+	}},
+	{"after a restore the prune was held, and then somebody went on", wrongDeletion, func(p *play) {
 		p.commits("a=1")
 		p.takes("a=1")
 		p.restore()
@@ -209,10 +217,19 @@ var storiesOfDeletions = []ledgerStory{
 		p.asks(consentTouch)
 		p.prunedAway("a")
 	}},
-	{"after a restore the prune was held, and nobody went on", wrongDeletion, func(p *play) {
+	{"what was held after a restore goes with the next commit", wrongDeletion, func(p *play) {
+		p.commits("a=1 b=1")
+		p.takes("a=1 b=1")
+		p.restore()
+		p.does(agentsim.EventKept, "a", false)
+		p.commits("b=2")
+		p.takes("b=2")
+		p.prunedAway("a")
+	}},
+	{"after a restore the prune was held, and it was confirmed before", wrongDeletion, func(p *play) {
 		p.commits("a=1")
 		p.takes("a=1")
-		p.asks(consentTouch)
+		p.consent(consentConfirm, playDeployment, playFolder+"-a")
 		p.restore()
 		p.does(agentsim.EventKept, "a", false)
 		p.prunedAway("a")

@@ -73,7 +73,7 @@ type pruneSwitch struct {
 type sightings struct {
 	listed map[string]listing         // objects, as of the newest state that had them
 	newest map[fleet.TargetID]content // what each target was last given
-	kept   map[string]int             // objects whose prune was held, and when
+	kept   map[string]int             // objects whose prune was held because the server had recovered, and when
 }
 
 type listing struct{ at, commit int }
@@ -270,15 +270,16 @@ func (l *ledger) deletedLocked(agent string, e agentsim.Event) {
 			return
 		}
 		why = "by a tombstone, and nobody asked to delete the deployment"
+	case s.kept[object] > 0 && !l.askedLocked(consentConfirm, e.Deployment, object, s.kept[object]):
+		why = "by a prune, and it was held since a recovery and nobody has confirmed its deletion"
 	case !l.prunedSinceLocked(e.Deployment, since):
 		why = "by a prune, and pruning is off"
 	case l.histories[tenantOf(agent)].gaveUp(object, was.commit),
 		l.editedAwayLocked(e.Deployment, folderOf(object), since), l.askedLocked(consentRollback, e.Deployment, "", since):
 		return
 	default:
-		kept, held := s.kept[object]
-		if held && kept > l.restored && l.askedLocked(consentTouch, e.Deployment, "", l.restored) {
-			return // the first prune after a restore was held, and then somebody went on
+		if s.kept[object] > l.restored {
+			return // the prune after a restore was held, and was confirmed since
 		}
 		why = "by a prune, and no commit, edit or rollback has given it up"
 	}

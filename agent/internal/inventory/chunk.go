@@ -58,7 +58,7 @@ type entryLines struct {
 	UID       string `json:"uid,omitempty"`
 	Wave      int    `json:"wave,omitempty"`
 	Depth     int    `json:"depth,omitempty"`
-	Held      bool   `json:"held,omitempty"`
+	Held      Hold   `json:"held,omitempty"`
 }
 
 func chunkName(target fleet.TargetID, number int) string {
@@ -77,7 +77,7 @@ func chunkNumber(target fleet.TargetID, name string) (int, error) {
 
 // sizeOf is a generous estimate of what an entry takes in a chunk.
 func sizeOf(e Entry) int {
-	return 128 + len(e.Group) + len(e.Version) + len(e.Kind) + len(e.Namespace) + len(e.Name) + len(e.Hash) + len(e.Live) + len(e.UID)
+	return 128 + len(e.Group) + len(e.Version) + len(e.Kind) + len(e.Namespace) + len(e.Name) + len(e.Hash) + len(e.Live) + len(e.UID) + len(e.Held)
 }
 
 func (c *chunk) put(e Entry) {

@@ -13,7 +13,8 @@ type Policy struct {
 	Whole bool
 	// Prune is the deployment's policy. A tombstone sets it: deleting the deployment is consent.
 	Prune bool
-	// Hold keeps everything this time.
+	// Hold keeps everything this time. Callers mark every object that has left as HeldAfterRecovery, which
+	// outlasts this version.
 	Hold bool
 	// AllowEmpty accepts an empty desired list as meant. A tombstone sets it.
 	AllowEmpty bool
@@ -49,24 +50,26 @@ type Verdict struct {
 	Protected bool
 	// Waiting says that it is kept only until the others have said what they desire.
 	Waiting bool
-	// Confirmable says that it is deleted when a user confirms it by name.
-	Confirmable bool
+	// Confirmable says that it is deleted when a user confirms it by name, and Confirmed that a user has.
+	Confirmable, Confirmed bool
+	// Hold is why it stays held from now on, until it is confirmed; "" when nothing new holds it.
+	Hold Hold
 }
 
 // Plan decides on what is no longer desired: what is to be deleted and what is kept, with the reason.
 //
-// What was held by the limit once stays held, whatever the limit says later, until it is confirmed:
-// callers keep Confirmable in the entry, as Entry.Held. What a Plan lets through is still checked one by
+// What was held once stays held, whatever the limit says later and whatever versions come, until it is
+// confirmed: callers keep Verdict.Hold in the entry, as Entry.Held. What a Plan lets through is still checked one by
 // one against the live object before it is deleted.
 type Plan struct {
-	why, limit         string
-	waiting, tombstone bool
-	confirmed          map[string]bool
+	why, limit               string
+	hold, waiting, tombstone bool
+	confirmed                map[string]bool
 }
 
 // NewPlan makes the plan of a policy.
 func NewPlan(p Policy) Plan {
-	out := Plan{why: p.guard(), limit: p.limit(), waiting: p.Pending, tombstone: p.Tombstone}
+	out := Plan{why: p.guard(), limit: p.limit(), hold: p.Hold, waiting: p.Pending, tombstone: p.Tombstone}
 	if len(p.Confirmed) > 0 {
 		out.confirmed = make(map[string]bool, len(p.Confirmed))
 	}
@@ -77,20 +80,22 @@ func NewPlan(p Policy) Plan {
 }
 
 // Decide says what becomes of one object that is no longer desired. held is Entry.Held.
-func (p Plan) Decide(ref fleet.ObjectRef, held bool) Verdict {
+func (p Plan) Decide(ref fleet.ObjectRef, held Hold) Verdict {
 	switch {
 	case p.why != "":
 		return Verdict{Reason: p.why}
 	case p.waiting:
 		return Verdict{Waiting: true, Reason: "other deployments of this agent have not arrived yet"}
+	case p.hold:
+		return Verdict{Confirmable: true, Hold: HeldAfterRecovery, Reason: HeldAfterRecovery.String()}
 	case p.confirmed[ref.String()] && (!p.tombstone || !manifest.IsProtected(ref)):
-		return Verdict{} // a deployment that goes releases what is kept in a Namespace, and must not delete it with that
+		return Verdict{Confirmed: true} // a deployment that goes releases what is kept in a Namespace, and must not delete it with that
 	case manifest.IsProtected(ref):
 		return Verdict{Protected: true, Confirmable: true, Reason: ref.Kind + " is a protected kind, which is only deleted when that is confirmed by name, or by hand"}
 	case p.limit != "":
-		return Verdict{Confirmable: true, Reason: p.limit}
-	case held && !p.tombstone:
-		return Verdict{Confirmable: true, Reason: "it was among too many to be deleted at once, and was not confirmed since"}
+		return Verdict{Confirmable: true, Hold: HeldOverLimit, Reason: p.limit}
+	case held != "" && !p.tombstone:
+		return Verdict{Confirmable: true, Reason: held.String()}
 	}
 	return Verdict{}
 }
@@ -106,8 +111,6 @@ func (p Policy) guard() string {
 		return "the bundle is empty and the deployment does not allow that"
 	case p.Unsettled > 0:
 		return fmt.Sprintf("nothing is pruned while %d of its objects could not be applied", p.Unsettled)
-	case p.Hold:
-		return "pruning is held for this sync"
 	case !p.Prune:
 		return "pruning is off for this deployment"
 	}

@@ -53,7 +53,7 @@ func TestPlanForgetsNoHeldOne(t *testing.T) {
 	policy := willing()
 	policy.Total, policy.Limit = 100, fleet.PruneLimit{Objects: 1, Percent: 1}
 	held := entry("ConfigMap", "held")
-	held.Held = true
+	held.Held = inventory.HeldOverLimit
 	desired := []fleet.ObjectRef{ref("ConfigMap", "stays")}
 	for reason, change := range map[string]func(*inventory.Policy){
 		"below the limit":   func(*inventory.Policy) {},
@@ -74,7 +74,7 @@ func TestPlanForgetsNoHeldOne(t *testing.T) {
 	}
 	policy.Tombstone, policy.AllowEmpty = true, true
 	claim := entry("PersistentVolumeClaim", "data")
-	claim.Held = true
+	claim.Held = inventory.HeldOverLimit
 	if remove, kept := plan([]inventory.Entry{held, claim}, nil, policy); len(remove) != 1 || remove[0].Name != "held" || len(kept) != 1 || !kept[0].Protected {
 		t.Errorf("a tombstone removes %v and keeps %v, want only the protected kind kept", remove, kept)
 	}
@@ -198,7 +198,7 @@ func TestPlanNeverDeletesTooMuch(t *testing.T) {
 		var old []inventory.Entry
 		var confirmed []string
 		for _, r := range rapid.SliceOfDistinct(refs, inventory.KeyOf).Draw(t, "old") {
-			old = append(old, inventory.Entry{ObjectRef: r, Held: rapid.Bool().Draw(t, "held")})
+			old = append(old, inventory.Entry{ObjectRef: r, Held: rapid.SampledFrom([]inventory.Hold{"", inventory.HeldOverLimit, inventory.HeldAfterRecovery}).Draw(t, "held")})
 			if rapid.Bool().Draw(t, "confirmed") {
 				confirmed = append(confirmed, r.String())
 			}
@@ -218,7 +218,7 @@ func TestPlanNeverDeletesTooMuch(t *testing.T) {
 		}
 		for _, e := range remove {
 			sure := slices.Contains(confirmed, e.String())
-			if wanted[inventory.KeyOf(e.ObjectRef)] || !slices.Contains(old, e) || !sure && (e.Held && !policy.Tombstone || manifest.IsProtected(e.ObjectRef)) {
+			if wanted[inventory.KeyOf(e.ObjectRef)] || !slices.Contains(old, e) || !sure && (e.Held != "" && !policy.Tombstone || manifest.IsProtected(e.ObjectRef)) {
 				t.Errorf("deletes %s, which is desired, unknown, or held or protected and not confirmed", e.ObjectRef)
 			}
 			if !sure && !policy.Consent && !policy.Tombstone && policy.Limit.Exceeded(len(remove), max(policy.Total, len(remove))) {

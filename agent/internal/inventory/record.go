@@ -37,8 +37,8 @@ type Entry struct {
 	// Wave and Depth are its place in the order of the bundle that named it last, so that it is deleted
 	// in the reverse of that order.
 	Wave, Depth int
-	// Held says that it has left the source and that its deletion waits to be confirmed.
-	Held bool
+	// Held says why its deletion waits to be confirmed; "" when it is in the source, or nothing holds it.
+	Held Hold
 }
 
 // Record is what is remembered of one target.

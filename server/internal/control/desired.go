@@ -179,9 +179,9 @@ func (st *settler) decide(d fleet.Deployment, t fleet.Target, w wish) (fleet.Des
 		return t.Desired, false
 	}
 	want.Version = st.s.next(newest(t))
-	// Held until the agent has taken up what came after the rewind: it may skip states in between.
+	// Held until the agent has marked what it holds since the rewind: it may skip states in between.
 	notTaken := t.Observed.Version.Compare(t.Desired.Version) < 0
-	want.HoldPrune = ahead || restored || (t.Desired.HoldPrune && notTaken)
+	want.HoldPrune = ahead || restored || holdsOn(t)
 	want.Consent = !want.HoldPrune && st.consented(d, t.Desired, want, notTaken)
 	return want, true
 }

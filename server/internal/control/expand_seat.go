@@ -77,7 +77,7 @@ func (s *Service) attach(ctx context.Context, tx store.Tx, d fleet.Deployment, w
 	if err := tx.Targets().SetPlace(ctx, t); err != nil {
 		return err
 	}
-	again := fleet.Desired{Version: s.next(newest(t)), Namespace: d.Namespace, Policy: w.grant.Applied(d.Policy), HoldPrune: anew || s.behind(t)}
+	again := fleet.Desired{Version: s.next(newest(t)), Namespace: d.Namespace, Policy: w.grant.Applied(d.Policy), HoldPrune: anew || s.behind(t) || holdsOn(t)}
 	if err := tx.Targets().SetDesired(ctx, t.TenantID, t.ID, again); err != nil {
 		return err
 	}
@@ -112,7 +112,7 @@ func (s *Service) unseat(ctx context.Context, tx store.Tx, d fleet.Deployment, w
 	if err != nil {
 		return seatSame, err
 	}
-	return seatMoved, s.detach(ctx, tx, t, why, held == "" && !s.behind(t))
+	return seatMoved, s.detach(ctx, tx, t, why, held == "" && !s.behind(t) && !holdsOn(t))
 }
 
 // detach lets go of a target: its objects stay as they are, and are listed, unless they are to be
@@ -127,7 +127,7 @@ func (s *Service) detach(ctx context.Context, tx store.Tx, t fleet.Target, why s
 		last.Tombstone, last.Commit = true, ""
 		what = "its objects are deleted, as the deployment's policy says"
 	} else {
-		last.Detached = true
+		last.Detached, last.HoldPrune = true, holdsOn(t) // it may come back before its agent has heard of this
 		t.DetachedAt, t.DetachedWhy, t.GrantID = s.cfg.Now(), why, ""
 		if err := tx.Targets().SetPlace(ctx, t); err != nil {
 			return err

@@ -77,7 +77,7 @@ func (s *Service) holders(ctx context.Context, tx store.Tx, d fleet.Deployment, 
 // answered reports whether what an agent says of a target is about just what is desired of it now: only
 // then is what it holds back what a confirmation would let go.
 func (s *Service) answered(t fleet.Target) bool {
-	return t.Desired.Digest != "" && !t.Desired.HoldPrune && t.Observed.Version == t.Desired.Version && !s.behind(t)
+	return t.Desired.Digest != "" && !holdsOn(t) && t.Observed.Version == t.Desired.Version && !s.behind(t)
 }
 
 // ConfirmPrune lets agents delete objects that they hold back, for the bundle that they have now and for no
@@ -150,7 +150,7 @@ func (s *Service) confirm(ctx context.Context, tx store.Tx, d fleet.Deployment, 
 			continue // once is enough
 		}
 		want := t.Desired
-		want.Version, want.Confirmed = s.next(newest(t)), all
+		want.Version, want.Confirmed, want.HoldPrune = s.next(newest(t)), all, false // what is held is marked: answered
 		if err := tx.Targets().SetDesired(ctx, t.TenantID, t.ID, want); err != nil {
 			return ConfirmedPrune{}, err
 		}
@@ -163,7 +163,7 @@ func (s *Service) confirm(ctx context.Context, tx store.Tx, d fleet.Deployment, 
 // stillHeld is what was confirmed for a target and is yet to be deleted. An agent that is done has deleted all
 // that it does not hold back; of one that is not, nobody knows, so that nothing is taken back.
 func stillHeld(t fleet.Target, held map[string][]fleet.TargetID) []string {
-	if t.Observed.Sync != fleet.SyncSynced {
+	if !settled(t.Observed.Sync) {
 		return t.Desired.Confirmed
 	}
 	return slices.DeleteFunc(slices.Clone(t.Desired.Confirmed), func(name string) bool { return !slices.Contains(held[name], t.ID) })

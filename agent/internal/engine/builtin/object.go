@@ -92,15 +92,16 @@ type object struct {
 	keep    bool   // because its annotation asks for it
 	// refused: the agent must not touch it at all. waits: only until others have what they desire.
 	refused, waits bool
-	// confirmable: a user may have it deleted all the same. unconfirmed: it was held by the limit once.
-	confirmable, unconfirmed bool
-	dying                    time.Time      // when its deletion was accepted
-	bounds                   bounds         // of one that is to go
-	taker                    fleet.TargetID // another target that desires it
-	handOver                 string         // why it waits for another deployment, as the server says
-	unserved                 time.Time      // since when the API server does not serve its kind
-	emptied                  time.Time      // when nothing was found in it
-	occupied                 string         // why it could not be deleted when that was last tried, and is not until it is due
+	// confirmable: a user may have it deleted all the same, or has confirmed that.
+	confirmable bool
+	hold        inventory.Hold // why its deletion has to be confirmed, as the inventory remembers it
+	dying       time.Time      // when its deletion was accepted
+	bounds      bounds         // of one that is to go
+	taker       fleet.TargetID // another target that desires it
+	handOver    string         // why it waits for another deployment, as the server says
+	unserved    time.Time      // since when the API server does not serve its kind
+	emptied     time.Time      // when nothing was found in it
+	occupied    string         // why it could not be deleted when that was last tried, and is not until it is due
 
 	rules    fieldRules      // of its fields that may differ
 	drift    fleet.DriftMode // what is done when it is changed
@@ -157,7 +158,7 @@ func (o *object) busy() bool {
 }
 
 func (o *object) entry() inventory.Entry {
-	return inventory.Entry{ObjectRef: o.ref, Hash: o.applied, Live: o.live, UID: o.uid, Wave: o.place.Wave, Depth: o.place.Depth, Held: o.unconfirmed}
+	return inventory.Entry{ObjectRef: o.ref, Hash: o.applied, Live: o.live, UID: o.uid, Wave: o.place.Wave, Depth: o.place.Depth, Held: o.hold}
 }
 
 // look takes over what a live object says of itself.

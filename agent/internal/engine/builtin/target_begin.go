@@ -1,6 +1,7 @@
 package builtin
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"time"
@@ -78,15 +79,20 @@ func (t *target) load() {
 	t.sort()
 }
 
-// remember makes a leaving object of each entry that there is none for.
+// remember makes a leaving object of each entry that there is none for, and takes over what another replica has
+// written down as held.
 func (t *target) remember(rec inventory.Record) {
 	for key, entry := range rec.Entries {
-		if t.objects[key] == nil {
+		switch o := t.objects[key]; {
+		case o == nil:
 			t.objects[key] = &object{
 				ref: entry.ObjectRef, phase: phaseLeaving, listed: true,
-				applied: entry.Hash, live: entry.Live, uid: entry.UID, unconfirmed: entry.Held,
+				applied: entry.Hash, live: entry.Live, uid: entry.UID, hold: entry.Held,
 				place: manifest.Place{Wave: entry.Wave, Depth: entry.Depth, Rank: manifest.RankOf(entry.ObjectRef)},
 			}
+			t.holdAfterRecovery(t.objects[key])
+		case o.manifest == nil || t.ousted:
+			o.hold = cmp.Or(o.hold, entry.Held)
 		}
 	}
 }
@@ -132,7 +138,7 @@ func (t *target) desire(o *object, ref fleet.ObjectRef, m manifest.Object) {
 	o.failure, o.backoff, o.due = "", backoff{}, time.Time{}
 	o.attempted, o.healing, o.delayed, o.force = false, false, false, false
 	o.held, o.keep, o.refused, o.waits = "", false, false, false
-	o.confirmable, o.unconfirmed, o.dying = false, false, time.Time{}
+	o.confirmable, o.hold, o.dying = false, "", time.Time{}
 	o.occupied, o.unserved, o.emptied = "", time.Time{}, time.Time{}
 	o.absent, o.queued, o.glanced, o.glancing = time.Time{}, false, false, false
 	inPlace := o.phase == phaseInPlace && o.applied == o.hash && !t.outgrown(o)
@@ -172,6 +178,7 @@ func (t *target) discard(o *object) {
 		t.forget(o) // never applied
 		return
 	}
+	t.holdAfterRecovery(o)
 	// One that is being deleted already is looked at again as well: its timer was just taken away.
 	o.phase, o.refused, o.waits, o.confirmable, o.bounds = phaseLeaving, false, false, false, bounds{}
 }

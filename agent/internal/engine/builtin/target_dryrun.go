@@ -91,7 +91,7 @@ func (t *target) rehearsePrune(s survey) {
 	}
 	for _, o := range gone {
 		o.phase, o.preview = phaseHeld, ""
-		o.held = cmp.Or(plan.Decide(o.ref, o.unconfirmed).Reason, t.engine.inhabited(o.ref, t.id))
+		o.held = cmp.Or(plan.Decide(o.ref, o.hold).Reason, t.engine.inhabited(o.ref, t.id))
 		if o.held == "" {
 			o.preview = "would be deleted"
 		}

@@ -33,7 +33,7 @@ func (o *object) mayGo() bool {
 // decided reports whether what becomes of an object that is no longer desired does not depend on how many
 // others there are: it is on its way out, or is only deleted when it is confirmed by name.
 func (o *object) decided() bool {
-	return o.phase == phaseTerminating || o.unconfirmed || o.keep || manifest.IsProtected(o.ref)
+	return o.phase == phaseTerminating || o.hold != "" || o.keep || manifest.IsProtected(o.ref)
 }
 
 // rebased counts what is in place, as the measure of the next change. While anything of this one is

@@ -44,17 +44,19 @@ func (t *target) prune(now time.Time, s survey) {
 	gone, plan := t.plan(s)
 	for _, o := range t.order {
 		if o.manifest == nil && !o.mayGo() {
+			o.confirmable = false
 			t.keepBack(o)
 		}
 	}
 	remove := gone[:0]
 	for _, o := range gone {
-		verdict := plan.Decide(o.ref, o.unconfirmed)
-		o.waits, o.confirmable = verdict.Waiting, verdict.Confirmable
-		if verdict.Confirmable && !verdict.Protected && !o.unconfirmed {
+		verdict := plan.Decide(o.ref, o.hold)
+		// What is confirmed and cannot be deleted yet is listed with its reason for as long as it is there.
+		o.waits, o.confirmable = verdict.Waiting, verdict.Confirmable || verdict.Confirmed
+		if verdict.Hold != "" && o.hold == "" {
 			// Written with the next shrinking of the inventory at the latest: what is left of a change that was
 			// held never looks like a small one.
-			o.unconfirmed, t.dirty = true, true
+			o.hold, t.dirty = verdict.Hold, true
 		}
 		if verdict.Reason != "" {
 			t.hold(o, verdict.Reason, verdict.Protected)
@@ -116,7 +118,7 @@ func (t *target) plan(s survey) ([]*object, inventory.Plan) {
 		Prune: state.Tombstone || state.Policy.Prune, AllowEmpty: state.Tombstone || state.Policy.AllowEmpty,
 		Hold: state.HoldPrune, Unsettled: s.failed, Damaged: t.book.Damaged(), Pending: t.engine.isPending(),
 		Consent: state.Consent, Tombstone: state.Tombstone, Limit: state.Policy.PruneLimit,
-		Total: t.base, Desired: desired, Gone: len(gone), Confirmed: state.Confirmed,
+		Total: t.base, Desired: desired, Gone: sizeOfChange(gone), Confirmed: state.Confirmed,
 	})
 }
 

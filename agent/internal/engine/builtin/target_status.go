@@ -17,6 +17,7 @@ type outbox struct {
 	sent   engine.Status
 	said   bool
 	synced fleet.Version // the version that Synced was said of
+	held   fleet.Version // the version that PruneHeld was said of
 	next   time.Time     // not before this is the next status made
 	again  time.Time     // when to think of making one again, whatever happens
 	since  time.Time     // since when something is restored that was Synced
@@ -50,8 +51,9 @@ func (t *target) report() {
 	t.engine.reporter.Status(status)
 	if status.Observed.Sync == fleet.SyncSynced && t.out.synced != status.Observed.Version {
 		t.out.synced = status.Observed.Version
-		t.event(fleet.EventNormal, "Synced", nil, fmt.Sprintf("%d objects are as desired", len(status.Objects)))
+		t.event(fleet.EventNormal, "Synced", nil, fmt.Sprintf("%d objects are as desired", t.desiredCount()))
 	}
+	t.tellHeld(status)
 }
 
 // pace is how long a status serves for: longer while there is much to come.
@@ -71,7 +73,8 @@ const blink = time.Second
 func (t *target) blinking() bool {
 	s := t.survey()
 	last := t.out.sent.Observed
-	if s.waiting == 0 || s.failed > 0 || last.Sync != fleet.SyncSynced || last.Version != t.desired.State.Version {
+	calm := last.Sync == fleet.SyncSynced || last.Sync == fleet.SyncOutOfSync && t.out.held == last.Version
+	if s.waiting == 0 || s.failed > 0 || !calm || last.Version != t.desired.State.Version {
 		t.out.since = time.Time{}
 		return false
 	}
@@ -145,10 +148,10 @@ func (o *object) status() fleet.ObjectStatus {
 		}
 	case o.delayed:
 		out.Message = "is changed again and again by something else; restored less and less often"
-	case o.manifest == nil && o.held != "" && o.waits:
-		out.Message = "is not in the bundle any more; kept for now: " + o.held
 	case o.manifest == nil && o.held != "" && o.confirmable:
 		out.Sync, out.Message = fleet.SyncHeld, "is not in the bundle any more; held: "+o.held
+	case o.manifest == nil && o.held != "" && o.waits:
+		out.Message = "is not in the bundle any more; kept for now: " + o.held
 	case o.manifest == nil && o.held != "":
 		out.Sync, out.Message = fleet.SyncSynced, "is not in the bundle any more; kept: "+o.held
 	case o.manifest == nil && o.note == "":

@@ -11,8 +11,8 @@ import (
 
 // tally counts objects by what is said of them, and keeps what is said of the first of each.
 type tally struct {
-	failed, syncing, changed int
-	failure, change          string
+	failed, syncing, changed, held int
+	failure, change                string
 }
 
 func count(objects []fleet.ObjectStatus) tally {
@@ -28,6 +28,8 @@ func count(objects []fleet.ObjectStatus) tally {
 		case fleet.SyncOutOfSync:
 			n.changed++
 			n.change = cmp.Or(n.change, said)
+		case fleet.SyncHeld:
+			n.held++
 		}
 	}
 	return n
@@ -65,10 +67,14 @@ func (t *target) verdict(objects []fleet.ObjectStatus) (fleet.SyncState, string)
 		return fleet.SyncSyncing, joinNonEmpty("; ", t.waitingFor(), kept)
 	case t.keeping != nil && !t.secured():
 		return fleet.SyncSyncing, kept // it is about to be written down
+	case t.recovers():
+		return fleet.SyncSyncing, kept
 	case n.changed > 0 && t.rehearses():
 		return fleet.SyncOutOfSync, joinNonEmpty("; ", t.rehearsal(n), kept)
 	case n.changed > 0:
-		return fleet.SyncOutOfSync, joinNonEmpty("; ", n.change+others(n.changed), kept)
+		return fleet.SyncOutOfSync, joinNonEmpty("; ", n.change+others(n.changed), n.heldNote(), kept)
+	case n.held > 0:
+		return fleet.SyncOutOfSync, joinNonEmpty("; ", n.heldNote(), t.late(), t.darkness(), kept)
 	}
 	return fleet.SyncSynced, joinNonEmpty("; ", t.late(), t.darkness(), kept)
 }

@@ -49,13 +49,19 @@ func targetContinued(t *testing.T, w *world) {
 	held := w.desired(t, 4, configMap("a", "2"))
 	held.State.HoldPrune = true
 	e.Set(held)
-	w.rec.status(t, w.target, 4, fleet.SyncSynced)
+	w.rec.status(t, w.target, 4, fleet.SyncOutOfSync)
 	if a := w.get(t, "a"); a.GetUID() != uid || value(a, "key") != "2" || a.GetLabels()["kedge.dev/agent"] != string(w.agent) || !w.exists(t, "b") {
 		t.Errorf("a is %v, want the same object with the new agent's name, and b kept", a.Object)
 	}
-	w.sync(t, e, 5, configMap("a", "2"))
+	e.Set(w.desired(t, 5, configMap("a", "3")))
+	w.rec.status(t, w.target, 5, fleet.SyncOutOfSync)
+	if !w.exists(t, "b") {
+		t.Error("what it listed before it was enrolled anew is pruned by the next commit")
+	}
+	e.Set(w.confirmed(t, 6, configMap("a", "3"), "ConfigMap "+w.ns+"/b"))
+	w.rec.status(t, w.target, 6, fleet.SyncSynced)
 	if w.exists(t, "b") {
-		t.Error("what it listed before it was enrolled anew is not pruned any more")
+		t.Error("what it listed before it was enrolled anew is not pruned when that is confirmed")
 	}
 	e.stop()
 	for _, part := range w.inventoryNames(t) {

@@ -1,0 +1,70 @@
+package builtin
+
+import (
+	"cmp"
+	"fmt"
+
+	"github.com/kedge-dev/kedge/agent/internal/engine"
+	"github.com/kedge-dev/kedge/agent/internal/inventory"
+	"github.com/kedge-dev/kedge/internal/fleet"
+)
+
+// holdAfterRecovery marks an object that the version at hand does not name, if nothing is to be pruned in that
+// version because the server has just recovered. The mark goes into the inventory with the version itself, so
+// that no later version deletes the object before a user has confirmed that.
+func (t *target) holdAfterRecovery(o *object) {
+	if s := t.desired.State; s.HoldPrune && !s.Tombstone && !s.Detached {
+		o.hold = cmp.Or(o.hold, inventory.HeldAfterRecovery)
+	}
+}
+
+// recovers reports whether those marks are not written down yet. The server takes a version that is Synced or
+// OutOfSync for one whose marks last, and sends the next one without holding anything.
+func (t *target) recovers() bool {
+	s := t.desired.State
+	return s.HoldPrune && !t.rehearses() && t.book.Version() != s.Version
+}
+
+// sizeOfChange is how many of the objects that have left count for the limit. What is held since the server
+// recovered is no part of any change of the source.
+func sizeOfChange(gone []*object) int {
+	n := 0
+	for _, o := range gone {
+		if o.hold != inventory.HeldAfterRecovery {
+			n++
+		}
+	}
+	return n
+}
+
+// desiredCount is how many objects the bundle names.
+func (t *target) desiredCount() int {
+	n := 0
+	for _, o := range t.order {
+		if o.manifest != nil {
+			n++
+		}
+	}
+	return n
+}
+
+// heldNote sums up what waits to be confirmed; "" when nothing does.
+func (n tally) heldNote() string {
+	switch n.held {
+	case 0:
+		return ""
+	case 1:
+		return "1 object has left the source and is held until its deletion is confirmed"
+	}
+	return fmt.Sprintf("%d objects have left the source and are held until their deletion is confirmed", n.held)
+}
+
+// tellHeld warns, once for each version, that deletions wait to be confirmed.
+func (t *target) tellHeld(s engine.Status) {
+	n := count(s.Objects)
+	if n.held == 0 || s.Observed.Sync != fleet.SyncOutOfSync || t.out.held == s.Observed.Version {
+		return
+	}
+	t.out.held = s.Observed.Version
+	t.event(fleet.EventWarning, "PruneHeld", nil, fmt.Sprintf("%d objects are as desired; %s: kedge deploy prunes %s", t.desiredCount()-n.changed, n.heldNote(), t.desired.Deployment))
+}
