@@ -126,7 +126,7 @@ func TestPlan(t *testing.T) {
 		{reason: "pruning is off",
 			policy: func(p *inventory.Policy) { p.Prune = false }, desired: desired, held: "goes data", why: "off"},
 		{reason: "pruning is held",
-			policy: func(p *inventory.Policy) { p.Hold = true }, desired: desired, held: "goes data", why: "held"},
+			policy: func(p *inventory.Policy) { p.Hold = true }, desired: desired, held: "goes data", why: "recovered"},
 		{reason: "an object failed",
 			policy: func(p *inventory.Policy) { p.Unsettled = 1 }, desired: desired, held: "goes data", why: "nothing is pruned"},
 		{reason: "the inventory is damaged",

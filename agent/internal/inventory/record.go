@@ -39,6 +39,11 @@ type Entry struct {
 	Wave, Depth int
 	// Held says why its deletion waits to be confirmed; "" when it is in the source, or nothing holds it.
 	Held Hold
+	// Keep is the annotation of the manifest that was last applied by which it asks not to be deleted, as
+	// "name: value"; "" when it does not.
+	Keep string
+	// Finished says how it has finished, as the manifest that was last applied; "" when it has not.
+	Finished Finish
 }
 
 // Record is what is remembered of one target.

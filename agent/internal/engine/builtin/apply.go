@@ -25,6 +25,7 @@ type applyJob struct {
 	dryRun   bool       // have the API server say what would come of it, and change nothing
 
 	uid       string    // of the object that was applied last
+	keepMark  string    // keepMarkOf the manifest that was applied last
 	known     bool      // that object was seen alive, with our label, since
 	absent    time.Time // when a list has shown that there is none; zero when none has
 	force     bool      // what was ours has been changed: take it back

@@ -78,6 +78,9 @@ type object struct {
 	version string // resourceVersion last seen
 	fields  []byte // our fields, FieldsV1
 	known   bool   // seen alive and ours
+	// keepMark is keepMarkOf the manifest that was last applied, and wantMark of the one that is desired.
+	keepMark, wantMark string
+	finished           inventory.Finish // of a Job or a Pod, as it was last applied
 	// absent is when a list has shown that it is not there. queued: it waits this round for a list; glanced: one was asked for;
 	// glancing: and is under way.
 	absent                    time.Time
@@ -158,7 +161,8 @@ func (o *object) busy() bool {
 }
 
 func (o *object) entry() inventory.Entry {
-	return inventory.Entry{ObjectRef: o.ref, Hash: o.applied, Live: o.live, UID: o.uid, Wave: o.place.Wave, Depth: o.place.Depth, Held: o.hold}
+	return inventory.Entry{ObjectRef: o.ref, Hash: o.applied, Live: o.live, UID: o.uid, Wave: o.place.Wave, Depth: o.place.Depth, Held: o.hold,
+		Keep: o.keepMark, Finished: o.finished}
 }
 
 // look takes over what a live object says of itself.
@@ -169,6 +173,7 @@ func (o *object) look(live *unstructured.Unstructured) {
 		o.scaler = ""
 	}
 	o.health, o.note = health.Of(live)
+	o.finished = finishOf(live)
 	switch {
 	case o.health == fleet.HealthCurrent:
 		o.unready = time.Time{}

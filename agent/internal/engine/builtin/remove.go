@@ -1,9 +1,9 @@
 package builtin
 
 import (
+	"cmp"
 	"context"
 	"errors"
-	"fmt"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -20,7 +20,9 @@ type removeJob struct {
 	uid   string // of the object that was applied last; "" when not known
 	// want says how far to go.
 	want        intent
-	emptied     bool // nothing was found in it before, either
+	keepMark    string // keepMarkOf the manifest that was last applied
+	whole       bool   // the whole deployment is deleted
+	emptied     bool   // nothing was found in it before, either
 	propagation fleet.Propagation
 	// wanted returns why the object must stay although its entry has to go, or "": it is desired
 	// under another name or by another target.
@@ -143,8 +145,9 @@ func (c *cluster) removeOnce(ctx context.Context, j removeJob, m mapping) (remov
 	case j.want == intentRelease:
 		_, err := c.release(ctx, m, j.ref, live)
 		return removal{outcome: outcomeNotOurs, note: "released"}, err
-	case live.GetAnnotations()[AnnotationPrune] == "disabled":
-		return removal{outcome: outcomeKept, note: fmt.Sprintf("it is annotated %s: disabled", AnnotationPrune)}, nil
+	}
+	if why := cmp.Or(keptByLive(live.GetAnnotations(), j.whole), keptByManifest(j.keepMark, j.whole)); why != "" {
+		return removal{outcome: outcomeKept, note: why}, nil
 	}
 	if holdsOthers(j.ref) {
 		why, err := c.occupied(ctx, m, j.ref)

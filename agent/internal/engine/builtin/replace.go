@@ -1,6 +1,7 @@
 package builtin
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -105,8 +106,8 @@ func (c *cluster) clear(ctx context.Context, j *applyJob, out *result, immutable
 
 // kept returns why a live object must not be deleted to be created anew, or "".
 func (c *cluster) kept(ctx context.Context, j *applyJob, live *metav1.PartialObjectMetadata) (string, error) {
-	if live.GetAnnotations()[AnnotationPrune] == "disabled" {
-		return fmt.Sprintf("it is annotated %s: disabled", AnnotationPrune), nil
+	if why := cmp.Or(keptByLive(live.GetAnnotations(), false), keptByManifest(j.keepMark, false)); why != "" {
+		return why, nil
 	}
 	if j.ref.Group == "apps" && j.ref.Kind == "StatefulSet" {
 		// If it changes after this the deletion fails: that is bound to what was read before.

@@ -50,7 +50,7 @@ type target struct {
 	dropped  int                  // claims.dropped before it was decided what goes
 	unlisted map[shelf]bool       // no list says what is there, so that each object is looked at
 	shapes   map[string][]byte    // fields of ours, as many objects have them: kept once
-	released []string             // kept when a tombstone was carried out
+	released []release            // kept when a tombstone was carried out
 	parted   []fleet.ObjectStatus // let go of, because the target is detached
 	gone     bool                 // the tombstone was carried out, or everything was let go of
 	lost     bool                 // and there was no inventory to tell what that was

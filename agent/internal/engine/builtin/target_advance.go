@@ -133,7 +133,7 @@ func (t *target) wakeFailed(now time.Time) {
 		switch {
 		case !o.resolved:
 			o.phase = phaseResolve
-		case o.applied == o.hash && o.applied != "" && t.leaves(o):
+		case o.applied == o.hash && o.applied != "" && (t.leaves(o) || o.finished != ""):
 			o.phase, o.mustRead = phaseVerify, true // it could not be looked at, and is not to be put right
 		}
 	}
@@ -303,7 +303,7 @@ func (t *target) job(o *object) applyJob {
 		owner: t.owner, manifest: *o.manifest, ref: o.ref, mapping: o.mapping, policy: t.desired.State.Policy, rules: o.rules,
 		// What may differ has to be read to be left alone.
 		uid: o.uid, known: o.known && !o.blind && len(o.rules) == 0 || !o.absent.IsZero(), absent: o.absent,
-		force: o.force, yield: o.scaler != "", replacing: o.replaced, fields: o.fields,
+		keepMark: o.keepMark, force: o.force, yield: o.scaler != "", replacing: o.replaced, fields: o.fields,
 		abandoned: func(holder fleet.TargetID) bool { return t.engine.claims.abandoned(key, holder) },
 		outlived:  func(holder fleet.TargetID) bool { return t.engine.outlived(holder, key, deployment) },
 		holds:     t.engine.store.Holds,

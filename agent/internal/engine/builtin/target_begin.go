@@ -87,7 +87,7 @@ func (t *target) remember(rec inventory.Record) {
 		case o == nil:
 			t.objects[key] = &object{
 				ref: entry.ObjectRef, phase: phaseLeaving, listed: true,
-				applied: entry.Hash, live: entry.Live, uid: entry.UID, hold: entry.Held,
+				applied: entry.Hash, live: entry.Live, uid: entry.UID, hold: entry.Held, keepMark: entry.Keep, finished: entry.Finished,
 				place: manifest.Place{Wave: entry.Wave, Depth: entry.Depth, Rank: manifest.RankOf(entry.ObjectRef)},
 			}
 			t.holdAfterRecovery(t.objects[key])
@@ -135,6 +135,10 @@ func (t *target) desire(o *object, ref fleet.ObjectRef, m manifest.Object) {
 	text := m.Text()
 	o.manifest, o.hash = &text, text.Hash()
 	t.configure(o, m)
+	o.wantMark = keepMarkIn(m)
+	if o.applied == o.hash {
+		o.keepMark = o.wantMark
+	}
 	o.failure, o.backoff, o.due = "", backoff{}, time.Time{}
 	o.attempted, o.healing, o.delayed, o.force = false, false, false, false
 	o.held, o.keep, o.refused, o.waits = "", false, false, false
@@ -179,6 +183,7 @@ func (t *target) discard(o *object) {
 		return
 	}
 	t.holdAfterRecovery(o)
+	t.keepMarked(o)
 	// One that is being deleted already is looked at again as well: its timer was just taken away.
 	o.phase, o.refused, o.waits, o.confirmable, o.bounds = phaseLeaving, false, false, false, bounds{}
 }

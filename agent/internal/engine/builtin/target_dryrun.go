@@ -46,6 +46,10 @@ func (t *target) rehearsed(o *object, out result, err error) {
 	}
 	o.phase, o.attempted, o.failure, o.backoff = phaseCompared, true, "", backoff{}
 	o.sighting, o.preview = "", ""
+	if out.before == nil && t.restsFinished(o) {
+		o.phase = phaseCompared
+		return
+	}
 	if out.before == nil {
 		o.health, o.note = fleet.HealthNotFound, ""
 		o.preview = "would be created"
@@ -86,7 +90,10 @@ func (t *target) rehearsePrune(s survey) {
 	gone, plan := t.plan(s)
 	for _, o := range t.order {
 		if o.manifest == nil && !o.mayGo() {
-			o.phase, o.preview, o.held = phaseHeld, "", "it must not be touched, or another deployment takes it over"
+			o.phase, o.preview = phaseHeld, ""
+			if !o.keep {
+				o.held = "it must not be touched, or another deployment takes it over"
+			}
 		}
 	}
 	for _, o := range gone {

@@ -3,6 +3,7 @@ package builtin
 import (
 	"cmp"
 	"fmt"
+	"strings"
 
 	"github.com/kedge-dev/kedge/agent/internal/engine"
 	"github.com/kedge-dev/kedge/agent/internal/inventory"
@@ -57,6 +58,26 @@ func (n tally) heldNote() string {
 		return "1 object has left the source and is held until its deletion is confirmed"
 	}
 	return fmt.Sprintf("%d objects have left the source and are held until their deletion is confirmed", n.held)
+}
+
+// release is an object that was kept when its deployment was deleted, and why.
+type release struct{ ref, why string }
+
+// describeReleased names what was kept, each reason once.
+func describeReleased(released []release) string {
+	var reasons []string
+	names := map[string][]string{}
+	for _, r := range released {
+		if names[r.why] == nil {
+			reasons = append(reasons, r.why)
+		}
+		names[r.why] = append(names[r.why], r.ref)
+	}
+	parts := make([]string, 0, len(reasons))
+	for _, why := range reasons {
+		parts = append(parts, fmt.Sprintf("%s (%s)", strings.Join(names[why], ", "), why))
+	}
+	return strings.Join(parts, "; ")
 }
 
 // tellHeld warns, once for each version, that deletions wait to be confirmed.

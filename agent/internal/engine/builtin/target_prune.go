@@ -199,7 +199,7 @@ func (t *target) hold(o *object, reason string, protected bool) {
 
 func (t *target) startRemove(o *object, want intent) {
 	key, ref, uids, handOver := o.key(), o.ref, t.desiredUIDs(), t.handOver(o.ref)
-	job := removeJob{owner: t.owner, ref: o.ref, uid: o.uid, want: want, emptied: !o.emptied.IsZero(), propagation: t.desired.State.Policy.Propagation, wanted: func(uid string) string {
+	job := removeJob{owner: t.owner, ref: o.ref, uid: o.uid, want: want, keepMark: o.keepMark, whole: t.desired.State.Tombstone, emptied: !o.emptied.IsZero(), propagation: t.desired.State.Policy.Propagation, wanted: func(uid string) string {
 		if uids[uid] {
 			return "it is desired under another name"
 		}
@@ -322,7 +322,7 @@ func (t *target) lose(o *object, want intent, why string) {
 	if other != "" && want != intentRelease {
 		t.event(fleet.EventNormal, "HandedOver", o, fmt.Sprintf("was taken over by target %s", other))
 	} else if want == intentRelease {
-		t.released = append(t.released, o.ref.String())
+		t.released = append(t.released, release{o.ref.String(), o.held})
 		t.event(fleet.EventNormal, "Released", o, "was kept when its deployment was deleted: "+o.held)
 	} else {
 		t.event(fleet.EventWarning, "NotPruned", o, "was left alone: "+why)
@@ -336,7 +336,8 @@ func (t *target) seeLeaving(o *object, live *unstructured.Unstructured) {
 	if o.known = live.GetLabels()[LabelTarget] == string(t.id); !o.known {
 		o.due = time.Time{} // somebody has taken it over: it is of no concern any more
 	}
-	if o.keep && live.GetAnnotations()[AnnotationPrune] != "disabled" {
+	whole := t.desired.State.Tombstone
+	if o.keep && keptByLive(live.GetAnnotations(), whole) == "" && keptByManifest(o.keepMark, whole) == "" {
 		o.keep, o.phase = false, phaseLeaving
 	}
 }

@@ -117,6 +117,7 @@ func (t *target) move(o *object, ref fleet.ObjectRef) bool {
 			return false
 		}
 		o.listed, o.applied, o.live, o.uid = there.listed, there.applied, there.live, there.uid
+		o.keepMark, o.finished = there.keepMark, there.finished
 		t.unplace(there)
 	}
 	delete(t.objects, o.key())

@@ -49,7 +49,7 @@ func (t *target) judge(o *object, seen observation) {
 		t.seeLive(o, seen.live)
 	case seen.deleted != nil:
 		if !o.outdated(seen.deleted.GetResourceVersion()) {
-			t.seeGone(o)
+			t.seeDeleted(o, seen.deleted)
 		}
 	case !o.outdated(seen.missing):
 		t.seeMissing(o)
@@ -73,6 +73,7 @@ func (t *target) seeLive(o *object, live *unstructured.Unstructured) {
 		return
 	}
 	o.look(live)
+	t.noteFinish(o)
 	o.unnamed = live.GetLabels()[LabelAgent] != string(t.owner.agent)
 	t.expectReview(o)
 	switch {
@@ -192,6 +193,7 @@ func (t *target) wasRead(o *object, live *unstructured.Unstructured, err error) 
 		o.mustRead = true
 	case err != nil && review && !apierrors.IsNotFound(err):
 		o.phase = phaseInPlace // nothing is known to be wrong with it
+	case apierrors.IsNotFound(err) && t.restsFinished(o):
 	case apierrors.IsNotFound(err):
 		t.seeGone(o)
 	case err != nil:
@@ -240,6 +242,7 @@ func (t *target) succeeded(o *object, out result) {
 	}
 	entry := oursIn(live)
 	ours := entry.fields()
+	o.keepMark = o.wantMark
 	o.applied, o.uid, o.fields = o.hash, string(live.GetUID()), t.shared(entry.raw())
 	o.live = o.rules.projectionOf(ours, live)
 	o.renewed, o.deviates, o.reported, o.replaced = false, false, "", ""

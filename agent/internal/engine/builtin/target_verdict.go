@@ -89,7 +89,7 @@ func (t *target) epitaph() (fleet.SyncState, string) {
 	case t.lost:
 		return fleet.SyncDeleted, noInventory
 	case len(t.released) > 0:
-		return fleet.SyncDeleted, "kept, and not managed any more: " + strings.Join(t.released, ", ")
+		return fleet.SyncDeleted, "kept, and not managed any more: " + describeReleased(t.released)
 	}
 	return fleet.SyncDeleted, ""
 }

@@ -1,0 +1,95 @@
+package builtin
+
+import (
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/kedge-dev/kedge/agent/internal/inventory"
+	"github.com/kedge-dev/kedge/internal/fleet"
+)
+
+// A Job or a Pod that has finished has done what it is for. When it is gone afterwards, be it by its
+// ttlSecondsAfterFinished, by a garbage collector or by hand, that is no drift: to create it again would run it
+// again. It counts as done until its manifest changes. The inventory remembers that, for a restart.
+
+// finishOf says how a live Job or Pod has finished; "" when it has not, or is of another kind. A Pod that has failed
+// is created again: one that is evicted has failed too.
+func finishOf(live *unstructured.Unstructured) inventory.Finish {
+	switch kind := live.GroupVersionKind().GroupKind().String(); kind {
+	case "Job.batch":
+		conditions, _, _ := unstructured.NestedSlice(live.Object, "status", "conditions")
+		for _, c := range conditions {
+			condition, _ := c.(map[string]any)
+			switch {
+			case condition["status"] != "True":
+			case condition["type"] == "Complete":
+				return inventory.FinishedComplete
+			case condition["type"] == "Failed":
+				return inventory.FinishedFailed
+			}
+		}
+	case "Pod":
+		if phase, _, _ := unstructured.NestedString(live.Object, "status", "phase"); phase == "Succeeded" {
+			return inventory.FinishedComplete
+		}
+	}
+	return ""
+}
+
+// noteFinish has the inventory written when an object has finished, before it may be gone.
+func (t *target) noteFinish(o *object) {
+	if o.applied == o.hash && t.book.Entry(o.key()).Finished != o.finished {
+		t.dirty = true
+	}
+}
+
+// seeDeleted takes in the last state of an object that a watch does not show any more. One that has finished is read
+// once more: it may only have lost our label.
+func (t *target) seeDeleted(o *object, last *unstructured.Unstructured) {
+	if string(last.GetUID()) == o.uid {
+		o.finished = finishOf(last)
+	}
+	if t.hasFinished(o) && (o.phase == phaseInPlace || o.phase == phaseVerify) {
+		o.phase, o.mustRead = phaseVerify, true
+		return
+	}
+	t.seeGone(o)
+}
+
+// hasFinished reports whether an object is known to have finished as it is desired now.
+func (t *target) hasFinished(o *object) bool {
+	return o.manifest != nil && o.applied != "" && o.applied == o.hash && o.finished != ""
+}
+
+// restsFinished makes an object one that is done, if it has finished and does not exist any more. A Job that is to be
+// deleted when it has finished, and that went while nobody watched, is taken for finished.
+func (t *target) restsFinished(o *object) bool {
+	if o.finished == "" && o.uid != "" && o.manifest != nil && o.expires() {
+		o.finished = inventory.FinishedUnseen
+	}
+	if !t.hasFinished(o) {
+		return false
+	}
+	o.phase, o.attempted, o.failure, o.backoff = phaseInPlace, true, "", backoff{}
+	o.known, o.renewed, o.deviates, o.reported, o.healing = false, false, false, "", false
+	o.health = fleet.HealthCurrent
+	switch o.finished {
+	case inventory.FinishedFailed:
+		o.health = fleet.HealthFailed
+		o.note = "failed and was deleted since; it runs again when its manifest changes"
+	case inventory.FinishedUnseen:
+		o.note = "was deleted while the agent did not watch; its ttlSecondsAfterFinished deletes it when it has finished, so it counts as finished until its manifest changes"
+	default:
+		o.note = "completed and was deleted since; it runs again when its manifest changes"
+	}
+	t.noteFinish(o)
+	return true
+}
+
+// expires reports whether an object is a Job that is deleted when it has finished.
+func (o *object) expires() bool {
+	if o.ref.Group != "batch" || o.ref.Kind != "Job" {
+		return false
+	}
+	_, found, _ := unstructured.NestedFieldNoCopy(o.manifest.Object().Content, "spec", "ttlSecondsAfterFinished")
+	return found
+}

@@ -1,0 +1,155 @@
+package enginetest
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/kedge-dev/kedge/agent/internal/engine"
+	"github.com/kedge-dev/kedge/internal/fleet"
+)
+
+// finishedCases are of Jobs and Pods that do their work once.
+var finishedCases = []testCase{
+	{"does not run a Job again that has completed and was deleted by its ttl", finishedJob},
+	{"does not run a Job again that has completed and gone while the agent was away", finishedUnseen},
+	{"leaves a completed Job alone that is deleted by hand, and creates one again that had work left", finishedByHand},
+	{"does not run a Pod again that has succeeded and is gone", finishedPod},
+}
+
+var pods = schema.GroupVersionResource{Version: "v1", Resource: "pods"}
+
+// runningJob is the text of a Job that completes at once on simulated nodes; more is put into its spec.
+func runningJob(name, image, more string) string {
+	return fmt.Sprintf(`---
+apiVersion: batch/v1
+kind: Job
+metadata: {name: %s}
+spec:
+  %s
+  template: {spec: {restartPolicy: Never, containers: [{name: main, image: %q}]}}
+`, name, more, image)
+}
+
+// awaitDone waits until a version is Synced in which an object is gone and counts as done.
+func (w *world) awaitDone(t *testing.T, generation int64, name, message string) {
+	t.Helper()
+	w.rec.statusWith(t, w.target, func(s engine.Status) string {
+		o := find(s, name)
+		if s.Observed.Generation != generation || s.Observed.Sync != fleet.SyncSynced || o.Sync != fleet.SyncSynced ||
+			o.Health != fleet.HealthCurrent || !strings.Contains(o.Message, message) {
+			return fmt.Sprintf("want generation %d Synced, and %s Current: %s", generation, name, message)
+		}
+		return ""
+	})
+}
+
+// creations counts what was written to Jobs and Pods since a mark.
+func (w *world) creations(mark int) (n int) {
+	_, others := w.traffic.since(mark, w.agentNS)
+	for _, r := range others {
+		if r.write() && (strings.Contains(r.path, "/jobs/") || strings.Contains(r.path, "/pods/")) {
+			n++
+		}
+	}
+	return n
+}
+
+func (w *world) missing(t *testing.T, resource schema.GroupVersionResource, name string) {
+	t.Helper()
+	if _, err := w.client.Resource(resource).Namespace(w.ns).Get(t.Context(), name, metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+		t.Errorf("%s %s is there again: %v", resource.Resource, name, err)
+	}
+}
+
+// covers: D6, A8
+func finishedJob(t *testing.T, w *world) {
+	text := runningJob("migrate", "example.invalid/migrate:1", "ttlSecondsAfterFinished: 0")
+	e := w.start(t)
+	mark := w.traffic.mark()
+	e.Set(w.desired(t, 1, text))
+	w.awaitDone(t, 1, "Job migrate", "completed and was deleted")
+	if n := w.creations(mark); n != 1 {
+		t.Errorf("the Job was written %d times, want once", n)
+	}
+	mark = w.traffic.mark()
+	e.Set(w.desired(t, 2, text+configMap("a", "1")))
+	w.awaitDone(t, 2, "Job migrate", "completed and was deleted")
+	e.stop()
+	e = w.start(t)
+	e.Set(w.desired(t, 3, text+configMap("a", "2")))
+	w.awaitDone(t, 3, "Job migrate", "completed and was deleted")
+	w.policy.Drift = fleet.DriftReport
+	e.Set(w.desired(t, 4, text+configMap("a", "2")))
+	w.awaitDone(t, 4, "Job migrate", "completed and was deleted")
+	w.policy.DryRun = true
+	e.Set(w.desired(t, 5, text+configMap("a", "2")))
+	w.awaitDone(t, 5, "Job migrate", "completed and was deleted")
+	w.policy = fleet.Policy{Prune: true}
+	if n := w.creations(mark); n != 0 {
+		t.Errorf("the Job was written %d times after it had completed", n)
+	}
+	w.missing(t, jobs, "migrate")
+	mark = w.traffic.mark()
+	e.Set(w.desired(t, 6, runningJob("migrate", "example.invalid/migrate:2", "ttlSecondsAfterFinished: 0")))
+	w.awaitDone(t, 6, "Job migrate", "completed and was deleted")
+	if n := w.creations(mark); n != 1 {
+		t.Errorf("the Job was written %d times after its manifest had changed, want once", n)
+	}
+}
+
+func finishedUnseen(t *testing.T, w *world) {
+	text := runningJob("migrate", "example.invalid/migrate:1", "ttlSecondsAfterFinished: 3600")
+	e := w.start(t)
+	w.sync(t, e, 1, text)
+	e.stop()
+	w.h.Cluster.Kubectl(t, "-n", w.ns, "delete", "job", "migrate")
+	mark := w.traffic.mark()
+	e = w.start(t)
+	e.Set(w.desired(t, 2, text))
+	w.awaitDone(t, 2, "Job migrate", "until its manifest changes")
+	if n := w.creations(mark); n != 0 {
+		t.Errorf("the Job was written %d times", n)
+	}
+	w.missing(t, jobs, "migrate")
+}
+
+// covers: D1
+func finishedByHand(t *testing.T, w *world) {
+	text := runningJob("done", "example.invalid/done:1", "") + runningJob("waits", "example.invalid/waits:1", "suspend: true")
+	e := w.start(t)
+	e.Set(w.desired(t, 1, text))
+	w.rec.statusWith(t, w.target, func(s engine.Status) string {
+		if find(s, "Job done").Health != fleet.HealthCurrent {
+			return "want the Job completed"
+		}
+		return ""
+	})
+	was, _ := w.jobImage(t, "waits")
+	w.h.Cluster.Kubectl(t, "-n", w.ns, "delete", "job", "done", "waits")
+	w.rec.event(t, "DriftHealed", "/waits")
+	w.rec.statusWith(t, w.target, func(s engine.Status) string {
+		if !strings.Contains(find(s, "Job done").Message, "completed and was deleted") {
+			return "want the completed Job done"
+		}
+		return ""
+	})
+	if now, _ := w.jobImage(t, "waits"); now == was {
+		t.Error("the Job that had work left was not created again")
+	}
+	w.missing(t, jobs, "done")
+}
+
+func finishedPod(t *testing.T, w *world) {
+	text := "---\napiVersion: v1\nkind: Pod\nmetadata: {name: once}\nspec: {restartPolicy: Never, containers: [{name: main, image: example.invalid/once}]}\n"
+	e := w.start(t)
+	w.sync(t, e, 1, text)
+	w.h.Cluster.Kubectl(t, "-n", w.ns, "patch", "pod", "once", "--subresource=status", "--type=merge", "-p", `{"status":{"phase":"Succeeded"}}`)
+	w.h.Cluster.Kubectl(t, "-n", w.ns, "delete", "pod", "once")
+	w.awaitDone(t, 1, "Pod once", "completed and was deleted")
+	w.missing(t, pods, "once")
+}
