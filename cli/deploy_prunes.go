@@ -73,11 +73,11 @@ func (a *app) deployConfirmPruneCommand() *cobra.Command {
 			return err
 		}
 		fmt.Fprintf(a.Err, "See it happen: kedge status %s --watch\n", args[0])
-		return a.say("The deletion of %s is confirmed; %s told.", count(len(done.Objects), "object"), wereTold(done.Targets))
+		return a.say("Confirmed %s; %s told.", count(done.Deletions, "deletion"), wereTold(done.Targets))
 	}
 	f := cmd.Flags()
 	f.BoolVar(&req.All, "all", false, "everything that is held now; needs --count")
-	f.IntVar(&req.Count, "count", 0, "with --all: how many are held, as kedge deploy prunes lists them")
+	f.IntVar(&req.Count, "count", 0, "with --all: how many deletions are held, an object on two clusters counted twice, as kedge deploy prunes lists them")
 	f.StringVar(&req.Agent, "agent", "", "only on this agent (default: on all that hold them)")
 	return cmd
 }

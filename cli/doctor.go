@@ -119,6 +119,9 @@ func (a *app) examineDeployments(ctx context.Context, c *client.Client) (string,
 		if why != "" {
 			bad = append(bad, ailment{v.Name + ": " + cell(why), "kedge status " + v.Name})
 		}
+		if n := v.Counts.HeldPrunes; n > 0 {
+			bad = append(bad, ailment{v.Name + ": " + count(n, "deletion") + " held until confirmed", "kedge deploy prunes " + v.Name + ", then kedge deploy confirm-prune " + v.Name})
+		}
 	}
 	return fmt.Sprintf("%d, none has failed", len(deployments)), bad, err
 }

@@ -100,9 +100,10 @@ func (a *app) status(ctx context.Context, c *client.Client, name, format string)
 }
 
 // arrived reports whether a target holds the newest generation and is well. One whose agent is lost
-// has the health Stale.
+// has the health Stale. What has left the source and waits to be confirmed does not keep the rest from arriving.
 func arrived(t apiv1.Target) bool {
-	return t.Sync == string(fleet.SyncSynced) && t.Health == string(fleet.HealthCurrent) && t.ObservedGeneration == t.Generation
+	synced := t.Sync == string(fleet.SyncSynced) || t.Sync == string(fleet.SyncOutOfSync) && t.HeldPrunes > 0
+	return synced && t.Health == string(fleet.HealthCurrent) && t.ObservedGeneration == t.Generation
 }
 
 // attached are the targets that belong: one that was let go is listed, and nothing more comes to it.
@@ -194,6 +195,9 @@ func (s *statusWatch) look(d apiv1.Deployment) (step, error) {
 		return step{}, nil
 	}
 	fmt.Fprintf(s.app.Out, "Deployment %q has arrived on %s at commit %s.\n", d.Name, count(len(attached(d)), "target"), shortCommit(d.Commit))
+	if n := d.Counts.HeldPrunes; n > 0 {
+		fmt.Fprintf(s.app.Out, "%s held until they are confirmed: kedge deploy prunes %s\n", count(n, "deletion"), d.Name)
+	}
 	return step{done: true}, nil
 }
 

@@ -51,19 +51,12 @@ func (a *app) printStatus(d apiv1.Deployment) error {
 
 // printHeld says how to go on when deletions wait to be confirmed.
 func (a *app) printHeld(d apiv1.Deployment) error {
-	n := 0
-	for _, t := range d.Targets {
-		for _, o := range t.Objects {
-			if o.Sync == string(fleet.SyncHeld) {
-				n++
-			}
-		}
-	}
+	n := d.Counts.HeldPrunes
 	if n == 0 {
 		return nil
 	}
 	return a.say("\nHeld is what has left the source and is not deleted before you say so: kedge deploy prunes %s, kedge deploy confirm-prune %s (%s)",
-		d.Name, d.Name, count(n, "object"))
+		d.Name, d.Name, count(n, "deletion"))
 }
 
 // printDetached says what became of targets that were let go, and how to be rid of their lines.

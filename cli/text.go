@@ -54,6 +54,9 @@ func deploymentSync(d apiv1.Deployment) string {
 	if d.Sync == string(fleet.SyncSynced) && d.Counts.Stale > 0 {
 		return "was " + d.Sync
 	}
+	if n := d.Counts.HeldPrunes; n > 0 && d.Sync == string(fleet.SyncOutOfSync) {
+		return fmt.Sprintf("%s (%d held)", d.Sync, n)
+	}
 	return d.Sync
 }
 

@@ -94,6 +94,7 @@ type TargetCounts struct {
 	StaleSince time.Time      `json:"staleSince,omitzero" doc:"The longest absence."`
 	Sync       map[string]int `json:"sync" doc:"How many by state; one that no target is in is absent."`
 	Health     map[string]int `json:"health" doc:"The same by health."`
+	HeldPrunes int            `json:"heldPrunes,omitempty" doc:"Deletions that wait to be confirmed: an object on two agents counted twice."`
 }
 
 // Pin holds a deployment at a kept revision until it is released.
@@ -119,6 +120,7 @@ type Target struct {
 	Tombstone          bool      `json:"tombstone,omitempty" doc:"Its objects are being deleted, on purpose."`
 	DetachedAt         time.Time `json:"detachedAt,omitzero" doc:"When it left the environment; its objects stay."`
 	DetachedWhy        string    `json:"detachedWhy,omitempty"`
+	HeldPrunes         int       `json:"heldPrunes,omitempty" doc:"How many of its objects have left the source and wait for their deletion to be confirmed."`
 	Objects            []Object  `json:"objects,omitempty" nullable:"false" doc:"Only when one target is read, or a deployment of few targets."`
 }
 

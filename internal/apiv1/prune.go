@@ -23,6 +23,7 @@ type ConfirmPrune struct {
 
 // ConfirmedPrune is what was confirmed.
 type ConfirmedPrune struct {
-	Objects []string `json:"objects" nullable:"false"`
-	Targets int      `json:"targets" doc:"How many targets were told; 0 when all of it was confirmed before."`
+	Objects   []string `json:"objects" nullable:"false" doc:"Each once."`
+	Deletions int      `json:"deletions" doc:"How many were confirmed: an object on two agents counted twice, as in count."`
+	Targets   int      `json:"targets" doc:"How many targets were told; 0 when all of it was confirmed before."`
 }

@@ -59,7 +59,8 @@ type DeploymentView struct {
 type TargetView struct {
 	fleet.Target
 	fleet.View
-	Objects []fleet.ObjectStatus // only where asked for
+	Objects    []fleet.ObjectStatus // only where asked for
+	HeldPrunes int                  // deletions that wait to be confirmed; only of the targets of one deployment
 }
 
 // Rollback names a kept revision, by its number or by its commit.
@@ -133,6 +134,7 @@ type ConfirmPrune struct {
 
 // ConfirmedPrune is what was confirmed.
 type ConfirmedPrune struct {
-	Objects []string
-	Targets int // that were told; 0 when all was confirmed before
+	Objects   []string // each once
+	Deletions int      // counted as ConfirmPrune.Count is
+	Targets   int      // that were told; 0 when all was confirmed before
 }

@@ -145,7 +145,7 @@ func (s *Service) confirm(ctx context.Context, tx store.Tx, d fleet.Deployment, 
 			return ConfirmedPrune{}, fleet.Invalid("objects", "agent %q would have %d deletions confirmed for one revision, which is more than %d",
 				t.AgentName, len(all), wire.MaxConfirmed)
 		}
-		out.Objects = append(out.Objects, chosen[id]...)
+		out.Objects, out.Deletions = append(out.Objects, chosen[id]...), out.Deletions+len(chosen[id])
 		if !slices.ContainsFunc(chosen[id], func(name string) bool { return !slices.Contains(t.Desired.Confirmed, name) }) {
 			continue // once is enough
 		}
@@ -221,7 +221,7 @@ func (req ConfirmPrune) choose(held map[string][]fleet.TargetID) (map[fleet.Targ
 
 // String says what was confirmed, for the audit log.
 func (c ConfirmedPrune) String() string {
-	return fmt.Sprintf("the deletion of %d objects on %d agents was confirmed: %s", len(c.Objects), c.Targets, some(c.Objects))
+	return fmt.Sprintf("%d deletions were confirmed, on %d agents: %s", c.Deletions, c.Targets, some(c.Objects))
 }
 
 // some names the first of many.

@@ -16,6 +16,7 @@ type TargetCounts struct {
 	Sync       map[fleet.SyncState]int
 	Health     map[fleet.Health]int
 	StaleSince time.Time // the longest absence; zero while there is none
+	HeldPrunes int       // deletions that wait to be confirmed, an object on two agents counted twice
 }
 
 // syncRank orders sync states from least to most worth telling.

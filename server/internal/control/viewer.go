@@ -56,11 +56,15 @@ func (v *viewer) deployments(ctx context.Context, deployments []fleet.Deployment
 	if err != nil {
 		return nil, err
 	}
+	prunes, err := v.heldPrunes(ctx, slices.Sorted(maps.Keys(held))...)
+	if err != nil {
+		return nil, err
+	}
 	out := make([]DeploymentView, len(deployments))
 	for i, d := range deployments {
 		n := tallies[d.ID]
 		out[i] = sumUp(d, n, worst[n.worst], problems[d.RepositoryID], held[d.ID])
-		out[i].Declared = declared[d.ID]
+		out[i].Declared, out[i].Counts.HeldPrunes = declared[d.ID], prunes.deployments[d.ID]
 	}
 	return out, nil
 }
@@ -132,7 +136,15 @@ func (v *viewer) targets(ctx context.Context, d fleet.Deployment, f store.Target
 	if err != nil {
 		return nil, err
 	}
-	return v.view(ctx, found, func(fleet.Target) (fleet.Deployment, string) { return d, held })
+	views, err := v.view(ctx, found, func(fleet.Target) (fleet.Deployment, string) { return d, held })
+	if err != nil {
+		return nil, err
+	}
+	prunes, err := v.heldPrunes(ctx, d.ID)
+	for i := range views {
+		views[i].HeldPrunes = prunes.targets[views[i].ID]
+	}
+	return views, err
 }
 
 // view makes views of targets; of says which deployment each is of, and why that is held.

@@ -139,7 +139,7 @@ func deploymentJSON(v control.DeploymentView) apiv1.Deployment {
 func countsJSON(n control.TargetCounts) apiv1.TargetCounts {
 	return apiv1.TargetCounts{
 		Targets: n.Targets, Ready: n.Ready, Detached: n.Detached, Stale: n.Stale, StaleSince: utc(n.StaleSince),
-		Sync: words(n.Sync), Health: words(n.Health),
+		HeldPrunes: n.HeldPrunes, Sync: words(n.Sync), Health: words(n.Health),
 	}
 }
 
@@ -164,7 +164,7 @@ func targetJSON(t control.TargetView) apiv1.Target {
 		Sync: string(t.View.Sync), Health: string(t.View.Health), Message: t.View.Message,
 		AsOf: utc(t.View.AsOf), StaleSince: utc(t.View.StaleSince),
 		Generation: t.Desired.Generation, ObservedGeneration: t.Observed.Generation, Commit: t.Desired.Commit,
-		Tombstone: t.Desired.Tombstone, DetachedAt: utc(t.DetachedAt), DetachedWhy: t.DetachedWhy,
+		HeldPrunes: t.HeldPrunes, Tombstone: t.Desired.Tombstone, DetachedAt: utc(t.DetachedAt), DetachedWhy: t.DetachedWhy,
 	}
 	for _, o := range t.Objects {
 		out.Objects = append(out.Objects, apiv1.Object{

@@ -59,7 +59,7 @@ func (a *api) confirmPrune(ctx context.Context, p auth.Principal, in *confirmPru
 	if err != nil {
 		return nil, err
 	}
-	return &plain[apiv1.ConfirmedPrune]{apiv1.ConfirmedPrune{Objects: append([]string{}, done.Objects...), Targets: done.Targets}}, nil
+	return &plain[apiv1.ConfirmedPrune]{apiv1.ConfirmedPrune{Objects: append([]string{}, done.Objects...), Deletions: done.Deletions, Targets: done.Targets}}, nil
 }
 
 func heldPruneJSON(h control.HeldPrune) apiv1.HeldPrune {

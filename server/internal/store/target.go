@@ -63,6 +63,9 @@ type Targets interface {
 	// Held returns the objects of a deployment whose deletion is held, SyncHeld, by agent, target, kind,
 	// group, namespace and name, from behind after on; its zero value is before all.
 	Held(ctx context.Context, tenant fleet.TenantID, id fleet.DeploymentID, after HeldObject, limit int) ([]HeldObject, error)
+	// CountHeld counts what Held returns of many deployments in one query, by target. Targets without any are
+	// absent, and so are those that have left or whose agent is gone.
+	CountHeld(ctx context.Context, tenant fleet.TenantID, ids []fleet.DeploymentID) ([]HeldCount, error)
 	// Remove deletes the row: for a tombstone that was carried out, a target that was let go and
 	// acknowledged, or one that its agent never heard of.
 	Remove(ctx context.Context, tenant fleet.TenantID, id fleet.TargetID) error
@@ -73,6 +76,13 @@ type HeldObject struct {
 	Target fleet.TargetID
 	Agent  string // its name
 	fleet.ObjectStatus
+}
+
+// HeldCount is how many objects of a target wait for their deletion to be confirmed.
+type HeldCount struct {
+	Deployment fleet.DeploymentID
+	Target     fleet.TargetID
+	Count      int
 }
 
 // MaxObjects bounds the objects that are kept of one target; a report of more is cut.

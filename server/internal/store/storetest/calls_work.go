@@ -147,6 +147,9 @@ var workCalls = []call{
 	{"Targets.Held", false, empty, func(ctx context.Context, tx store.Tx, tenant fleet.TenantID, w *world) (any, error) {
 		return tx.Targets().Held(ctx, tenant, w.deployment.ID, store.HeldObject{}, 10)
 	}},
+	{"Targets.CountHeld", false, empty, func(ctx context.Context, tx store.Tx, tenant fleet.TenantID, w *world) (any, error) {
+		return tx.Targets().CountHeld(ctx, tenant, []fleet.DeploymentID{w.deployment.ID})
+	}},
 	{"Targets.Remove", true, notFound, func(ctx context.Context, tx store.Tx, tenant fleet.TenantID, w *world) (any, error) {
 		return nil, tx.Targets().Remove(ctx, tenant, w.target.ID)
 	}},

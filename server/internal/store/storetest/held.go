@@ -61,6 +61,18 @@ func heldAreListed(t *testing.T, s store.Store) {
 		got, after = append(got, page...), page[0]
 	}
 	same(t, "held, page by page", got, want)
+	counts := read(t, s, func(ctx context.Context, tx store.Tx) ([]store.HeldCount, error) {
+		return tx.Targets().CountHeld(ctx, w.tenant.ID, []fleet.DeploymentID{w.deployment.ID, other.ID, fleet.NewDeploymentID()})
+	})
+	found := map[fleet.TargetID]store.HeldCount{}
+	for _, n := range counts {
+		found[n.Target] = n
+	}
+	same(t, "counts", found, map[fleet.TargetID]store.HeldCount{
+		first.ID:    {Deployment: w.deployment.ID, Target: first.ID, Count: 2},
+		w.target.ID: {Deployment: w.deployment.ID, Target: w.target.ID, Count: 1},
+		foreign.ID:  {Deployment: other.ID, Target: foreign.ID, Count: 1},
+	})
 }
 
 func editsAreCleared(t *testing.T, s store.Store) {
