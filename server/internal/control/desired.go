@@ -45,6 +45,9 @@ type settler struct {
 	edits map[fleet.DeploymentID]bool
 	// handOvers knows what targets lose that other deployments want.
 	handOvers *handOvers
+	// repair says that a run was asked for: every target gets a new version, which puts right what was changed
+	// in its cluster and left so by the policy.
+	repair bool
 }
 
 func (s *Service) newSettler(tx store.Tx) *settler {
@@ -175,8 +178,12 @@ func (st *settler) decide(d fleet.Deployment, t fleet.Target, w wish) (fleet.Des
 		return t.Desired, false
 	}
 	want := fleet.Desired{Digest: bundle.Digest, Commit: bundle.Commit, Namespace: d.Namespace, Policy: d.Policy}
-	if !ahead && alike(t.Desired, want) {
+	same := !ahead && alike(t.Desired, want)
+	if same && (!st.repair || d.Policy.DryRun) {
 		return t.Desired, false
+	}
+	if same {
+		want.Confirmed = t.Desired.Confirmed // for this very bundle
 	}
 	want.Version = st.s.next(newest(t))
 	// Held until the agent has marked what it holds since the rewind: it may skip states in between.

@@ -28,7 +28,7 @@ func (d *desk) holdBack(t failer, tenant string, agent fleet.Agent, names ...str
 	t.Helper()
 	target := d.targets(t, tenant, "web")[agent.Name]
 	r := store.Report{Target: target.ID, Full: true, Observed: fleet.Observed{
-		Version: target.Desired.Version, Digest: target.Desired.Digest, Sync: fleet.SyncSynced, Health: fleet.HealthCurrent, AsOf: d.clock.Now(),
+		Version: target.Desired.Version, Digest: target.Desired.Digest, Sync: fleet.SyncOutOfSync, Health: fleet.HealthCurrent, AsOf: d.clock.Now(),
 	}}
 	for _, name := range names {
 		r.Objects = append(r.Objects, fleet.ObjectStatus{
@@ -72,9 +72,15 @@ func TestHeldPrunesAreListedAndConfirmed(t *testing.T) {
 		t.Fatalf("the second page is %+v", list)
 	}
 
+	views, err := d.Deployments(d.ctx, root, "default", control.ListDeployments{Page: store.Page{Limit: 10}})
+	ok(t, err)
+	if views[0].Sync != fleet.SyncOutOfSync || views[0].Counts.HeldPrunes != 3 || views[0].Counts.Ready != 0 {
+		t.Errorf("it is listed as %s with %+v, want it OutOfSync with 3 held deletions", views[0].Sync, views[0].Counts)
+	}
+
 	done, err := d.ConfirmPrune(d.ctx, root, "default", "web", control.ConfirmPrune{Objects: []string{heldA}})
 	ok(t, err)
-	if diff := cmp.Diff(control.ConfirmedPrune{Objects: []string{heldA}, Targets: 2}, done); diff != "" {
+	if diff := cmp.Diff(control.ConfirmedPrune{Objects: []string{heldA}, Deletions: 2, Targets: 2}, done); diff != "" {
 		t.Error(diff)
 	}
 	want := before

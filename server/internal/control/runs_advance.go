@@ -105,8 +105,10 @@ func (st *settler) start(ctx context.Context, d *fleet.Deployment, run fleet.Syn
 	if err != nil {
 		return false, err
 	}
-	st.failed = problems
-	if err := st.give(ctx, d, targets); err != nil {
+	st.failed, st.repair = problems, true
+	err = st.give(ctx, d, targets)
+	st.repair = false
+	if err != nil {
 		return false, err
 	}
 	w := wishOf(revision)

@@ -169,8 +169,14 @@ func TestHeldPruneStaysHeldUntilTheAgentHasTakenItUp(t *testing.T) {
 	if d := r.await(t, "app", atCommit(next)); !d.Targets[0].Desired.HoldPrune {
 		t.Fatalf("the second commit lets go of the prune: %+v", d.Targets[0].Desired)
 	}
+	// One that has failed may not have written down what it holds.
+	r.report(t, paris, r.target(t, paris), fleet.SyncFailed)
+	after := r.push(t, map[string]string{"app/cm.yaml": configMap("a", "2b")})
+	if d := r.await(t, "app", atCommit(after)); !d.Targets[0].Desired.HoldPrune {
+		t.Fatalf("a failure lets go of the prune: %+v", d.Targets[0].Desired)
+	}
 	taken := r.target(t, paris)
-	r.report(t, paris, taken, fleet.SyncSynced)
+	r.report(t, paris, taken, fleet.SyncOutOfSync)
 	last := r.push(t, map[string]string{"app/cm.yaml": configMap("a", "3")})
 	if d := r.await(t, "app", atCommit(last)); d.Targets[0].Desired.HoldPrune {
 		t.Fatalf("the prune is held for ever: %+v", d.Targets[0].Desired)

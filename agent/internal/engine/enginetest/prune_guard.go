@@ -53,7 +53,7 @@ func (w *world) left(t *testing.T, n int) (there []string) {
 	return there
 }
 
-// heldCount waits until just n objects are held at a generation that is Synced.
+// heldCount waits until just n objects are held at a generation, which is Synced when none is.
 func (w *world) heldCount(t *testing.T, generation int64, n int) engine.Status {
 	t.Helper()
 	return w.rec.statusWith(t, w.target, func(s engine.Status) string {
@@ -63,8 +63,12 @@ func (w *world) heldCount(t *testing.T, generation int64, n int) engine.Status {
 				held++
 			}
 		}
-		if s.Observed.Generation != generation || s.Observed.Sync != fleet.SyncSynced || held != n {
-			return fmt.Sprintf("want generation %d Synced with %d held, not %d", generation, n, held)
+		want := fleet.SyncSynced
+		if n > 0 {
+			want = fleet.SyncOutOfSync
+		}
+		if s.Observed.Generation != generation || s.Observed.Sync != want || held != n {
+			return fmt.Sprintf("want generation %d %s with %d held, not %d", generation, want, n, held)
 		}
 		return ""
 	})

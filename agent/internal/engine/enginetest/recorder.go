@@ -3,6 +3,7 @@ package enginetest
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -90,6 +91,22 @@ func (r *recorder) status(t testing.TB, target fleet.TargetID, generation int64,
 	return r.statusWith(t, target, func(s engine.Status) string {
 		if s.Observed.Generation != generation || s.Observed.Sync != sync {
 			return fmt.Sprintf("want generation %d %s", generation, sync)
+		}
+		return ""
+	})
+}
+
+// settled waits for a status of the target in which every object of the generation is as desired: Synced, or OutOfSync
+// if deletions wait to be confirmed, which is never called Synced.
+func (r *recorder) settled(t testing.TB, target fleet.TargetID, generation int64) engine.Status {
+	t.Helper()
+	return r.statusWith(t, target, func(s engine.Status) string {
+		want, held := fleet.SyncSynced, slices.ContainsFunc(s.Objects, func(o fleet.ObjectStatus) bool { return o.Sync == fleet.SyncHeld })
+		if held {
+			want = fleet.SyncOutOfSync
+		}
+		if s.Observed.Generation != generation || s.Observed.Sync != want {
+			return fmt.Sprintf("want generation %d %s", generation, want)
 		}
 		return ""
 	})

@@ -124,7 +124,7 @@ func (w *world) tombstone(generation int64) engine.Desired {
 func (w *world) sync(t testing.TB, e engine.Engine, generation int64, text string) engine.Status {
 	t.Helper()
 	e.Set(w.desired(t, generation, text))
-	return w.rec.status(t, w.target, generation, fleet.SyncSynced)
+	return w.rec.settled(t, w.target, generation)
 }
 
 // Resources that cases look at.
