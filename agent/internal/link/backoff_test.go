@@ -58,6 +58,59 @@ func TestBackoffIsJittered(t *testing.T) {
 	}
 }
 
+// A server that is restarted again and again lets agents in for a moment each time. No push may wait
+// longer for them than for a server that was killed once.
+//
+// covers: C9
+func TestShortConnectionsDelayAtMostTenSeconds(t *testing.T) {
+	t.Parallel()
+	refused := &dialError{errors.New("refused")}
+	lost := errors.New("lost")
+	for range 200 {
+		var b backoff
+		for i := range 20 {
+			for _, err := range []error{lost, refused} {
+				if d := b.after(err, time.Second); d > 10*time.Second {
+					t.Fatalf("after %d short connections the agent waits %s, longer than ten seconds", i, d)
+				}
+			}
+		}
+	}
+}
+
+// While a server that said when to come back is away, attempts keep to that window: it is as wide as the
+// server's fleet needs.
+//
+// covers: C9
+func TestGoodbyeBoundsAttemptsUntilTheNextConnection(t *testing.T) {
+	t.Parallel()
+	refused := &dialError{errors.New("refused")}
+	for _, within := range []time.Duration{time.Second, 3 * time.Second, 20 * time.Second} {
+		var b backoff
+		var longest time.Duration
+		for range 20 {
+			b.after(refused, 0)
+		}
+		if d := b.after(&goodbye{within: within}, time.Second); d > within {
+			t.Fatalf("after a goodbye that says %s the agent waits %s", within, d)
+		}
+		for range 40 {
+			longest = max(longest, b.after(refused, 0))
+		}
+		if longest > within || longest < within/4 {
+			t.Errorf("after a goodbye that says %s the longest delay is %s, want it within that and spread over it", within, longest)
+		}
+		b.after(errors.New("lost"), time.Second) // it was let in meanwhile, so that what was said is over
+		if b.announced != 0 {
+			t.Error("what the goodbye said outlives the next connection")
+		}
+	}
+	b := backoff{announced: time.Second, step: announcedTries}
+	for longest := time.Duration(0); longest < 2*time.Second; {
+		longest = max(longest, b.after(refused, 0)) // a server that stays away is asked less often
+	}
+}
+
 // covers: C12 (the agent's side)
 func TestServerThatWantsLessIsGivenTime(t *testing.T) {
 	t.Parallel()
@@ -67,12 +120,12 @@ func TestServerThatWantsLessIsGivenTime(t *testing.T) {
 		last := time.Duration(0)
 		for i := range 10 {
 			delay := b.after(err, lived)
-			if delay < 2*time.Second || delay > backoffCap {
-				t.Errorf("delay %d is %v, want at least 2 s and at most %v", i, delay, backoffCap)
+			if delay < 2*time.Second || delay > refusedCap {
+				t.Errorf("delay %d is %v, want at least 2 s and at most %v", i, delay, refusedCap)
 			}
 			last = delay
 		}
-		if last < backoffCap/2 {
+		if last < refusedCap/2 {
 			t.Errorf("after many refusals the delay is %v, want it to have grown", last)
 		}
 	}

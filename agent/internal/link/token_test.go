@@ -97,7 +97,7 @@ func TestTokenThatWasReplacedIsTriedAtOnce(t *testing.T) {
 		b := backoff{step: 6}
 		delay := client.delay(t.Context(), &b, c.err, time.Second)
 		if at := delay == 0 && b.step == 0; at != c.want {
-			t.Errorf("%s: comes back in %v, and after that in up to %v", c.reason, delay, b.widen())
+			t.Errorf("%s: comes back in %v, and after that in up to %v", c.reason, delay, b.widen(backoffCap))
 		}
 	}
 }
