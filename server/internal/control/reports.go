@@ -107,6 +107,10 @@ func understood(t fleet.Target, r store.Report) store.Report {
 		r.Full = false // it knows of none any more: what is listed stays listed
 	}
 	switch {
+	case !o.Plausible(newest(t)):
+		// Kept under the version that is known: see refuseVersion.
+		o.Sync, o.Health, o.Message = fleet.SyncFailed, fleet.HealthUnknown, refusedVersion(o.Version, newest(t))
+		o.Version, o.Digest = t.Observed.Version, t.Observed.Digest
 	case t.Desired.Tombstone || t.Desired.Detached:
 	case ahead(t, *o):
 		// In sync with what, only the agent knows.
@@ -193,7 +197,7 @@ func (s *Service) conclude(ctx context.Context, tx store.Tx, t fleet.Target, now
 	t.Observed = now
 	switch what {
 	case agentIsAhead:
-		return s.catchUp(ctx, tx, t, now.Version)
+		return s.catchUpSoon(ctx, tx, t, now.Version)
 	case tombstoneDone:
 		return s.targetGone(ctx, tx, t)
 	case mayBeAwaited:

@@ -73,6 +73,7 @@ type Service struct {
 	bells   bells
 	pollers pollers
 	present present
+	aheads  aheads
 	builder render.Builder // nil when there is none
 	// capabilities are those of clusters that were looked up.
 	capabilities clusters
@@ -128,6 +129,7 @@ func (s *Service) Work(ctx context.Context) error {
 	g.Go(func() error { return s.watchOthers(ctx) })
 	g.Go(func() error { return s.keepHouse(ctx) })
 	g.Go(func() error { return s.ringBells(ctx) })
+	g.Go(func() error { return s.followAheads(ctx) })
 	return g.Wait()
 }
 

@@ -80,6 +80,9 @@ func (s *Service) AgentAhead(ctx context.Context, agent fleet.Agent, id fleet.Ta
 		if t.Desired.Version.Compare(has) > 0 {
 			return nil
 		}
+		if !has.Plausible(newest(t)) {
+			return s.refuseVersion(ctx, tx, t, has)
+		}
 		if !t.Desired.Tombstone && !t.Desired.Detached {
 			_, err := tx.Targets().SetObserved(ctx, t.TenantID, []store.AgentReport{{Agent: agent.ID, Report: store.Report{Target: t.ID, Observed: fleet.Observed{
 				Version: has, Sync: fleet.SyncRewound, Health: fleet.HealthUnknown, AsOf: s.cfg.Now(), Message: rewoundMessage,
@@ -88,7 +91,7 @@ func (s *Service) AgentAhead(ctx context.Context, agent fleet.Agent, id fleet.Ta
 				return err
 			}
 		}
-		return s.catchUp(ctx, tx, t, has)
+		return s.catchUpSoon(ctx, tx, t, has)
 	})
 }
 

@@ -46,8 +46,11 @@ type session struct {
 	hello     chan *wire.Hello
 	wake      chan struct{}
 	done      chan struct{} // closed by end
-	// has is what the agent has of each target. Only the stream's handler touches it and rotation.
-	has      map[fleet.TargetID]possession
+	// has is what the agent has of each target. Only the stream's handler touches it, told and rotation.
+	has map[fleet.TargetID]possession
+	// told is what control was told the agent is ahead with; nil until there is one. Once is enough: it keeps
+	// that, and what it desires then is newer.
+	told     map[fleet.TargetID]fleet.Version
 	rotation *rotation
 
 	mu         sync.Mutex

@@ -211,12 +211,7 @@ func (s *session) deliverOne(ctx context.Context, t control.AgentTarget, missed 
 	case doNothing:
 		return nil
 	case tellAhead:
-		s.log().Warn("the agent is ahead of the server", obs.KeyTarget, string(t.ID), obs.KeyDeployment, t.DeploymentName,
-			obs.KeyGeneration, had.version.Generation)
-		if err := s.gateway.ahead(ctx, s.agent, t.ID, had.version); err != nil {
-			return later("recording that an agent is ahead: %w", err)
-		}
-		return nil
+		return s.tellAhead(ctx, t, had.version)
 	}
 	d := wire.Desired{Target: t.ID, Tenant: t.Tenant, Deployment: t.DeploymentName, State: t.Desired}
 	form, err := s.inline(ctx, &d, t.TenantID, missed)
@@ -239,6 +234,22 @@ func (s *session) deliverOne(ctx context.Context, t control.AgentTarget, missed 
 	s.gateway.metrics.desired.WithLabelValues(form).Inc()
 	s.log().Info("desired state sent", obs.KeyTarget, string(t.ID), obs.KeyDeployment, t.DeploymentName,
 		obs.KeyGeneration, t.Desired.Generation, obs.KeyCommit, t.Desired.Commit)
+	return nil
+}
+
+// tellAhead tells control, once, that the agent is ahead of the server with a target.
+func (s *session) tellAhead(ctx context.Context, t control.AgentTarget, has fleet.Version) error {
+	if last, ok := s.told[t.ID]; ok && last == has {
+		return nil
+	}
+	s.log().Warn("the agent is ahead of the server", obs.KeyTarget, string(t.ID), obs.KeyDeployment, t.DeploymentName, obs.KeyGeneration, has.Generation)
+	if err := s.gateway.ahead(ctx, s.agent, t.ID, has); err != nil {
+		return later("recording that an agent is ahead: %w", err)
+	}
+	if s.told == nil {
+		s.told = map[fleet.TargetID]fleet.Version{}
+	}
+	s.told[t.ID] = has
 	return nil
 }
 

@@ -1,0 +1,38 @@
+package control_test
+
+import (
+	"testing"
+
+	"github.com/kedge-dev/kedge/internal/fleet"
+	"github.com/kedge-dev/kedge/server/internal/control"
+	"github.com/kedge-dev/kedge/server/internal/store"
+)
+
+// An agent that is ahead of the server again and again has its source read anew a few times, and then less
+// and less often, whichever way it says so.
+func TestAgentThatIsAheadAgainAndAgainIsPutOff(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	paris := d.enroll(t, "default", "paris", nil)
+	d.deploy(t, "default", "app", "")
+	d.render(t, "default", "app", "1")
+	target := d.targets(t, "default", "app")["paris"]
+	before, has := d.lastChange(t), target.Desired.Version
+	for range 20 {
+		has.Generation++
+		ok(t, d.AgentAhead(d.ctx, paris, target.ID, has))
+		has.Generation++
+		ok(t, d.Report(d.ctx, []control.AgentReports{{Agent: paris, Reports: []store.Report{{
+			Target: target.ID, Observed: fleet.Observed{Version: has, Sync: fleet.SyncSynced, Digest: target.Desired.Digest, AsOf: d.clock.Now()},
+		}}}}))
+	}
+	n := 0
+	for _, kind := range d.changesAfter(t, before) {
+		if kind == store.ChangePush {
+			n++
+		}
+	}
+	if n < 1 || n > 4 {
+		t.Errorf("the source was to be read %d times, want a few times at once and then a pause", n)
+	}
+}
