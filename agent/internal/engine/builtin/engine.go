@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sync/semaphore"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
 
@@ -64,7 +65,8 @@ type Engine struct {
 	crds      *definitions
 	work      sync.WaitGroup // targets and their requests
 	tidiness  tidiness
-	setting   sync.Mutex // held by Set, so that claims are made in the order of versions
+	diagnoses *semaphore.Weighted // workloads whose pods are looked at
+	setting   sync.Mutex          // held by Set, so that claims are made in the order of versions
 
 	mu        sync.Mutex
 	settings  settings
@@ -99,7 +101,7 @@ func newEngine(cfg Config, timing timing) (*Engine, error) {
 		timing: timing, cluster: cluster, store: inventory.NewStore(configMaps), claims: newClaims(),
 		settings: settings{agent: cfg.AgentID, scope: cfg.Scope, namespaces: slices.Clone(cfg.Namespaces), policy: cfg.Owner},
 		targets:  map[fleet.TargetID]*target{}, books: map[fleet.TargetID]*inventory.Book{},
-		buried: map[fleet.TargetID]grave{}, taken: map[takeover]bool{},
+		buried: map[fleet.TargetID]grave{}, taken: map[takeover]bool{}, diagnoses: semaphore.NewWeighted(maxDiagnoses),
 	}, nil
 }
 

@@ -90,9 +90,10 @@ type object struct {
 	health fleet.Health
 	note   string // why health is what it is
 	// unready is since when it is applied and not current; zero while it is.
-	unready time.Time
-	held    string // why it is kept although it is not desired any more
-	keep    bool   // because its annotation asks for it
+	unready   time.Time
+	diagnosis *diagnosis // nil unless it is a workload that is unready for a while
+	held      string     // why it is kept although it is not desired any more
+	keep      bool       // because its annotation asks for it
 	// refused: the agent must not touch it at all. waits: only until others have what they desire.
 	refused, waits bool
 	// confirmable: a user may have it deleted all the same, or has confirmed that.

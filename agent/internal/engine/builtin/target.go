@@ -165,6 +165,7 @@ func (t *target) run(ctx context.Context) {
 		pause := t.busy()
 		if pause <= 0 {
 			t.advance()
+			t.diagnose()
 			t.report()
 			if t.finished() && t.engine.retire(t, grave{t.desired.State.Version, t.out.sent.Observed.Sync}) {
 				return
@@ -284,6 +285,7 @@ func (t *target) sort() {
 // forget drops an object that is no longer of any concern. It stays in the order until sweep, which has to
 // come before the next look over all objects.
 func (t *target) forget(o *object) {
+	o.endDiagnosis()
 	if o.resolved {
 		t.engine.watches.remove(o.mapping, o.ref, t)
 	}

@@ -124,7 +124,7 @@ func (t *target) describeObject(o *object) fleet.ObjectStatus {
 
 // status describes one object.
 func (o *object) status() fleet.ObjectStatus {
-	out := fleet.ObjectStatus{ObjectRef: o.ref, Sync: fleet.SyncSyncing, Health: o.health, Message: o.note}
+	out := fleet.ObjectStatus{ObjectRef: o.ref, Sync: fleet.SyncSyncing, Health: o.health, Message: o.explanation()}
 	switch {
 	case out.Health != "":
 	case o.manifest != nil && o.failure == "":
@@ -182,6 +182,9 @@ func (t *target) untilDue() time.Duration {
 	for _, o := range t.order {
 		sooner(o.due)
 		sooner(t.deadline(o))
+		if o.diagnosis == nil {
+			sooner(o.diagnosable())
+		}
 		if o.reviewable() {
 			sooner(o.review)
 		}

@@ -18,7 +18,7 @@ func (t *target) overdue(o *object, status fleet.ObjectStatus) fleet.ObjectStatu
 		status.Message = fmt.Sprintf("its deletion takes longer than %v: %s", t.desired.State.Policy.PruneTimeout, o.note)
 	default:
 		status.Health = fleet.HealthFailed
-		status.Message = joinNonEmpty(": ", fmt.Sprintf("is not ready after %v", t.desired.State.Policy.ReadyTimeout), o.note)
+		status.Message = joinNonEmpty(": ", fmt.Sprintf("is not ready after %v", t.desired.State.Policy.ReadyTimeout), o.explanation())
 	}
 	return status
 }

@@ -1,0 +1,142 @@
+package builtin
+
+import (
+	"context"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/kedge-dev/kedge/internal/fleet"
+)
+
+// A workload that is not ready for a moment is diagnosed: its pods and their events are read, and watched,
+// until it is ready. Nothing is read of workloads that are ready, so that the memory and the requests of an
+// engine do not grow with the pods of a cluster.
+const (
+	// diagnoseAfter is how long a workload may be unready before its pods are looked at: most rollouts
+	// need no explanation.
+	diagnoseAfter = 2 * time.Second
+	// maxDiagnoses bounds the workloads that are looked at together.
+	maxDiagnoses = 64
+	// The time between two looks at one workload. Each look that finds something else doubles it, so that
+	// pods which change all the time do not become a stream of statuses.
+	diagnoseFirst = time.Second
+	diagnoseMost  = time.Minute
+	// idleMost bounds the time between two looks when no pod changes: some events come without one.
+	idleMost = 5 * time.Minute
+)
+
+// diagnosis is what is found out about one workload that is not ready.
+type diagnosis struct {
+	cluster *cluster // with the rights of the deployment
+	uid     string   // of the workload
+	cancel  context.CancelFunc
+	text    string // what was found; "" when nothing was yet
+}
+
+// outdated reports whether another look is needed: the workload was made anew, or is read with other rights.
+func (d *diagnosis) outdated(t *target, o *object) bool {
+	return d.cluster != t.cluster || d.uid != o.uid
+}
+
+// explanation is why the health of an object is what it is.
+func (o *object) explanation() string {
+	if o.diagnosis == nil || o.health == fleet.HealthCurrent {
+		return o.note
+	}
+	return joinNonEmpty("; ", o.note, o.diagnosis.text)
+}
+
+// endDiagnosis ends the look at the pods of an object.
+func (o *object) endDiagnosis() {
+	if o.diagnosis != nil {
+		o.diagnosis.cancel()
+		o.diagnosis = nil
+	}
+}
+
+// diagnose starts and ends diagnoses, as the health of the workloads asks for it.
+func (t *target) diagnose() {
+	idle := t.heir != "" || t.ousted || t.gone || t.cluster == nil || t.desired.State.Detached
+	for _, o := range t.order {
+		if o.diagnosis == nil && o.unready.IsZero() {
+			continue // nearly all
+		}
+		due := o.diagnosable()
+		switch {
+		case idle || due.IsZero() || o.diagnosis != nil && o.diagnosis.outdated(t, o):
+			o.endDiagnosis()
+		case o.diagnosis == nil && !t.now.Before(due):
+			t.startDiagnosis(o)
+		}
+	}
+}
+
+// diagnosable is when an object is to be diagnosed; zero when it is not.
+func (o *object) diagnosable() time.Time {
+	unready := o.health == fleet.HealthInProgress || o.health == fleet.HealthFailed
+	if !unready || o.unready.IsZero() || o.manifest == nil || !o.resolved || o.phase != phaseInPlace && !o.reviewing || !isWorkload(o.ref) {
+		return time.Time{}
+	}
+	return o.unready.Add(diagnoseAfter)
+}
+
+// isWorkload reports whether an object has pods of its own.
+func isWorkload(ref fleet.ObjectRef) bool {
+	switch ref.Kind {
+	case "Deployment", "StatefulSet", "DaemonSet", "ReplicaSet":
+		return ref.Group == "apps"
+	case "Job":
+		return ref.Group == "batch"
+	}
+	return false
+}
+
+func (t *target) startDiagnosis(o *object) {
+	e := t.engine
+	e.mu.Lock()
+	running := e.running
+	e.mu.Unlock()
+	look, err := newPodLook(t.cluster, o)
+	if err != nil || running == nil {
+		return
+	}
+	ctx, cancel := context.WithCancel(running)
+	d := &diagnosis{cluster: t.cluster, uid: o.uid, cancel: cancel}
+	o.diagnosis = d
+	e.work.Go(func() {
+		defer cancel()
+		if e.diagnoses.Acquire(ctx, 1) != nil {
+			return
+		}
+		defer e.diagnoses.Release(1)
+		t.followPods(ctx, look, d, o)
+	})
+}
+
+// followPods tells what is wrong with the pods of a workload until ctx ends.
+func (t *target) followPods(ctx context.Context, look *podLook, d *diagnosis, o *object) {
+	var calm, idle backoff
+	last, pause := "", diagnoseFirst
+	for ctx.Err() == nil {
+		release := look.cluster.slot(ctx)
+		text, version, err := look.explain(ctx)
+		release()
+		if apierrors.IsForbidden(err) {
+			return // then nothing is said, as before
+		}
+		if err == nil && text != last {
+			last, idle = text, backoff{}
+			t.leave(func(in *inbox) {
+				in.results = append(in.results, func() {
+					if o.diagnosis == d {
+						d.text = text
+					}
+				})
+			})
+			pause = calm.next(diagnoseFirst, diagnoseMost)
+		}
+		linger(ctx, nil, pause)
+		look.await(ctx, version, idle.next(diagnoseFirst, idleMost))
+	}
+}
