@@ -74,6 +74,9 @@ func (s *Service) newDeployment(req CreateDeployment) (fleet.Deployment, error) 
 
 // checkDeployment refuses what could never work and puts the rest into its one stored form.
 func (s *Service) checkDeployment(d *fleet.Deployment) error {
+	if len(d.Labels) > maxLabels {
+		return fleet.Invalid("labels", "a deployment has at most %d labels", maxLabels)
+	}
 	if err := fleet.CheckLabels("labels", d.Labels); err != nil {
 		return err
 	}

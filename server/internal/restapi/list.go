@@ -76,13 +76,26 @@ func paged[V, T any](views []V, limit int, convert func(V) T, key func(V) string
 	return out
 }
 
+const (
+	// maxLabelFilters is as many labels as anything can have.
+	maxLabelFilters = 64
+	// maxLabelFilter is the length of the longest label there is: prefix, name and value.
+	maxLabelFilter = 253 + 1 + 63 + 1 + 63
+)
+
 // labelled reads repeated label=KEY=VALUE filters.
 func labelled(given []string) (map[string]string, error) {
 	if len(given) == 0 {
 		return nil, nil
 	}
+	if len(given) > maxLabelFilters {
+		return nil, fleet.Invalid("label", "%d label filters were given; at most %d are allowed", len(given), maxLabelFilters)
+	}
 	labels := make(map[string]string, len(given))
 	for _, text := range given {
+		if len(text) > maxLabelFilter {
+			return nil, fleet.Invalid("label", "a label filter has %d characters; no label is longer than %d", len(text), maxLabelFilter)
+		}
 		key, value, ok := strings.Cut(text, "=")
 		if !ok || key == "" {
 			return nil, fleet.Invalid("label", "%q must be KEY=VALUE", text)

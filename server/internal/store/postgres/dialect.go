@@ -11,11 +11,40 @@ import (
 var (
 	idsNotIn = regexp.MustCompile(`NOT IN \(SELECT value FROM json_each\((\$\d+)\)\)`)
 	idsIn    = regexp.MustCompile(`IN \(SELECT value FROM json_each\((\$\d+)\)\)`)
+	labels   = regexp.MustCompile(`json_each\((\$\d+)\) AS `)
 	forEach  = regexp.MustCompile(`CROSS JOIN (\w+) (\w+) ON \(([^()]+)\)`)
 	locking  = regexp.MustCompile(`/\* (FOR [A-Z ]+) \*/`)
 
-	translated sync.Map // of the texts of sqlstore, which are constants and few
+	translated translations
 )
+
+// translations keeps what texts of sqlstore were translated to. The zero value is ready; it is safe for
+// concurrent use.
+type translations struct {
+	mu     sync.RWMutex
+	byText map[string]string
+}
+
+// maxTranslations bounds what is kept: the server has a few hundred texts that it uses all the time, and
+// filters of lists, which combine freely, make thousands more.
+const maxTranslations = 1024
+
+func (t *translations) get(query string) (string, bool) {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	text, ok := t.byText[query]
+	return text, ok
+}
+
+// put keeps a translation. When there are too many it forgets all: those in use come back at once.
+func (t *translations) put(query, text string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.byText == nil || len(t.byText) >= maxTranslations {
+		t.byText = map[string]string{}
+	}
+	t.byText[query] = text
+}
 
 // translate turns a query of sqlstore into PostgreSQL's SQL. Lists of ids become arrays, which an
 // index can serve; the planner takes a set-returning function for a hundred rows of anything. A CROSS JOIN
@@ -23,14 +52,15 @@ var (
 // each row of the one before: what the planner believes of a small table, which is not analysed by itself before
 // it grows, may be wrong by as much as it has rows.
 func translate(query string) string {
-	if t, ok := translated.Load(query); ok {
-		return t.(string)
+	if t, ok := translated.get(query); ok {
+		return t
 	}
 	t := idsNotIn.ReplaceAllString(query, `<> ALL (ARRAY(SELECT jsonb_array_elements_text($1::jsonb)))`)
 	t = idsIn.ReplaceAllString(t, `= ANY (ARRAY(SELECT jsonb_array_elements_text($1::jsonb)))`)
+	t = labels.ReplaceAllString(t, `jsonb_each_text($1::jsonb) AS `)
 	t = forEach.ReplaceAllString(t, `CROSS JOIN LATERAL (SELECT * FROM $1 $2 WHERE $3 OFFSET 0) $2`)
 	t = locking.ReplaceAllString(t, `$1`)
-	translated.Store(query, t)
+	translated.put(query, t)
 	return t
 }
 

@@ -10,8 +10,8 @@ import (
 )
 
 // pool lends connections. database/sql has a pool of its own, but statements that are prepared
-// there are looked up and re-prepared per transaction; here each connection keeps its statements
-// for good, which is most of the speed of small transactions.
+// there are looked up and re-prepared per transaction; here each connection keeps those that it used
+// last, which is most of the speed of small transactions.
 type pool struct {
 	idle   chan *conn
 	closed chan struct{}
@@ -77,7 +77,7 @@ func (p *pool) close() bool {
 type conn struct {
 	db    *sql.DB
 	raw   *sql.Conn
-	stmts map[string]*sql.Stmt
+	stmts statements
 }
 
 func (c *conn) open(ctx context.Context) error {
@@ -88,21 +88,20 @@ func (c *conn) open(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	c.raw, c.stmts = raw, map[string]*sql.Stmt{}
+	c.raw = raw
 	return nil
 }
 
-// prepare returns the statement of query. Queries are constants of this package, so there are
-// few and none is ever dropped.
+// prepare returns the statement of query, which is valid until the next call.
 func (c *conn) prepare(ctx context.Context, query string) (*sql.Stmt, error) {
-	if stmt, ok := c.stmts[query]; ok {
+	if stmt := c.stmts.get(query); stmt != nil {
 		return stmt, nil
 	}
 	stmt, err := c.raw.PrepareContext(ctx, query)
 	if err != nil {
 		return nil, err
 	}
-	c.stmts[query] = stmt
+	c.stmts.put(query, stmt)
 	return stmt, nil
 }
 
@@ -112,11 +111,9 @@ func (c *conn) discard() {
 	if c.raw == nil {
 		return
 	}
-	for _, stmt := range c.stmts {
-		_ = stmt.Close()
-	}
+	c.stmts.close()
 	// ErrBadConn keeps database/sql from giving the connection out again, and closes it.
 	_ = c.raw.Raw(func(any) error { return driver.ErrBadConn })
 	_ = c.raw.Close()
-	c.raw, c.stmts = nil, nil
+	c.raw = nil
 }

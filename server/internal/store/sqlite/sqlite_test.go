@@ -86,7 +86,7 @@ func prepared(p *pool) []string {
 	var out []string
 	for range len(p.idle) {
 		c := <-p.idle
-		for query := range c.stmts {
+		for query := range c.stmts.byText {
 			out = append(out, query)
 		}
 		p.idle <- c
@@ -97,6 +97,7 @@ func prepared(p *pool) []string {
 // scansAllowed are steps of plans that read all of something on purpose.
 var scansAllowed = map[string]string{
 	"SCAN json_each VIRTUAL TABLE INDEX 1:": "the list of ids that is asked for",
+	"SCAN p VIRTUAL TABLE INDEX 1:":         "the labels that are asked for",
 	"SCAN newest":                           "a page that a limit has bounded",
 	"SCAN words":                            "the targets of the deployments on a page",
 	"SCAN gathered":                         "deployments of a source that was counted and is small",

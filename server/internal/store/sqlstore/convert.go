@@ -83,6 +83,16 @@ func idList[T ~string](ids []T) string {
 	return string(b)
 }
 
+// jsonObject is labels as one argument, for "json_each($n) AS p", whose rows have p.key and p.value.
+func jsonObject(labels map[string]string) string {
+	clean := make(map[string]string, len(labels))
+	for key, value := range labels {
+		clean[strings.ReplaceAll(key, "\x00", "\uFFFD")] = strings.ReplaceAll(value, "\x00", "\uFFFD")
+	}
+	b, _ := json.Marshal(clean)
+	return string(b)
+}
+
 // idsOf collects the ids of rows that were just read, to load what hangs below them.
 func idsOf[T any, ID ~string](rows []T, id func(*T) ID) []ID {
 	out := make([]ID, len(rows))

@@ -21,8 +21,8 @@ func (l *listing) matchersOf(f store.DeploymentFilter) []matcher {
 	if f.Health != "" {
 		out = append(out, l.inHealth(f.Health))
 	}
-	for _, key := range slices.Sorted(maps.Keys(f.Labels)) {
-		out = append(out, l.labelled(key, f.Labels[key]))
+	if len(f.Labels) > 0 {
+		out = append(out, l.labelled(f.Labels))
 	}
 	if f.Repository != "" {
 		out = append(out, l.having(`repository_id`, f.Repository))
@@ -183,18 +183,25 @@ func (l *listing) onAgents(a *args, connected bool) string {
 			WHERE x.id = (SELECT MIN(o.agent_tenant) FROM targets o WHERE o.tenant_id = ` + a.add(l.tenant) + ` AND o.agent_tenant >= x.id))`
 }
 
-func (l *listing) labelled(key, value string) matcher {
-	return matcher{
-		where: func(a *args) string {
-			return `EXISTS (SELECT 1 FROM deployment_labels l WHERE l.tenant_id = d.tenant_id AND l.deployment_id = d.id
-				AND l.key = ` + a.add(key) + ` AND l.value = ` + a.add(value) + perRow + `)`
-		},
-		sources: once(func(a *args) string {
+// labelled matches deployments that have all of the labels. The text of a query does not depend on how many
+// there are: a database keeps what it has prepared. Each label is a way of its own, and the rarest leads past
+// the most.
+func (l *listing) labelled(labels map[string]string) matcher {
+	var sources []source
+	for _, key := range slices.Sorted(maps.Keys(labels)) {
+		way := once(func(a *args) string {
 			return `SELECT l.deployment_name AS name, l.deployment_id AS id FROM deployment_labels l
-				WHERE l.tenant_id = ` + a.add(l.tenant) + ` AND l.key = ` + a.add(key) + ` AND l.value = ` + a.add(value) +
+				WHERE l.tenant_id = ` + a.add(l.tenant) + ` AND l.key = ` + a.add(key) + ` AND l.value = ` + a.add(labels[key]) +
 				` AND (l.deployment_name, l.deployment_id) > (` + a.add(l.after.name) + `, ` + a.add(l.after.id) + `)`
-		}),
+		})
+		way[0].exact = len(labels) == 1
+		sources = append(sources, way...)
 	}
+	return matcher{sources: sources, where: func(a *args) string {
+		return `NOT EXISTS (SELECT 1 FROM json_each(` + a.add(jsonObject(labels)) + `) AS p WHERE NOT EXISTS (
+			SELECT 1 FROM deployment_labels l WHERE l.tenant_id = d.tenant_id AND l.deployment_id = d.id
+				AND l.key = p.key AND l.value = p.value` + perRow + `)` + perRow + `)`
+	}}
 }
 
 // containing has one source per piece of the text: the rarest leads past the most.

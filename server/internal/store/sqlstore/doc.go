@@ -4,9 +4,10 @@
 //
 // The SQL keeps to what SQLite and PostgreSQL both take ($1 placeholders, ON CONFLICT, RETURNING).
 // Where they differ the text is SQLite's, in a form that the other store can recognise and rewrite:
-// lists of ids are "IN (SELECT value FROM json_each($n))", a table of which rows are looked up for each row of the
+// lists of ids are "IN (SELECT value FROM json_each($n))", labels are "json_each($n) AS p", a table of which rows are looked up for each row of the
 // one before is "CROSS JOIN x y ON (…)", without parentheses inside, and a row that is read to be written
 // is marked by a comment, "/* FOR NO KEY UPDATE */", which SQLite with its one writer need not heed.
+// No text depends on how many things are asked for: a connection keeps what it has prepared.
 // Statements for many rows have two texts: see Bulk. Only Tx.record and bound.last write to tables whose numbers readers use as cursors.
 //
 // Every statement says whose rows it is about (invariant 7): an aggregate gets at the database

@@ -182,6 +182,8 @@ func (w *Wide) Filters() map[string]store.DeploymentFilter {
 		"labels three":       {Labels: map[string]string{"tier": "web", "rare": "yes"}},
 		"labels late":        {Labels: map[string]string{"late": "yes"}},
 		"labels nothing":     {Labels: map[string]string{"tier": "db"}},
+		"labels many late":   {Labels: map[string]string{"late": "yes", "tier": "web"}},
+		"labels 64":          {Labels: manyLabels(64)},
 		"text all":           {Text: "app"},
 		"text three":         {Text: "needle"},
 		"text one":           {Text: "app-01234"},
@@ -192,6 +194,15 @@ func (w *Wide) Filters() map[string]store.DeploymentFilter {
 		"all at once":        {Environment: w.Envs[0], Agent: w.Agents[0], Sync: fleet.SyncSynced, Health: fleet.HealthCurrent, Labels: map[string]string{"tier": "web"}, Text: "app"},
 		"all at once, three": {Environment: w.Envs[1], Agent: w.Agents[0], Labels: map[string]string{"tier": "web"}, Text: "app"},
 	}
+}
+
+// manyLabels are so many, of which nearly all deployments have the first.
+func manyLabels(n int) map[string]string {
+	out := map[string]string{"tier": "web"}
+	for i := 1; i < n; i++ {
+		out[fmt.Sprintf("label-%02d", i)] = "yes"
+	}
+	return out
 }
 
 // Crowd makes one deployment on n agents of its own.
