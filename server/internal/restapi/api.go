@@ -53,6 +53,9 @@ type Config struct {
 	// PerAddress bounds the requests that present no valid token, of each address; default 20 a
 	// second, 40 at once.
 	PerAddress Rate
+	// Streams and LongPolls bound how many of them are open at the same time; zero fields take the
+	// defaults of held_requests.go.
+	Streams, LongPolls HeldLimit
 	// TrustedProxies are those whose X-Forwarded-For is believed; default nobody's.
 	TrustedProxies []netip.Prefix
 	// Metrics counts requests and refusals; may be nil.
@@ -110,6 +113,8 @@ type api struct {
 	guards  *guards
 	metrics *metrics
 	hooks   hookPlaces
+	streams *heldRequests
+	polls   *heldRequests
 	// deliveries are the webhooks that had their effect.
 	deliveries *deliveries
 }
@@ -126,6 +131,9 @@ func New(cfg Config, control Control) http.Handler {
 	}
 	inner := http.NewServeMux()
 	a := &api{cfg: cfg, control: control, gate: newGate(cfg), guards: newGuards(cfg.Recheck, control.Authenticate), metrics: newMetrics(cfg.Metrics), deliveries: newDeliveries()}
+	refuse := func(kind string) { a.metrics.refused.WithLabelValues(kind).Inc() }
+	a.streams = newHeldRequests(refusedStream, "change streams", cmp.Or(cfg.Streams, defaultStreams), refuse)
+	a.polls = newHeldRequests(refusedPoll, "waiting polls", cmp.Or(cfg.LongPolls, defaultLongPolls), refuse)
 	a.huma = humago.New(inner, humaConfig(newSpec()))
 	a.registerAll(inner)
 

@@ -65,6 +65,7 @@ func (a *api) admit(w http.ResponseWriter, r *http.Request, token string, identi
 		tooMany(w, wait, "too many requests came with this token: slow down, use larger pages, or follow the stream instead of polling")
 		return
 	}
+	infoFrom(r.Context()).tokenKey = caller(token)
 	next.ServeHTTP(w, r)
 }
 

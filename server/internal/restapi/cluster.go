@@ -165,6 +165,11 @@ func (a *api) pollApplications(ctx context.Context, info *requestInfo, in *PollQ
 func (a *api) waitApplications(
 	ctx context.Context, info *requestInfo, tag string, wait time.Duration,
 ) (rows []control.Application, now string, same bool, err error) {
+	release, err := a.polls.take(info.tokenKey, info.about.tenant)
+	if err != nil {
+		return nil, "", false, err
+	}
+	defer release()
 	rows, now, changed, err := a.control.WaitApplications(ctx, info.agent, tag, wait)
 	if err != nil {
 		return nil, "", false, err

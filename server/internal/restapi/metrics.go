@@ -11,6 +11,8 @@ import (
 const (
 	refusedCaller  = "caller"  // too many requests with one token
 	refusedAddress = "address" // too many wrong tokens from one address
+	refusedStream  = "stream"  // too many open streams of a token, a tenant or all
+	refusedPoll    = "poll"    // too many held polls of an agent, a tenant or all
 )
 
 // metrics counts what the door does. Routes are patterns, never paths: those may hold a token.

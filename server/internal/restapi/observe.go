@@ -30,6 +30,7 @@ type requestInfo struct {
 	id        string
 	method    string
 	principal auth.Principal
+	tokenKey  string      // names the token of the caller without holding it
 	agent     fleet.Agent // who calls, at the door of agents
 	about     subject
 	route     string // pattern of the path; "" when none took it

@@ -50,6 +50,7 @@ func mapError(ctx context.Context, err error, about subject) *huma.ErrorModel {
 	var invalid *fleet.InvalidError
 	var conflict *control.ConflictError
 	var quota *control.QuotaError
+	var throttled *throttledError
 	switch {
 	case errors.As(err, &invalid):
 		p := problem(http.StatusUnprocessableEntity, invalid.Error()+"; nothing was changed")
@@ -59,6 +60,8 @@ func mapError(ctx context.Context, err error, about subject) *huma.ErrorModel {
 		return problem(http.StatusConflict, conflict.Reason+"; nothing was changed")
 	case errors.As(err, &quota):
 		return problem(http.StatusForbidden, quota.Error()+"; nothing was changed")
+	case errors.As(err, &throttled):
+		return problem(http.StatusTooManyRequests, throttled.detail)
 	case errors.Is(err, control.ErrStale):
 		return problem(http.StatusPreconditionFailed, fmt.Sprintf(
 			"%s was changed since you read it, and nothing was done: read it again, see whether your change still makes sense, and repeat it with the new ETag", about))
@@ -125,8 +128,13 @@ func noRoute(r *http.Request, status int) *huma.ErrorModel {
 
 // tooMany answers a caller who is to come back later.
 func tooMany(w http.ResponseWriter, wait time.Duration, detail string) {
-	w.Header().Set("Retry-After", strconv.Itoa(max(1, int((wait+time.Second-1)/time.Second))))
+	w.Header().Set("Retry-After", retryAfter(wait))
 	writeProblem(w, problem(http.StatusTooManyRequests, detail))
+}
+
+// retryAfter is a wait in whole seconds, as the header takes it.
+func retryAfter(wait time.Duration) string {
+	return strconv.Itoa(max(1, int((wait+time.Second-1)/time.Second)))
 }
 
 // writeProblem answers with a problem document where huma is not in between.

@@ -2,6 +2,7 @@ package restapi
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"path"
 	"slices"
@@ -12,13 +13,13 @@ import (
 	"github.com/kedge-dev/kedge/server/internal/auth"
 )
 
-// operation describes one route; errors are the statuses that it answers with beside the common ones.
-func operation(id, method, path, summary string, status int, errors ...int) huma.Operation {
+// operation describes one route; others are the statuses that it answers with beside the common ones.
+func operation(id, method, path, summary string, status int, others ...int) huma.Operation {
 	op := huma.Operation{
 		OperationID: id, Method: method, Path: path, Summary: summary, DefaultStatus: status,
 		Errors: append([]int{
 			http.StatusUnauthorized, http.StatusForbidden, http.StatusNotFound, http.StatusTooManyRequests,
-		}, errors...),
+		}, others...),
 		MaxBodyBytes: maxBody, BodyReadTimeout: bodyTimeout,
 	}
 	if method == http.MethodPost {
@@ -62,6 +63,9 @@ func registerIn[I, O any](door huma.API, op huma.Operation, of resource, fn func
 			info.about = about(of, tenantName, name)
 		}
 		out, err := fn(ctx, info, in)
+		if throttled := (*throttledError)(nil); errors.As(err, &throttled) {
+			return nil, withHeaders(mapError(ctx, err, info.about), throttled)
+		}
 		if err != nil {
 			return nil, mapError(ctx, err, info.about)
 		}

@@ -85,10 +85,17 @@ func (a *api) serveStream(w http.ResponseWriter, r *http.Request) {
 	var pulse sync.WaitGroup
 	defer pulse.Wait() // nothing may write once the handler has returned
 	defer cancel()
-	s := &eventStream{w: w, rc: http.NewResponseController(w), kinds: kinds}
+	s := &eventStream{w: w, rc: http.NewResponseController(w), kinds: kinds, release: func() {}}
+	s.admit = func() (func(), error) { return a.streams.take(info.tokenKey, name) }
+	defer func() { s.release() }()
 	s.onBegin = func() { pulse.Go(func() { s.keepAlive(ctx, cancel, a.cfg.KeepAlive) }) }
 	defer info.guard(cancel)()
 	err = a.follow(ctx, name, after, s)
+	if throttled := (*throttledError)(nil); errors.As(err, &throttled) {
+		info.err = err
+		tooMany(w, throttled.wait, throttled.detail)
+		return
+	}
 	if err != nil && !s.begun {
 		writeProblem(w, mapError(r.Context(), err, info.about))
 		return
@@ -107,7 +114,9 @@ func (a *api) follow(ctx context.Context, name string, after int64, s *eventStre
 			}
 			return fmt.Errorf("following changes of tenant %q: %w", name, err)
 		}
-		if s.reset() != nil {
+		if err := s.reset(); errors.As(err, new(*throttledError)) {
+			return err
+		} else if err != nil {
 			return nil // the caller is gone
 		}
 		after = fromNow
@@ -176,6 +185,9 @@ type eventStream struct {
 	kinds   map[store.ChangeKind]bool // nil: all
 	begun   bool
 	onBegin func()
+	// admit counts the stream before it begins: then the caller is known to be allowed to read it.
+	admit   func() (release func(), err error)
+	release func() // gives back what admit has taken
 }
 
 // begin answers the request, once: when the position in the feed is fixed, so that a caller who sees
@@ -184,7 +196,11 @@ func (s *eventStream) begin() error {
 	if s.begun {
 		return nil
 	}
-	s.begun = true
+	release, err := s.admit()
+	if err != nil {
+		return err
+	}
+	s.begun, s.release = true, release
 	defer s.onBegin()
 	// A stream outlives every bound on reading a request.
 	if err := s.rc.SetReadDeadline(time.Time{}); err != nil && !errors.Is(err, http.ErrNotSupported) {
