@@ -23,6 +23,7 @@ type Options struct {
 	Lease    time.Duration // 30 s when zero
 	MaxAge   time.Duration // of connections
 	Recheck  time.Duration // of tokens
+	MaxIdle  time.Duration // of connections without a stream
 	Limits   gateway.Limits
 	Arrivals int          // agents that are let in at once
 	Handler  http.Handler // what else is served; nothing when nil
@@ -66,7 +67,7 @@ func Serve(c gateway.Control, o Options) (*Server, error) {
 	s := &Server{Metrics: prometheus.NewRegistry()}
 	var err error
 	s.gateway, err = gateway.New(gateway.Config{
-		Lease: o.Lease, MaxAge: o.MaxAge, RecheckEvery: o.Recheck, Limits: o.Limits, Arrivals: o.Arrivals, Version: "test", Log: o.Log, Metrics: s.Metrics,
+		Lease: o.Lease, MaxAge: o.MaxAge, RecheckEvery: o.Recheck, MaxIdle: o.MaxIdle, Limits: o.Limits, Arrivals: o.Arrivals, Version: "test", Log: o.Log, Metrics: s.Metrics,
 	}, c)
 	if err != nil {
 		return nil, err

@@ -79,6 +79,8 @@ type Config struct {
 	Arrivals int
 	// Limits of what one agent may ask for; zero fields take their defaults.
 	Limits Limits
+	// MaxIdle is after what time a connection without a stream is closed; 1 min when zero.
+	MaxIdle time.Duration
 	// Version of the server, told to agents.
 	Version string
 	Log     *slog.Logger
@@ -97,9 +99,10 @@ type Gateway struct {
 	intake    *intake
 	closing   *closings
 	limiters  *limiters
+	failures  *failures
 	rotations *rotations
 	rechecks  *rechecks
-	// checks bounds how many tokens are looked up at once. These places are not those of loads, so that
+	// checks bounds how many tokens of new streams are looked up at once; rechecks have places of their own. These places are not those of loads, so that
 	// who knocks does not hold up who is being let in.
 	checks chan struct{}
 	// arrivals bounds how many agents are being let in, from their Hello to their Welcome. Who was let in
@@ -139,6 +142,7 @@ func New(cfg Config, control Control) (*Gateway, error) {
 	cfg.MaxAge = cmp.Or(cfg.MaxAge, 2*time.Hour)
 	cfg.StopGrace = cmp.Or(cfg.StopGrace, 5*time.Second)
 	cfg.RecheckEvery = cmp.Or(cfg.RecheckEvery, 10*time.Minute)
+	cfg.MaxIdle = cmp.Or(cfg.MaxIdle, time.Minute)
 	cfg.Writers = max(1, cfg.Writers)
 	if cfg.Lease < 100*time.Millisecond {
 		return nil, fmt.Errorf("lease of %s is too short: 100ms is the least", cfg.Lease)
@@ -165,6 +169,7 @@ func New(cfg Config, control Control) (*Gateway, error) {
 	g.intake = newIntake(control.Report, cfg.Writers, g.log, g.metrics)
 	g.closing = newClosings(control.AgentDisconnected, g.log)
 	g.limiters = newLimiters(cfg.Limits, g.metrics)
+	g.failures = newFailures(g.limiters.limits.WrongTokens, g.metrics)
 	g.rotations, g.rechecks = newRotations(g), newRechecks(g)
 	return g, nil
 }

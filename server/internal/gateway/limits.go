@@ -33,6 +33,9 @@ type Limits struct {
 	// Statuses beyond the limit are not refused: the stream is read more slowly. Default 5000 per
 	// second, 10000 at once.
 	Statuses Rate
+	// WrongTokens are tokens of one address that let nobody in; default 5 per second, 50 at once. See
+	// failures.
+	WrongTokens Rate
 }
 
 func (l Limits) withDefaults() Limits {
@@ -41,6 +44,7 @@ func (l Limits) withDefaults() Limits {
 	l.Capabilities = cmp.Or(l.Capabilities, Rate{1, 30})
 	l.Frames = cmp.Or(l.Frames, Rate{200, 2000})
 	l.Statuses = cmp.Or(l.Statuses, Rate{5000, 10_000})
+	l.WrongTokens = cmp.Or(l.WrongTokens, Rate{5, 50})
 	return l
 }
 

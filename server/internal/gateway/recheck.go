@@ -12,7 +12,7 @@ import (
 	"github.com/kedge-dev/kedge/internal/obs"
 )
 
-// recheckers is how many tokens are looked at at once.
+// recheckers is how many tokens are looked at at once. They wait for nobody who is not let in yet.
 const recheckers = 4
 
 // rechecks looks whether the tokens of sessions are still good. It does not leave that to the sessions:
@@ -99,7 +99,7 @@ func (s *session) recheck(ctx context.Context) error {
 	if s.ended() != nil {
 		return nil
 	}
-	now, err := s.gateway.identify(ctx, s.token)
+	now, err := s.gateway.lookUp(ctx, s.token)
 	switch {
 	case status.Code(err) == codes.Unauthenticated:
 		s.end(errRevoked)

@@ -35,6 +35,8 @@ func (g *Gateway) NewServer() *grpc.Server {
 			// Heartbeats are traffic, so a ping is sent only to an agent that has gone quiet.
 			Time:    max(g.cfg.Lease*2/3, time.Second),
 			Timeout: max(g.cfg.Lease/3, time.Second),
+			// A connection without a stream is an agent that has gone, or nobody's.
+			MaxConnectionIdle: g.cfg.MaxIdle,
 			// Sessions end themselves with a Goodbye before this; it catches connections without one.
 			MaxConnectionAge:      g.cfg.MaxAge * 5 / 4,
 			MaxConnectionAgeGrace: time.Minute,
@@ -89,16 +91,30 @@ func (g *Gateway) identify(ctx context.Context, token string) (caller, error) {
 	if token == "" {
 		return caller{}, status.Error(codes.Unauthenticated, auth.ErrUnauthenticated.Error())
 	}
-	release, err := take(ctx, g.checks)
+	release, err := g.failures.admit(ctx, g.checks, token)
 	if err != nil {
 		return caller{}, err
 	}
 	defer release()
+	who, err := g.lookUp(ctx, token)
+	switch {
+	case err == nil:
+		g.failures.valid(token)
+	case status.Code(err) == codes.Unauthenticated:
+		// Logged within the limit only: whoever sends wrong tokens must not fill the log.
+		if address := remoteAddr(ctx); g.failures.wrong(address, token) {
+			g.log.Info("an agent's token was refused", obs.KeyAddress, address)
+		}
+	}
+	return who, err
+}
+
+// lookUp finds out whose token it is. The caller bounds how many are looked up at once.
+func (g *Gateway) lookUp(ctx context.Context, token string) (caller, error) {
 	asked := g.credentials.Load()
 	agent, tenant, found, err := g.control.AuthenticateAgentToken(ctx, token)
 	switch {
 	case errors.Is(err, auth.ErrUnauthenticated):
-		g.log.Info("an agent's token was refused", obs.KeyAddress, remoteAddr(ctx))
 		return caller{}, status.Error(codes.Unauthenticated, auth.ErrUnauthenticated.Error())
 	case err != nil:
 		g.log.Warn("authenticating an agent", obs.Err(err))
