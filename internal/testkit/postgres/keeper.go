@@ -24,23 +24,30 @@ type keeper struct {
 	said *bufio.Scanner
 }
 
-// keep is what the shell runs. $1 holds the programs, $2 is the folder, $3 the port. It says
-// "ready" on the output, or what went wrong, at first and after each line that it reads, which is
-// an order to restart the server.
+// keep is what the shell runs. $1 holds the programs, $2 is the folder, $3 the port. With $4 and $5, the
+// folder and port of another server, it runs a standby of that one. It says "ready" on the output, or what
+// went wrong, at first and after each line that it reads, which is an order: restart or promote.
 const keep = `
-bin=$1 dir=$2 port=$3
+bin=$1 dir=$2 port=$3 primary=$4 primary_port=$5
 trap 'rm -rf "$dir"' EXIT
-"$bin/initdb" -D "$dir/data" -U postgres -A trust -E UTF8 --locale=C --no-sync >"$dir/initdb.log" 2>&1 ||
-	{ cat "$dir/initdb.log"; exit 1; }
+if [ -n "$primary" ]; then
+	"$bin/pg_basebackup" -D "$dir/data" -h "$primary" -p "$primary_port" -U postgres -c fast -R --no-sync >"$dir/initdb.log" 2>&1 ||
+		{ cat "$dir/initdb.log"; exit 1; }
+else
+	"$bin/initdb" -D "$dir/data" -U postgres -A trust -E UTF8 --locale=C --no-sync >"$dir/initdb.log" 2>&1 ||
+		{ cat "$dir/initdb.log"; exit 1; }
+fi
 # One line: pg_ctl hands the options to a shell, which would end the command at a line break.
 options="-p $port -c listen_addresses=127.0.0.1 -c unix_socket_directories='$dir'"
 options="$options -c fsync=off -c synchronous_commit=off -c full_page_writes=off -c max_connections=200"
 "$bin/pg_ctl" -D "$dir/data" -w -t 60 -l "$dir/server.log" -o "$options" start >/dev/null 2>&1 ||
 	{ cat "$dir/server.log"; exit 1; }
 echo ready
-while read -r _; do
-	"$bin/pg_ctl" -D "$dir/data" -w -t 60 -m fast -l "$dir/server.log" restart >/dev/null 2>&1 ||
-		{ cat "$dir/server.log"; break; }
+while read -r order; do
+	case $order in
+	promote) "$bin/pg_ctl" -D "$dir/data" -w -t 60 promote >/dev/null 2>&1 ;;
+	*) "$bin/pg_ctl" -D "$dir/data" -w -t 60 -m fast -l "$dir/server.log" restart >/dev/null 2>&1 ;;
+	esac || { cat "$dir/server.log"; break; }
 	echo ready
 done
 "$bin/pg_ctl" -D "$dir/data" -w -m immediate stop >/dev/null 2>&1
@@ -49,14 +56,15 @@ done
 // attempts is how often another port is tried: a free one may be taken before it is used.
 const attempts = 3
 
-func hireKeeper() (*keeper, error) {
+// hireKeeper starts a server, or a standby of primary unless that is nil.
+func hireKeeper(primary *keeper) (*keeper, error) {
 	bin, err := findPrograms("/usr/lib/postgresql/*/bin", exec.LookPath)
 	if err != nil {
 		return nil, err
 	}
 	var errs []error
 	for range attempts {
-		k, err := startKeeper(bin)
+		k, err := startKeeper(bin, primary)
 		if err == nil {
 			return k, nil
 		}
@@ -65,7 +73,7 @@ func hireKeeper() (*keeper, error) {
 	return nil, errors.Join(errs...)
 }
 
-func startKeeper(bin string) (*keeper, error) {
+func startKeeper(bin string, primary *keeper) (*keeper, error) {
 	port, err := freePort()
 	if err != nil {
 		return nil, err
@@ -75,18 +83,22 @@ func startKeeper(bin string) (*keeper, error) {
 		return nil, fmt.Errorf("making a folder for the server: %w", err)
 	}
 	k := &keeper{dir: dir, port: port}
-	if err := k.start(bin); err != nil {
+	if err := k.start(bin, primary); err != nil {
 		return nil, errors.Join(err, os.RemoveAll(dir))
 	}
 	return k, nil
 }
 
-func (k *keeper) start(bin string) error {
+func (k *keeper) start(bin string, primary *keeper) error {
 	credential, err := ownFolder(k.dir)
 	if err != nil {
 		return err
 	}
-	k.cmd = exec.Command("/bin/sh", "-c", keep, "keeper", bin, k.dir, strconv.Itoa(k.port))
+	args := []string{"-c", keep, "keeper", bin, k.dir, strconv.Itoa(k.port)}
+	if primary != nil {
+		args = append(args, primary.dir, strconv.Itoa(primary.port))
+	}
+	k.cmd = exec.Command("/bin/sh", args...)
 	k.cmd.Dir = k.dir
 	k.cmd.Env = []string{"PATH=/usr/bin:/bin", "LC_ALL=C"}
 	// A group of its own: a Ctrl-C at the terminal is for the tests, and their end for the keeper.
@@ -106,9 +118,11 @@ func (k *keeper) start(bin string) error {
 }
 
 // restart returns when the server takes connections again.
-func (k *keeper) restart() error {
-	if _, err := io.WriteString(k.line, "restart\n"); err != nil {
-		return fmt.Errorf("telling the shell to restart: %w", err)
+func (k *keeper) restart() error { return k.order("restart") }
+
+func (k *keeper) order(order string) error {
+	if _, err := io.WriteString(k.line, order+"\n"); err != nil {
+		return fmt.Errorf("telling the shell to %s: %w", order, err)
 	}
 	return k.awaitReady()
 }

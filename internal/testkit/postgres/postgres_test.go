@@ -27,7 +27,7 @@ func TestMain(m *testing.M) {
 }
 
 func holdServer() {
-	k, err := hireKeeper()
+	k, err := hireKeeper(nil)
 	if err != nil {
 		fmt.Println(err)
 		os.Exit(1)

@@ -95,7 +95,7 @@ func (s *Server) startLocked(ctx context.Context) error {
 	if s.started || s.err != nil {
 		return s.err
 	}
-	s.keeper, s.err = hireKeeper()
+	s.keeper, s.err = hireKeeper(nil)
 	if s.err != nil {
 		return s.err
 	}

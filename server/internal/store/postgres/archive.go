@@ -16,7 +16,7 @@ import (
 // Backup writes everything in the database to w, as one snapshot, as the role that the server logs in
 // as. Servers may use it meanwhile.
 func Backup(ctx context.Context, cfg Config, version string, w io.Writer) error {
-	pool, err := connect(ctx, cfg.URL)
+	pool, err := connect(ctx, cfg.URL, false)
 	if err != nil {
 		return err
 	}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
@@ -24,11 +25,16 @@ const (
 		WHERE name IN ('jit', 'random_page_cost') AND source = 'default'`
 )
 
-// connect makes the pool and checks who and what it is connected to.
-func connect(ctx context.Context, text string) (*pgxpool.Pool, error) {
+// connect makes the pool and checks who and what it is connected to. Unless the connection string says
+// otherwise, writable keeps it away from nodes that take no writes.
+func connect(ctx context.Context, text string, writable bool) (*pgxpool.Pool, error) {
 	cfg, err := parse(text)
 	if err != nil {
 		return nil, err
+	}
+	if cfg.ConnConfig.ValidateConnect == nil && writable {
+		// Of several hosts, or behind a name that moves, the one that takes writes: as target_session_attrs=read-write.
+		cfg.ConnConfig.ValidateConnect = pgconn.ValidateConnectTargetSessionAttrsReadWrite
 	}
 	pool, err := pgxpool.NewWithConfig(ctx, cfg)
 	if err != nil {
@@ -66,9 +72,13 @@ func parse(text string) (*pgxpool.Config, error) {
 	return cfg, nil
 }
 
-// ping asks a connection of its own for an answer.
+// ping asks a connection of its own for an answer, and whether its node still takes writes: what is locked or
+// listened for on one that does not is nobody else's.
 func ping(ctx context.Context, conn *pgx.Conn) error {
 	ctx, cancel := context.WithTimeout(ctx, pingTimeout)
 	defer cancel()
+	if validate := conn.Config().ValidateConnect; validate != nil {
+		return validate(ctx, conn.PgConn())
+	}
 	return conn.Ping(ctx)
 }

@@ -15,6 +15,8 @@ var (
 	errEnded = errors.New("transaction has ended")
 	// errConflict says that a transaction has to be run again. It leaves Update only after many tries.
 	errConflict = errors.New("conflict with other transactions")
+	// errReadOnlyNode says that the node refuses to write. It leaves Update only after several connections.
+	errReadOnlyNode = fmt.Errorf("%w: the database node takes no writes", store.ErrUnavailable)
 )
 
 // mapError turns what the driver returns into what the contract knows. Errors that it has no word
@@ -51,7 +53,7 @@ func mapCode(e *pgconn.PgError) error {
 		return fmt.Errorf("%w: %v", store.ErrExists, e)
 	case "23503": // foreign key
 		return fmt.Errorf("a row that is referred to: %w", store.ErrNotFound)
-	case "25006": // read-only transaction
+	case "25006": // read-only transaction; see tx.fail for which
 		return fmt.Errorf("%w: %v", store.ErrReadOnly, e)
 	}
 	switch e.Code[:2] {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
+	"sync"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -27,6 +28,15 @@ type listener struct {
 	origin string
 	heard  func()
 	log    *slog.Logger
+	// doubted has the connection asked at once whether its node takes writes.
+	doubted chan struct{}
+}
+
+func (l *listener) verify() {
+	select {
+	case l.doubted <- struct{}{}:
+	default:
+	}
 }
 
 // listen makes a connection that hears of commits from now on.
@@ -74,7 +84,7 @@ func (l *listener) run(ctx context.Context, conn *pgx.Conn) {
 // itself is no news: it has told its subscribers.
 func (l *listener) receive(ctx context.Context, conn *pgx.Conn) error {
 	for {
-		said, err := await(ctx, conn, quiet)
+		said, err := l.await(ctx, conn)
 		switch {
 		case err == nil && said == nil:
 			err = ping(ctx, conn)
@@ -85,6 +95,30 @@ func (l *listener) receive(ctx context.Context, conn *pgx.Conn) error {
 			return err
 		}
 	}
+}
+
+// await waits for a notification; nil means that the connection is to be asked whether it is still good.
+func (l *listener) await(ctx context.Context, conn *pgx.Conn) (*pgconn.Notification, error) {
+	waiting, cancel := context.WithCancel(ctx)
+	var watching sync.WaitGroup
+	defer watching.Wait()
+	defer cancel()
+	doubted := false
+	watching.Go(func() {
+		select {
+		case <-waiting.Done():
+		case <-l.doubted:
+			doubted = true
+			cancel()
+		}
+	})
+	said, err := await(waiting, conn, quiet)
+	cancel()
+	watching.Wait()
+	if doubted && err != nil && ctx.Err() == nil && !conn.IsClosed() {
+		return nil, nil
+	}
+	return said, err
 }
 
 // await waits for a notification; none in that time is nil.

@@ -185,6 +185,20 @@ func (l *locker) watchOnce(conn *pgx.Conn) bool {
 	return false
 }
 
+// verify gives the locks up if the node that they are held on takes no writes any more: another process may hold the same
+// on the node that does.
+func (l *locker) verify() {
+	l.lockConn()
+	defer l.mu.Unlock()
+	if l.conn == nil {
+		return
+	}
+	if err := ping(context.Background(), l.conn); err != nil {
+		l.log.Warn("gave up the connection that holds locks", "locks", len(l.held), "error", err)
+		l.dropLocked()
+	}
+}
+
 // close gives all locks back: their holders are told that they are lost.
 func (l *locker) close() {
 	l.lockConn()

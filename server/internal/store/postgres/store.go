@@ -38,11 +38,12 @@ type Config struct {
 
 // Store is a database. It is safe for concurrent use, by any number of processes.
 type Store struct {
-	pool   *pgxpool.Pool
-	origin string // tells notifications of this process from those of others
-	hub    sqlstore.Hub
-	locks  *locker
-	log    *slog.Logger
+	pool     *pgxpool.Pool
+	origin   string // tells notifications of this process from those of others
+	hub      sqlstore.Hub
+	locks    *locker
+	listener *listener
+	log      *slog.Logger
 
 	stop   context.CancelFunc // of the listener
 	done   sync.WaitGroup
@@ -58,7 +59,7 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
 	}
-	pool, err := connect(ctx, cfg.URL)
+	pool, err := connect(ctx, cfg.URL, true)
 	if err != nil {
 		return nil, err
 	}
@@ -72,8 +73,8 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 	}
 	lifetime, stop := context.WithCancel(context.WithoutCancel(ctx))
 	s.stop = stop
-	l := &listener{config: dedicated, origin: s.origin, heard: s.hub.Broadcast, log: log}
-	s.done.Go(func() { l.run(lifetime, first) })
+	s.listener = &listener{config: dedicated, origin: s.origin, heard: s.hub.Broadcast, log: log, doubted: make(chan struct{}, 1)}
+	s.done.Go(func() { s.listener.run(lifetime, first) })
 	return s, nil
 }
 
@@ -91,6 +92,9 @@ func (s *Store) Update(ctx context.Context, fn func(tx store.Tx) error) error {
 			return err
 		case errors.Is(t.failed, errConflict) && attempt < attempts:
 			held = gates(t.serials)
+		case errors.Is(t.failed, errReadOnlyNode) && dead < reconnects:
+			dead++
+			s.leaveNode(ctx)
 		case errors.Is(t.failed, store.ErrUnavailable) && !t.committing && dead < reconnects:
 			dead++
 			s.pool.Reset() // the others are as old
@@ -101,6 +105,15 @@ func (s *Store) Update(ctx context.Context, fn func(tx store.Tx) error) error {
 			return ctx.Err()
 		}
 	}
+}
+
+// leaveNode lets go of every connection to a node that takes no writes any more, as after a fail-over that
+// broke none: new ones lead to the node that does.
+func (s *Store) leaveNode(ctx context.Context) {
+	s.log.WarnContext(ctx, "the database node takes no writes: connecting anew")
+	s.pool.Reset()
+	s.locks.verify()
+	s.listener.verify()
 }
 
 // View implements [store.Store]. The snapshot is that of fn's first read.

@@ -2,6 +2,8 @@ package postgres
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -37,6 +39,8 @@ type tx struct {
 	recorded bool                       // there are changes in the outbox
 	// committing says that the outcome is the database's to know.
 	committing bool
+	// discard says that the connection is of no use to others.
+	discard bool
 	// failed is the first error of the database. It has ended the transaction there.
 	failed error
 }
@@ -110,6 +114,11 @@ func (t *tx) send(ctx context.Context, b *pgx.Batch) error {
 func (t *tx) fail(ctx context.Context, err error) error {
 	if err != nil {
 		t.failed = mapError(ctx, err, t.conn.Conn().IsClosed())
+		if t.writable && errors.Is(t.failed, store.ErrReadOnly) {
+			// Nothing has made this transaction read-only but the node: it was demoted under the connection.
+			t.failed = fmt.Errorf("%w: %v", errReadOnlyNode, err)
+			t.discard = true
+		}
 	}
 	return t.failed
 }
@@ -172,7 +181,7 @@ func (t *tx) rollback(ctx context.Context) {
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), rollbackTimeout)
 	defer cancel()
-	if _, err := t.conn.Exec(ctx, "ROLLBACK"); err != nil {
+	if _, err := t.conn.Exec(ctx, "ROLLBACK"); err != nil || t.discard {
 		_ = t.conn.Conn().Close(ctx)
 	}
 }
