@@ -34,6 +34,8 @@ type feed struct {
 	ring      []store.Change // everything after floor, in order
 	floor     int64
 	head      int64
+	newest    store.Change // the record at head; zero when it was not read
+	discarded int64        // the highest number that a database which went back had given; see rewind
 	followers map[*follower]struct{}
 }
 
@@ -43,6 +45,7 @@ type follower struct {
 	everyone bool
 	after    int64 // everything up to here has been handed over, or was not for it
 	behind   bool  // there may be something after that
+	rewound  bool  // what was handed over is no longer in the database
 	wake     chan struct{}
 }
 
@@ -97,14 +100,24 @@ func (f *feed) advance(ctx context.Context) (more bool, err error) {
 		if first, err = tx.Changes().First(ctx); err != nil {
 			return err
 		}
-		batch, err = tx.Changes().AfterAllTenants(ctx, f.head, feedBatch)
+		// The newest record that was read comes with it: it shows whether this is still the same history.
+		batch, err = tx.Changes().AfterAllTenants(ctx, f.head-1, feedBatch)
 		return err
 	})
-	if err != nil || len(batch) == 0 {
+	if err != nil {
 		return false, err
 	}
-	f.publish(batch, first)
-	return len(batch) == feedBatch, nil
+	more = len(batch) == feedBatch
+	if f.rewound(batch, first) {
+		return true, f.rewind(ctx)
+	}
+	if len(batch) > 0 && batch[0].Seq == f.head {
+		f.newest, batch = batch[0], batch[1:]
+	}
+	if len(batch) > 0 {
+		f.publish(batch, first)
+	}
+	return more, nil
 }
 
 func (f *feed) publish(batch []store.Change, first int64) {
@@ -115,7 +128,8 @@ func (f *feed) publish(batch []store.Change, first int64) {
 		f.ring, f.floor = nil, first-1
 	}
 	f.ring = append(f.ring, batch...)
-	f.head = batch[len(batch)-1].Seq
+	f.newest = batch[len(batch)-1]
+	f.head = f.newest.Seq
 	if extra := len(f.ring) - feedRing; extra > feedBatch { // not at every batch: this copies
 		f.floor = f.ring[extra-1].Seq
 		f.ring = append(make([]store.Change, 0, feedRing+2*feedBatch), f.ring[extra:]...)
@@ -197,16 +211,19 @@ func (f *feed) follow(ctx context.Context, fol *follower, fn func([]store.Change
 // is not behind any more.
 func (f *feed) next(ctx context.Context, fol *follower) (batch []store.Change, done bool, err error) {
 	batch, floor, done, ok := f.fromRing(fol)
-	if ok {
-		return batch, done, nil
+	if !ok {
+		batch, done, err = f.fromStore(ctx, fol, floor)
 	}
-	return f.fromStore(ctx, fol, floor)
+	if f.isRewound(fol) { // also one that has read from the store meanwhile
+		return nil, false, ErrRewound
+	}
+	return batch, done, err
 }
 
 func (f *feed) fromRing(fol *follower) (batch []store.Change, floor int64, done, ok bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if !f.begun {
+	if !f.begun || fol.rewound {
 		fol.behind = false // begin alerts it
 		return nil, 0, true, true
 	}

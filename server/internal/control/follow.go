@@ -10,9 +10,10 @@ import (
 
 // FollowChanges calls fn with every batch of changes, of all tenants, that was committed since
 // Bootstrap, in order, until ctx ends. When it fails, the follower has to look at everything anew and
-// may call it again; changes that are no longer kept are not told then.
+// may call it again; changes that are no longer kept are not told then. It fails with ErrRewound when the database
+// went back: then nothing that the follower remembers of it counts.
 func (s *Service) FollowChanges(ctx context.Context, fn func([]store.Change)) error {
-	from := s.from
+	from := s.feed.since(s.from)
 	err := s.store.View(ctx, func(tx store.Tx) error {
 		first, err := tx.Changes().First(ctx)
 		from = max(from, first-1)
@@ -44,11 +45,11 @@ func (s *Service) Follow(ctx context.Context, p auth.Principal, tenant string, a
 		if err != nil {
 			return err
 		}
+		if s.feed.doubts(after) || after > last { // of a history that is no more
+			return ErrCursorLost
+		}
 		if after < 0 {
 			after = last
-		}
-		if after > last { // of a database that is no more
-			return ErrCursorLost
 		}
 		first, err := tx.Changes().First(ctx)
 		if err == nil && first > after+1 {

@@ -3,6 +3,7 @@ package control
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -102,6 +103,9 @@ func (s *sources) run(ctx context.Context) error {
 				return nil
 			}
 			s.svc.cfg.Log.Error("following changes broke off, looking at everything anew", obs.KeyError, err)
+			if errors.Is(err, ErrRewound) {
+				s.dropAll()
+			}
 			pause(ctx, followRetry)
 		}
 	})
@@ -192,6 +196,17 @@ func (s *sources) sweep(ctx context.Context) error {
 		s.drop(id, wakeups)
 	}
 	return s.forget(ctx, repos)
+}
+
+// dropAll stops every worker: what they remember is of a database that went back. Those that are needed are
+// started anew.
+func (s *sources) dropAll() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for id, w := range s.workers {
+		delete(s.workers, id)
+		w.stop()
+	}
 }
 
 func (s *sources) drop(id fleet.RepositoryID, wakeups int) {

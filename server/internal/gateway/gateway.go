@@ -219,7 +219,21 @@ func (g *Gateway) follow(ctx context.Context) {
 			s.mark(func(t *todo) { t.all = true })
 			g.rechecks.add(s)
 		})
+		if errors.Is(err, control.ErrRewound) {
+			g.greetAnew()
+		}
 	}
+}
+
+// greetAnew has every agent connect again, which tells the server anew who is connected, what they hold and how
+// it is: the database has lost what it knew of that.
+func (g *Gateway) greetAnew() {
+	g.mu.Lock()
+	n := g.count
+	g.mu.Unlock()
+	g.each(func(s *session) {
+		s.sayGoodbye("the server's database went back to an earlier state", reconnectWithin(n))
+	})
 }
 
 func (g *Gateway) dispatch(changes []store.Change) {

@@ -81,6 +81,12 @@ func (p *Template) Database(t testing.TB) Database {
 	return named(t, p.Server.Copy(t, p.origin))
 }
 
+// Copy returns a database with the same content. Nobody may be connected to this one meanwhile.
+func (d Database) Copy(t testing.TB, server *testpostgres.Server) Database {
+	t.Helper()
+	return named(t, server.Copy(t, d.Admin))
+}
+
 // Empty returns a new database that belongs to Owner and is not migrated, and Login may enter the
 // roles of the server as soon as they exist.
 func (p *Template) Empty(t testing.TB) Database {
