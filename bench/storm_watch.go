@@ -83,7 +83,7 @@ func (p *stormProcess) acceptedSince(since time.Time) float64 {
 
 // gatewayCounter reads a counter without labels of a server.
 func gatewayCounter(ctx context.Context, s *station, name string) (float64, error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, s.URL+"/metrics", nil)
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, s.Health+"/metrics", nil)
 	if err != nil {
 		return 0, err
 	}

@@ -12,7 +12,7 @@ import (
 
 // announce prints what a person wants to know at a start. Programs that start a server read these
 // lines too: their first words stay as they are.
-func announce(cfg Config, door *listen.Server, adminToken string) {
+func announce(cfg Config, door *listen.Server, metrics *monitor, adminToken string) {
 	address := externalURL(cfg, door)
 	fmt.Fprintf(cfg.Out, "address  %s\n", address)
 	if adminToken != "" {
@@ -23,6 +23,9 @@ func announce(cfg Config, door *listen.Server, adminToken string) {
 	}
 	if door.CAPEM() != nil {
 		fmt.Fprintf(cfg.Out, "ca       %s  (for kedge login --ca-file)\n", cmp.Or(cfg.TLSCACertFile, filepath.Join(cfg.DataDir, "ca.pem")))
+	}
+	if url := metrics.url(); url != "" {
+		fmt.Fprintf(cfg.Out, "metrics  %s/metrics\n", url)
 	}
 	fmt.Fprintf(cfg.Out, "kedge-server is ready\n")
 }

@@ -24,6 +24,8 @@ type Config struct {
 	Listen string
 	// AgentListen, when not empty, is a second port for agents alone.
 	AgentListen string
+	// MetricsListen is the address of /metrics and a detailed /readyz, in plain text; default none.
+	MetricsListen string
 	// DataDir holds the SQLite database, the server's keys, its CA and the Git mirrors.
 	DataDir string
 	// Database is "" or "sqlite" for a file in DataDir, the path of such a file, or the postgres:// URL

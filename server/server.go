@@ -76,14 +76,20 @@ func serve(ctx context.Context, cfg Config, db database, st store.Store, git *gi
 	if err != nil {
 		return err
 	}
+	monitor, err := openMonitor(cfg, rooms, metrics)
+	if err != nil {
+		return err
+	}
+	defer monitor.close()
 	adminToken, err := rooms.control.Bootstrap(ctx, cfg.NewAdminToken)
 	if err != nil {
 		return err
 	}
-	announce(cfg, door, adminToken)
+	announce(cfg, door, monitor, adminToken)
 	// Stopped in reverse: the gateway says goodbye to agents and writes what they last said while
 	// they can still be reached, then the listener has no long streams to wait for.
 	return stage.Run(ctx,
+		stage.Stage{Name: "metrics", Run: monitor.run},
 		stage.Stage{Name: "control", Run: rooms.control.Work},
 		stage.Stage{Name: "listener", Run: door.Run},
 		stage.Stage{Name: "gateway", Run: rooms.gateway.Run},
@@ -165,10 +171,10 @@ func newHandler(cfg Config, r rooms, metrics *prometheus.Registry, door *listen.
 
 		TrustedProxies: cfg.trustedProxies,
 	}, r.control))
-	health := obs.Handler(metrics, r.control.Ready, r.renders.note)
-	for _, path := range []string{"/livez", "/readyz", "/metrics"} {
-		mux.Handle(path, health)
-	}
+	health := obs.PublicHandler(r.control.Ready)
+	mux.Handle("/livez", health)
+	mux.Handle("/readyz", health)
+	mux.Handle("/metrics", http.NotFoundHandler()) // the console answers for every other path
 	mux.Handle("/", console.Handler())
 	return mux
 }

@@ -49,6 +49,7 @@ func parseServe(args []string, s streams) (command, error) {
 	f := newFlags("serve", "holds what should run where", s)
 	f.StringVar(&cfg.Listen, "listen", "127.0.0.1:8080", "address for REST, console, webhooks and agents")
 	f.StringVar(&cfg.AgentListen, "agent-listen", "", "a second address, for agents alone")
+	f.StringVar(&cfg.MetricsListen, "metrics-listen", "127.0.0.1:8081", "address for /metrics and a detailed /readyz, in plain text; none for no such address")
 	f.StringVar(&cfg.KeyFile, "key-file", "", "keys of the server, see new-key (default: made in the data directory; needed with PostgreSQL)")
 	f.StringVar(&cfg.ExternalURL, "external-url", "", "how users and agents reach this server (default: where it listens)")
 	f.StringVar(&cfg.TLSCertFile, "tls-cert-file", "", "certificate; without one, a listener that is not loopback uses the server's own CA")

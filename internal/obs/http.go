@@ -50,6 +50,21 @@ func Handler(reg prometheus.Gatherer, ready Ready, notes ...func() string) http.
 	return mux
 }
 
+// PublicHandler serves /livez and /readyz for callers who need not be known: they learn whether the program works
+// and nothing else. What Handler tells is for those who run it.
+func PublicHandler(ready Ready) http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /livez", func(w http.ResponseWriter, _ *http.Request) { _, _ = fmt.Fprintln(w, "ok") })
+	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, r *http.Request) {
+		if ready(r.Context()) != nil {
+			http.Error(w, "not ready", http.StatusServiceUnavailable)
+			return
+		}
+		_, _ = fmt.Fprintln(w, "ok")
+	})
+	return mux
+}
+
 // Serve answers on l until ctx ends, then lets open requests finish for up to a second. It closes l.
 func Serve(ctx context.Context, l net.Listener, h http.Handler) error {
 	srv := &http.Server{

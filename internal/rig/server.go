@@ -29,6 +29,7 @@ type ServerConfig struct {
 type Server struct {
 	*Process
 	URL    string
+	Health string       // where /metrics and the detailed /readyz are
 	Token  string       // "" unless this was the first start on its data
 	CAFile string       // certificate of its own CA; "" in plain text
 	HTTP   *http.Client // trusts that CA
@@ -36,7 +37,7 @@ type Server struct {
 
 // StartServer starts kedge-server and returns when it is ready.
 func StartServer(ctx context.Context, cfg ServerConfig) (*Server, error) {
-	args := append([]string{"--listen", cfg.Listen, "--data-dir", cfg.DataDir}, cfg.Args...)
+	args := append([]string{"--listen", cfg.Listen, "--metrics-listen", "127.0.0.1:0", "--data-dir", cfg.DataDir}, cfg.Args...)
 	// ctx bounds the start only.
 	cmd := exec.CommandContext(context.WithoutCancel(ctx), cfg.Binary, args...)
 	if cfg.Wrap != nil {
@@ -110,6 +111,8 @@ func (s *Server) heard(line string) bool {
 		s.URL = fields[1]
 	case fields[0] == "token":
 		s.Token = fields[1]
+	case fields[0] == "metrics":
+		s.Health = strings.TrimSuffix(fields[1], "/metrics")
 	case fields[0] == "ca":
 		s.CAFile = fields[1]
 	}

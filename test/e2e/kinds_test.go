@@ -16,7 +16,7 @@ import (
 // renders is how many builds of a kind the server has carried out, whatever came of them.
 func (s *testServer) renders(tb testing.TB, kind string) float64 {
 	tb.Helper()
-	code, page, err := fetch(tb.Context(), http.DefaultClient, s.URL+"/metrics")
+	code, page, err := fetch(tb.Context(), http.DefaultClient, s.Health+"/metrics")
 	if err != nil || code != 200 {
 		tb.Fatalf("reading the metrics: %d, %v", code, err)
 	}

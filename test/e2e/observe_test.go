@@ -38,10 +38,10 @@ func TestHealthAndMetricsOnBothSides(t *testing.T) {
 	t.Parallel()
 	cluster, s, repo := testkit.SharedCluster(t), startServer(t), newRepo(t)
 	ns := cluster.Namespace(t)
-	awaitSample(t, s.URL, "kedge_gateway_connected_agents", is(0))
+	awaitSample(t, s.Health, "kedge_gateway_connected_agents", is(0))
 	a := enroll(t, s, cluster, apiv1.EnrollAgent{Name: "measured"})
 	health := a.health(t)
-	for _, base := range []string{s.URL, health} {
+	for _, base := range []string{s.Health, health} {
 		for _, path := range []string{"/livez", "/readyz"} {
 			// The server knows of the connection a moment before the agent is ready to work.
 			testkit.Eventually(t, patience, func(ctx context.Context) error {
@@ -59,25 +59,31 @@ func TestHealthAndMetricsOnBothSides(t *testing.T) {
 			}
 		}
 	}
-	awaitSample(t, s.URL, "kedge_gateway_connected_agents", is(1))
+	for path, want := range map[string]int{"/livez": http.StatusOK, "/readyz": http.StatusOK, "/metrics": http.StatusNotFound} {
+		code, body, err := fetch(t.Context(), http.DefaultClient, s.URL+path)
+		if err != nil || code != want || strings.Contains(body, "kedge_") {
+			t.Errorf("the public port answers %s with %d %q, %v", path, code, body, err)
+		}
+	}
+	awaitSample(t, s.Health, "kedge_gateway_connected_agents", is(1))
 	awaitSample(t, health, "kedge_agent_connected", is(1))
 
 	first := repo.push(t, map[string]string{"cm.yaml": configMap(ns, "measured", "one")})
 	s.deploy(t, apiv1.CreateDeployment{Name: "measured", Source: apiv1.Source{RepoURL: repo.url}})
 	s.awaitDeployment(t, "measured", healthyAt(first, 1))
-	awaitSample(t, s.URL, "kedge_push_to_committed_seconds_count", is(0)) // nobody has announced a push yet
+	awaitSample(t, s.Health, "kedge_push_to_committed_seconds_count", is(0)) // nobody has announced a push yet
 	repo.webhooks(t, s)
 	second := repo.push(t, map[string]string{"cm.yaml": configMap(ns, "measured", "two")})
 	s.awaitDeployment(t, "measured", healthyAt(second, 1))
-	awaitSample(t, s.URL, "kedge_push_to_committed_seconds_count", is(1))
-	awaitSample(t, s.URL, "kedge_push_to_committed_seconds_sum", func(seconds float64) bool { return seconds > 0 && seconds < patience.Seconds() })
-	awaitSample(t, s.URL, `kedge_gateway_desired_sent_total{form="inline"}`, is(2))
+	awaitSample(t, s.Health, "kedge_push_to_committed_seconds_count", is(1))
+	awaitSample(t, s.Health, "kedge_push_to_committed_seconds_sum", func(seconds float64) bool { return seconds > 0 && seconds < patience.Seconds() })
+	awaitSample(t, s.Health, `kedge_gateway_desired_sent_total{form="inline"}`, is(2))
 	awaitSample(t, health, `kedge_agent_frames_total{direction="in",frame="desired"}`, is(2))
 
 	if err := a.Stop(); err != nil {
 		t.Error(err)
 	}
-	awaitSample(t, s.URL, "kedge_gateway_connected_agents", is(0))
+	awaitSample(t, s.Health, "kedge_gateway_connected_agents", is(0))
 }
 
 // covers: O2, and invariant 9

@@ -132,7 +132,7 @@ func TestClusterThatPollsSeesItsOwnRowsLive(t *testing.T) {
 		if code, _, _ := poll(t, d.URL+"/api/v1/cluster/kedge-agent-wrong/applications", ""); code != 401 {
 			t.Errorf("a wrong token: %d", code)
 		}
-		_, metrics, err := fetch(t.Context(), d.HTTP, d.URL+"/metrics")
+		_, metrics, err := fetch(t.Context(), d.HTTP, d.Health+"/metrics")
 		if err != nil || strings.Contains(metrics, mine.Token) || strings.Contains(d.Log(), mine.Token) {
 			t.Errorf("the token is in the log or the metrics, %v", err)
 		}
