@@ -14,20 +14,15 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/oauth2-proxy/mockoidc"
-
 	"github.com/kedge-dev/kedge/internal/apiv1"
+	"github.com/kedge-dev/kedge/internal/testkit/oidcserver"
 )
 
-// A person logs in from the CLI by an identity provider that others wrote, and may do what the groups
+// A person logs in from the CLI by an identity provider, and may do what the groups
 // of the login allow: no less, and no more.
 func TestPersonLogsInByAnIdentityProvider(t *testing.T) {
 	t.Parallel()
-	provider, err := mockoidc.Run()
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = provider.Shutdown() }()
+	provider := oidcserver.Start(t)
 	secret := filepath.Join(t.TempDir(), "secret")
 	if err := os.WriteFile(secret, []byte(provider.ClientSecret+"\n"), 0o600); err != nil {
 		t.Fatal(err)
@@ -36,7 +31,7 @@ func TestPersonLogsInByAnIdentityProvider(t *testing.T) {
 		"--oidc-client-secret-file", secret, "--oidc-scopes", "openid,profile,email,groups")
 	s.call(t, http.MethodPost, "/tenants", apiv1.CreateTenant{Name: "shop"}, nil)
 	s.call(t, http.MethodPut, "/tenants/shop/members/group/web-team", apiv1.PutMember{Role: "deployer"}, nil)
-	ada := &mockoidc.MockUser{Subject: "1", PreferredUsername: "ada", Email: "ada@example.com", EmailVerified: true, Groups: []string{"web-team"}}
+	ada := oidcserver.User{Subject: "1", PreferredUsername: "ada", Email: "ada@example.com", EmailVerified: true, Groups: []string{"web-team"}}
 	provider.QueueUser(ada)
 	provider.QueueUser(ada)
 

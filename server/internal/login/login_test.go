@@ -8,8 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/oauth2-proxy/mockoidc"
-
+	"github.com/kedge-dev/kedge/internal/testkit/oidcserver"
 	"github.com/kedge-dev/kedge/server/internal/login"
 )
 
@@ -278,26 +277,26 @@ func TestBrowserIsSentNowhereElse(t *testing.T) {
 
 func TestClaimsThatCount(t *testing.T) {
 	t.Parallel()
-	user := func(change func(*mockoidc.MockUser)) *mockoidc.MockUser {
-		u := &mockoidc.MockUser{Subject: "1", Email: "jane@example.com", EmailVerified: true, PreferredUsername: "jane", Groups: []string{"devs"}}
-		change(u)
+	user := func(change func(*oidcserver.User)) oidcserver.User {
+		u := oidcserver.User{Subject: "1", Email: "jane@example.com", EmailVerified: true, PreferredUsername: "jane", Groups: []string{"devs"}}
+		change(&u)
 		return u
 	}
 	cases := []struct {
 		reason string
 		config func(*login.Config)
-		user   *mockoidc.MockUser
+		user   oidcserver.User
 		name   string // "" when nobody may come in
 	}{
-		{"the email address", func(*login.Config) {}, user(func(*mockoidc.MockUser) {}), "jane@example.com"},
-		{"an address that is not verified", func(*login.Config) {}, user(func(u *mockoidc.MockUser) { u.EmailVerified = false }), ""},
-		{"no name at all", func(*login.Config) {}, user(func(u *mockoidc.MockUser) { u.Email = "" }), ""},
-		{"another claim, when asked for", func(c *login.Config) { c.UserClaim = "preferred_username" }, user(func(*mockoidc.MockUser) {}), "jane"},
-		{"what the provider calls the person", func(c *login.Config) { c.UserClaim = "sub" }, user(func(*mockoidc.MockUser) {}), "1"},
-		{"a name that would fool a terminal", func(c *login.Config) { c.UserClaim = "preferred_username" }, user(func(u *mockoidc.MockUser) { u.PreferredUsername = "ja\x1bne" }), ""},
-		{"the name of the server in the audit log", func(c *login.Config) { c.UserClaim = "preferred_username" }, user(func(u *mockoidc.MockUser) { u.PreferredUsername = "system" }), ""},
-		{"a claim that is not there", func(c *login.Config) { c.UserClaim = "nickname" }, user(func(*mockoidc.MockUser) {}), ""},
-		{"groups by another name", func(c *login.Config) { c.GroupsClaim = "preferred_username"; c.AdminGroups = []string{"jane"} }, user(func(*mockoidc.MockUser) {}), "jane@example.com"},
+		{"the email address", func(*login.Config) {}, user(func(*oidcserver.User) {}), "jane@example.com"},
+		{"an address that is not verified", func(*login.Config) {}, user(func(u *oidcserver.User) { u.EmailVerified = false }), ""},
+		{"no name at all", func(*login.Config) {}, user(func(u *oidcserver.User) { u.Email = "" }), ""},
+		{"another claim, when asked for", func(c *login.Config) { c.UserClaim = "preferred_username" }, user(func(*oidcserver.User) {}), "jane"},
+		{"what the provider calls the person", func(c *login.Config) { c.UserClaim = "sub" }, user(func(*oidcserver.User) {}), "1"},
+		{"a name that would fool a terminal", func(c *login.Config) { c.UserClaim = "preferred_username" }, user(func(u *oidcserver.User) { u.PreferredUsername = "ja\x1bne" }), ""},
+		{"the name of the server in the audit log", func(c *login.Config) { c.UserClaim = "preferred_username" }, user(func(u *oidcserver.User) { u.PreferredUsername = "system" }), ""},
+		{"a claim that is not there", func(c *login.Config) { c.UserClaim = "nickname" }, user(func(*oidcserver.User) {}), ""},
+		{"groups by another name", func(c *login.Config) { c.GroupsClaim = "preferred_username"; c.AdminGroups = []string{"jane"} }, user(func(*oidcserver.User) {}), "jane@example.com"},
 	}
 	for _, c := range cases {
 		t.Run(c.reason, func(t *testing.T) {

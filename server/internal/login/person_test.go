@@ -4,14 +4,13 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/oauth2-proxy/mockoidc"
-
 	"github.com/kedge-dev/kedge/internal/fleet"
+	"github.com/kedge-dev/kedge/internal/testkit/oidcserver"
 )
 
 // somebody is a person whom the provider calls by sub, whatever the name.
-func somebody(sub, name string) *mockoidc.MockUser {
-	return &mockoidc.MockUser{Subject: sub, Email: name + "@example.com", EmailVerified: true, PreferredUsername: name}
+func somebody(sub, name string) oidcserver.User {
+	return oidcserver.User{Subject: sub, Email: name + "@example.com", EmailVerified: true, PreferredUsername: name}
 }
 
 // A name that the provider gives to another person later brings nothing along of what the first one had.

@@ -5,7 +5,7 @@ import (
 	"encoding/json"
 	"io"
 	"log/slog"
-	"net"
+	"maps"
 	"net/http"
 	"net/http/cookiejar"
 	"net/http/httptest"
@@ -17,9 +17,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/oauth2-proxy/mockoidc"
-
 	"github.com/kedge-dev/kedge/internal/fleet"
+	"github.com/kedge-dev/kedge/internal/testkit/oidcserver"
 	"github.com/kedge-dev/kedge/server/internal/auth"
 	"github.com/kedge-dev/kedge/server/internal/control"
 	"github.com/kedge-dev/kedge/server/internal/gitsource"
@@ -33,9 +32,9 @@ var (
 	key   = []byte(strings.Repeat("k", 32))
 )
 
-// world is a server with its database, and an identity provider that others wrote.
+// world is a server with its database, and an identity provider.
 type world struct {
-	provider *mockoidc.MockOIDC
+	provider *oidcserver.Provider
 	control  *control.Service
 	server   *httptest.Server
 	cfg      login.Config
@@ -86,34 +85,13 @@ func newWorld(t *testing.T, change ...func(*login.Config)) *world {
 
 func (w *world) startProvider(t *testing.T) {
 	t.Helper()
-	var err error
-	if w.provider, err = mockoidc.NewServer(nil); err != nil {
-		t.Fatal(err)
+	w.provider = oidcserver.Start(t)
+	w.provider.OnAuthorize = func(query url.Values) {
+		w.asked = maps.Clone(query)
+		if w.nonce != "" {
+			query.Set("nonce", w.nonce)
+		}
 	}
-	watch := func(next http.Handler) http.Handler {
-		return http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
-			if r.URL.Path == mockoidc.AuthorizationEndpoint {
-				w.asked = r.URL.Query()
-				if w.nonce != "" {
-					query := r.URL.Query()
-					query.Set("nonce", w.nonce)
-					r.URL.RawQuery = query.Encode()
-				}
-			}
-			next.ServeHTTP(rw, r)
-		})
-	}
-	if err := w.provider.AddMiddleware(watch); err != nil {
-		t.Fatal(err)
-	}
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := w.provider.Start(listener, nil); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = w.provider.Shutdown() })
 }
 
 func (w *world) startControl(t *testing.T) {
@@ -143,7 +121,7 @@ func (w *world) startControl(t *testing.T) {
 
 // person is somebody whom the provider lets in next.
 func (w *world) person(name string, groups ...string) {
-	w.provider.QueueUser(&mockoidc.MockUser{
+	w.provider.QueueUser(oidcserver.User{
 		Subject: "id-of-" + name, Email: name + "@example.com", EmailVerified: true, PreferredUsername: name, Groups: groups,
 	})
 }
