@@ -14,27 +14,56 @@ import (
 	"github.com/kedge-dev/kedge/server/internal/control"
 )
 
+// discoverTimeout bounds how long the issuer may take to tell its endpoints.
+const discoverTimeout = 10 * time.Second
+
 // provider is what the issuer has told of itself, asked for once.
 type provider struct {
-	mu    sync.Mutex
-	found *oidc.Provider
+	mu     sync.Mutex
+	found  *oidc.Provider
+	asking *inquiry // the one that is under way; nil when there is none
 }
 
-// discover asks the issuer for its endpoints, unless they are known.
+// inquiry is one question to the issuer, which everybody who logs in meanwhile waits for together.
+type inquiry struct {
+	done  chan struct{} // closed when the rest is set
+	found *oidc.Provider
+	err   error
+}
+
+// discover returns the endpoints of the issuer. No lock is held while the issuer is asked: of one that does not answer,
+// everybody hears within one timeout, and whoever goes away waits no longer.
 func (l *Login) discover(ctx context.Context) (*oidc.Provider, error) {
 	l.provider.mu.Lock()
-	defer l.provider.mu.Unlock()
-	if l.provider.found != nil {
-		return l.provider.found, nil
+	found, asking := l.provider.found, l.provider.asking
+	if found == nil && asking == nil {
+		asking = &inquiry{done: make(chan struct{})}
+		l.provider.asking = asking
+		go l.ask(context.WithoutCancel(ctx), asking)
 	}
-	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	l.provider.mu.Unlock()
+	if found != nil {
+		return found, nil
+	}
+	select {
+	case <-ctx.Done():
+		return nil, fmt.Errorf("asking %s for its endpoints: %w", l.cfg.Issuer, ctx.Err())
+	case <-asking.done:
+	}
+	if asking.err != nil {
+		return nil, fmt.Errorf("asking %s for its endpoints: %w", l.cfg.Issuer, asking.err)
+	}
+	return asking.found, nil
+}
+
+func (l *Login) ask(ctx context.Context, q *inquiry) {
+	ctx, cancel := context.WithTimeout(ctx, discoverTimeout)
 	defer cancel()
-	found, err := oidc.NewProvider(oidc.ClientContext(ctx, l.cfg.Client), l.cfg.Issuer)
-	if err != nil {
-		return nil, fmt.Errorf("asking %s for its endpoints: %w", l.cfg.Issuer, err)
-	}
-	l.provider.found = found
-	return found, nil
+	q.found, q.err = oidc.NewProvider(oidc.ClientContext(ctx, l.cfg.Client), l.cfg.Issuer)
+	l.provider.mu.Lock()
+	l.provider.found, l.provider.asking = q.found, nil
+	l.provider.mu.Unlock()
+	close(q.done)
 }
 
 func (l *Login) oauth(p *oidc.Provider) *oauth2.Config {
