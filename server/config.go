@@ -50,8 +50,8 @@ type Config struct {
 	// GitCommitEmail is the address of the author of commits for callers who are not named by one; default
 	// kedge@localhost.
 	GitCommitEmail string
-	// GitAllow lists the transports of Git URLs; default https and ssh, and on loopback, without an
-	// ExternalURL, also http and file.
+	// GitAllow lists the transports of Git URLs; default https and ssh, on loopback also http, and file
+	// unless ExternalURL names another host.
 	GitAllow []string
 	// GitAllowCIDRs, GitDenyCIDRs, GitOnlyHosts and GitDenyPrivate bound where Git URLs may lead. Link-local
 	// addresses and metadata services are refused in any case, and this machine unless GitAllow has "file".
@@ -109,11 +109,7 @@ func (c Config) withDefaults() (Config, error) {
 		return c, err
 	}
 	if len(c.GitAllow) == 0 {
-		c.GitAllow = []string{"https", "ssh"}
-		// Behind a proxy, loopback is not this machine alone.
-		if c.loopback() && c.ExternalURL == "" {
-			c.GitAllow = append(c.GitAllow, "http", "file")
-		}
+		c.GitAllow = c.defaultGitAllow()
 	}
 	for _, transport := range c.GitAllow {
 		if !slices.Contains([]string{"https", "ssh", "http", "file"}, transport) {
@@ -121,6 +117,21 @@ func (c Config) withDefaults() (Config, error) {
 		}
 	}
 	return c, nil
+}
+
+// defaultGitAllow is https and ssh and, on loopback, http. A server that only this machine reaches also
+// reads its files; behind a proxy, loopback is not this machine alone.
+func (c Config) defaultGitAllow() []string {
+	allow := []string{"https", "ssh"}
+	if !c.loopback() {
+		return allow
+	}
+	allow = append(allow, "http")
+	external, err := url.Parse(c.ExternalURL)
+	if c.ExternalURL == "" || (err == nil && isLoopback(withPort(external))) {
+		allow = append(allow, "file")
+	}
+	return allow
 }
 
 // checkShared refuses what several servers on one database could not agree on.

@@ -43,3 +43,22 @@ func TestExternalURLIsTheAddressOfAServer(t *testing.T) {
 		})
 	}
 }
+
+// A server that was told its own address must read the same repositories as before.
+func TestExternalURLOnLoopbackKeepsPlainHTTP(t *testing.T) {
+	t.Parallel()
+	tests := []struct{ reason, listen, external, want string }{
+		{"this machine alone", "127.0.0.1:8080", "", "https ssh http file"},
+		{"this machine alone, by its address", "127.0.0.1:8080", "http://127.0.0.1:8080", "https ssh http file"},
+		{"this machine alone, by its name", "127.0.0.1:8080", "http://localhost", "https ssh http file"},
+		{"files of a server behind a proxy are not for everybody", "127.0.0.1:8080", "https://kedge.example.com", "https ssh http"},
+		{"a server for others", "0.0.0.0:8080", "http://127.0.0.1:8080", "https ssh"},
+		{"a server for others", "0.0.0.0:8080", "", "https ssh"},
+	}
+	for _, tt := range tests {
+		cfg, err := Config{DataDir: "data", Listen: tt.listen, ExternalURL: tt.external}.withDefaults()
+		if got := strings.Join(cfg.GitAllow, " "); err != nil || got != tt.want {
+			t.Errorf("%s, %s at %q: Git URLs may be %s, %v; want %s", tt.reason, tt.listen, tt.external, got, err, tt.want)
+		}
+	}
+}

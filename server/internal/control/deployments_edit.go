@@ -35,6 +35,10 @@ func (s *Service) UpdateDeployment(ctx context.Context, p auth.Principal, tenant
 		if err := s.checkDeployment(&d); err != nil {
 			return err
 		}
+		if req.Source == nil || req.Source.RepoURL == was.Source.RepoURL {
+			// Not as it would be stored today: with https for http it may be another repository.
+			d.Source.RepoURL = was.Source.RepoURL
+		}
 		if changed := changes(was, d); len(changed) > 0 {
 			return s.update(ctx, tx, p, t, was, d, changed)
 		}

@@ -150,6 +150,16 @@ func (m *Manager) CheckURL(raw string) (string, error) {
 	return checked, nil
 }
 
+// checkStored is CheckURL for a URL that was checked when it was stored. Plain http that is no longer
+// allowed is an error: the repository of that name behind https may be another one.
+func (m *Manager) checkStored(url string) (string, error) {
+	checked, err := m.CheckURL(url)
+	if err == nil && strings.HasPrefix(strings.ToLower(url), "http://") && !strings.HasPrefix(checked, "http://") {
+		return "", badURL("http is not allowed any more: store the URL with https://, or start the server with --git-allow https,ssh,http")
+	}
+	return checked, err
+}
+
 // within reports whether a path is folder or below it, with symbolic links followed.
 func within(path, folder string) bool {
 	if target, err := filepath.EvalSymlinks(path); err == nil {

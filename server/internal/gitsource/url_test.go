@@ -127,3 +127,18 @@ func TestSpellingsOfOneRepository(t *testing.T) {
 		t.Error("files are not told apart by their names as they are")
 	}
 }
+
+// What was stored while http was allowed may be another repository behind https.
+func TestStoredHTTPIsNotReadAsHTTPS(t *testing.T) {
+	t.Parallel()
+	m, err := gitsource.New(gitsource.Config{Dir: t.TempDir(), Allow: []string{"https"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.Close()
+	var wrong *gitsource.URLError
+	_, err = m.Fetch(t.Context(), gitsource.Access{Owner: "a", URL: "http://127.0.0.1:1/repo"}, []string{""})
+	if !errors.As(err, &wrong) || !strings.Contains(wrong.Problem, "--git-allow") {
+		t.Errorf("got %v, want that http is not allowed", err)
+	}
+}

@@ -17,7 +17,7 @@ type use struct {
 // use returns the mirror of an access, which need not exist on disk yet. The caller ends the use.
 func (m *Manager) use(a Access) (*use, error) {
 	var err error
-	if a.URL, err = m.CheckURL(a.URL); err != nil {
+	if a.URL, err = m.checkStored(a.URL); err != nil {
 		return nil, err
 	}
 	reader, err := a.reader()
