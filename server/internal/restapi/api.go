@@ -117,6 +117,7 @@ type api struct {
 	polls   *heldRequests
 	// deliveries are the webhooks that had their effect.
 	deliveries *deliveries
+	pushes     *pushes
 }
 
 // New makes the handler of /api/v1/.
@@ -130,7 +131,7 @@ func New(cfg Config, control Control) http.Handler {
 		cfg.Now = time.Now
 	}
 	inner := http.NewServeMux()
-	a := &api{cfg: cfg, control: control, gate: newGate(cfg), guards: newGuards(cfg.Recheck, control.Authenticate), metrics: newMetrics(cfg.Metrics), deliveries: newDeliveries()}
+	a := &api{cfg: cfg, control: control, gate: newGate(cfg), guards: newGuards(cfg.Recheck, control.Authenticate), metrics: newMetrics(cfg.Metrics), deliveries: newDeliveries(), pushes: newPushes()}
 	refuse := func(kind string) { a.metrics.refused.WithLabelValues(kind).Inc() }
 	a.streams = newHeldRequests(refusedStream, "change streams", cmp.Or(cfg.Streams, defaultStreams), refuse)
 	a.polls = newHeldRequests(refusedPoll, "waiting polls", cmp.Or(cfg.LongPolls, defaultLongPolls), refuse)

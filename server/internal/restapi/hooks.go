@@ -46,7 +46,7 @@ func (a *api) registerHooks(mux *http.ServeMux) {
 		Summary: "Be told of a push",
 		Description: "Takes push events of GitHub (JSON or form), GitLab, Gitea, Forgejo, Bitbucket Cloud and Bitbucket Data Center and, from anything else, " +
 			"a JSON body signed by HMAC-SHA256 with the webhook secret of the repository. A missing or wrong signature and an unknown repository get the " +
-			"same answer. A delivery that comes again within an hour is accepted and has no effect.",
+			"same answer. A delivery that has a name and comes again within an hour is accepted and has no effect; without a name every one is a push.",
 		Security: []map[string][]string{{}},
 		Parameters: []*huma.Param{
 			{Name: "repository", In: "path", Required: true, Schema: str, Description: "Id of the repository."},
@@ -137,7 +137,7 @@ func (a *api) acceptHook(r *http.Request, repo fleet.RepositoryID, body []byte) 
 	if !event.push || (named && a.deliveries.seen(id, a.cfg.Now())) {
 		return nil
 	}
-	if err := a.control.Push(r.Context(), repo, event.refs...); err != nil {
+	if err := a.pushes.do(r.Context(), repo, event.refs, a.control.Push); err != nil {
 		return fmt.Errorf("passing on a push of repository %s: %w", repo, err)
 	}
 	if named {

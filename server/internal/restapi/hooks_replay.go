@@ -38,12 +38,10 @@ func newDeliveries() *deliveries {
 }
 
 // deliveryOf names a delivery; ok is false for one that has no name. The body is part of it: what the
-// header says is not signed by most hosts, and another body is another push.
+// header says is not signed by most hosts, and another body is another push. Time and body are no name:
+// two pushes of one ref within a second have the same.
 func deliveryOf(form hookForm, repo fleet.RepositoryID, h http.Header, body []byte) (id delivery, ok bool) {
 	name := firstOf(h, form.deliveries)
-	if at, timed := signedTime(form, h); name == "" && timed {
-		name = at.String()
-	}
 	if name == "" {
 		return delivery{}, false
 	}

@@ -21,8 +21,6 @@ var finishedCases = []testCase{
 	{"does not run a Pod again that has succeeded and is gone", finishedPod},
 }
 
-var pods = schema.GroupVersionResource{Version: "v1", Resource: "pods"}
-
 // runningJob is the text of a Job that completes at once on simulated nodes; more is put into its spec.
 func runningJob(name, image, more string) string {
 	return fmt.Sprintf(`---
