@@ -22,8 +22,9 @@ func (a *app) agentManifestCommand() *cobra.Command {
 		Short: "Print the manifest of an agent without its token, to upgrade or to uninstall it",
 		Long: "Prints the manifest that this server would install now, without the Secret that holds the token. Deleting it removes the " +
 			"agent and deletes no object that the agent has deployed.",
-		Example: "kedge agent manifest prod | kubectl apply -f -    # upgrade\nkedge agent manifest prod | kubectl delete -f -   # uninstall",
-		Args:    cobra.ExactArgs(1),
+		Example: "kedge agent manifest prod --image registry.example.com/kedge-agent:v2 | kubectl apply -f -   # upgrade\n" +
+			"kedge agent manifest prod --without-deployment | kubectl delete -f -                         # uninstall",
+		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c, err := a.connect()
 			if err != nil {
@@ -31,13 +32,15 @@ func (a *app) agentManifestCommand() *cobra.Command {
 			}
 			text, err := c.Manifest(cmd.Context(), args[0], options)
 			if err != nil {
-				return err
+				return needsImage(err, options.Image)
 			}
 			_, err = a.Out.Write(text)
 			return err
 		},
 	}
-	cmd.Flags().StringVar(&options.Image, "image", "", "image of the agent (default: the server's)")
+	cmd.Flags().StringVar(&options.Image, "image", "", "image of the agent (default: the server's --agent-image)")
+	cmd.Flags().BoolVar(&options.WithoutDeployment, "without-deployment", false, "leave the Deployment out; deleting the rest deletes it with its Namespace")
+	cmd.MarkFlagsMutuallyExclusive("image", "without-deployment")
 	cmd.Flags().StringVar(&options.ServerAddress, "server-address", "", "how the agent reaches the server (default: the server's)")
 	cmd.Flags().IntVar(&options.Replicas, "replicas", 0, "how many pods, as it was enrolled with (default 1)")
 	return cmd
@@ -48,7 +51,7 @@ func (a *app) agentDeleteCommand() *cobra.Command {
 		Use:   "delete NAME",
 		Short: "Forget an agent: its token is worth nothing from then on",
 		Long: "Removes an agent, its token and its targets from the server, at once. Its objects stay in the cluster, and so does its installation:\n" +
-			"delete that first with kedge agent manifest NAME | kubectl delete -f -. To remove what was deployed, delete the deployments before.",
+			"delete that first with kedge agent manifest NAME --without-deployment | kubectl delete -f -. To remove what was deployed, delete the deployments before.",
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c, err := a.connect()

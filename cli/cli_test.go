@@ -124,9 +124,13 @@ func (s *server) enroll(w http.ResponseWriter, r *http.Request) {
 		write(w, 409, apiv1.Problem{Status: 409, Detail: `agent "lost" in tenant "default" already exists: choose another name`})
 		return
 	}
+	if req.Name == "bare" && req.Image == "" && !req.WithoutDeployment {
+		write(w, 422, apiv1.Problem{Status: 422, Detail: "image: no image is given", Errors: []apiv1.ProblemDetail{{Location: "body.image", Message: "no image is given"}}})
+		return
+	}
 	manifest := "kind: Namespace\n"
 	if req.Name == "near" {
-		manifest = "args:\n- --server-address=grpc://127.0.0.1:8080\nimage: kedge-dev/kedge-agent:v9\n"
+		manifest = "args:\n- --server-address=grpc://127.0.0.1:8080\nimage: registry.example.com/kedge-agent:v9\n"
 	}
 	write(w, 201, apiv1.Enrollment{Agent: apiv1.Agent{Name: req.Name, Namespaces: req.Namespaces}, Token: "kedge-agent-new", Manifest: manifest})
 }

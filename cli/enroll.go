@@ -22,9 +22,12 @@ func (a *app) agentEnrollCommand() *cobra.Command {
 		Use:   "enroll NAME",
 		Short: "Enrol an agent and print the manifest that installs it",
 		Long: "Prints one manifest on standard output: applying it to a cluster is the whole installation. It holds the agent's token " +
-			"and is shown this once. An agent that runs outside of its cluster reads the token from a file: --agent-token-file writes it.",
-		Example: "kedge agent enroll prod | kubectl apply -f -\nkedge agent enroll team-a --namespaces team-a,team-a-staging > agent.yaml",
-		Args:    cobra.ExactArgs(1),
+			"and is shown this once. Kedge publishes no agent image yet: the server has one when it was started with --agent-image, and " +
+			"without that --image is needed. An agent that runs outside of its cluster needs no image (--without-deployment) and reads " +
+			"the token from a file, which --agent-token-file writes.",
+		Example: "kedge agent enroll prod --image registry.example.com/kedge-agent:v1 | kubectl apply -f -\n" +
+			"kedge agent enroll team-a --namespaces team-a,team-a-staging > agent.yaml",
+		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			req.Name = args[0]
 			var err error
@@ -37,12 +40,14 @@ func (a *app) agentEnrollCommand() *cobra.Command {
 	f := cmd.Flags()
 	f.StringToStringVar(&req.Labels, "labels", nil, "labels that environments select by, key=value,…")
 	f.StringSliceVar(&req.Namespaces, "namespaces", nil, "limit the agent to these namespaces (default: the whole cluster)")
-	f.StringVar(&req.Image, "image", "", "image of the agent (default: the server's)")
+	f.StringVar(&req.Image, "image", "", "image of the agent (default: the server's --agent-image)")
+	f.BoolVar(&req.WithoutDeployment, "without-deployment", false, "leave the Deployment out, for an agent that runs outside of its cluster")
 	f.IntVar(&req.Replicas, "replicas", 0, "how many pods; one leads and the others wait to take over (default 1)")
 	f.StringVar(&req.ServerAddress, "server-address", "", "how the agent reaches the server, such as grpcs://host:443 (default: the server's)")
 	f.StringVar(&req.ConfigRepoURL, "config-repo", "", "URL of the Git repository that the agent's configuration is in (default: none)")
 	f.StringVar(&chosenFile, "chosen-token-file", "", "file with a token of your own choice, as it is in the cluster's Secret; weak ones are refused")
 	f.StringVar(&tokenFile, "agent-token-file", "", "also write the agent's token to this new file, readable for you alone")
+	cmd.MarkFlagsMutuallyExclusive("image", "without-deployment")
 	return cmd
 }
 
@@ -62,7 +67,7 @@ func (a *app) enroll(ctx context.Context, req apiv1.EnrollAgent, tokenFile strin
 			text, _, _ := strings.Cut(err.Error(), ": choose another name")
 			return failure(text, fmt.Sprintf("delete it first with kedge agent delete %s, or choose another name", req.Name))
 		}
-		return err
+		return needsImage(err, req.Image)
 	}
 	if _, err := fmt.Fprint(a.Out, made.Manifest); err != nil {
 		drop()
@@ -74,6 +79,16 @@ func (a *app) enroll(ctx context.Context, req apiv1.EnrollAgent, tokenFile strin
 	}
 	a.explainEnrollment(made)
 	return nil
+}
+
+// needsImage tells the flags to somebody who gave no image to a server that has no default.
+func needsImage(err error, given string) error {
+	if given == "" && client.Refuses(err, "image") {
+		return failure("the manifest would name no image of the agent: Kedge publishes none yet, and the server has no default",
+			"build an image that holds kedge-agent and name it with --image, or start the server with --agent-image; "+
+				"--without-deployment makes a manifest for an agent that runs outside of the cluster")
+	}
+	return err
 }
 
 // newTokenFile makes the file before there is a token: one that cannot be written must not cost the
@@ -107,9 +122,6 @@ func (a *app) explainEnrollment(made apiv1.Enrollment) {
 	fmt.Fprintln(a.Err, "Then see it connect: kedge get agents --watch")
 }
 
-// unpublished is the beginning of the server's own default image, which no registry has yet.
-const unpublished = "kedge-dev/kedge-agent:"
-
 // manifestWarnings tells what keeps a manifest from working in a cluster elsewhere.
 func manifestWarnings(manifest string) []string {
 	var out []string
@@ -122,10 +134,6 @@ func manifestWarnings(manifest string) []string {
 			out = append(out, "the agent is told to connect to "+address+", which only the machine of the server can reach: "+
 				"start the server with --external-url, or enrol with --server-address")
 		}
-	}
-	if _, image, ok := strings.Cut(manifest, "image: "+unpublished); ok {
-		tag, _, _ := strings.Cut(image, "\n")
-		out = append(out, "the image "+unpublished+tag+" is not published: build one and name it with --image, or with --agent-image at the server")
 	}
 	return out
 }

@@ -13,7 +13,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/kedge-dev/kedge/internal/version"
+	"github.com/kedge-dev/kedge/internal/install"
 	"github.com/kedge-dev/kedge/server/internal/gitsource/egress"
 )
 
@@ -69,7 +69,8 @@ type Config struct {
 	Lease time.Duration
 	// NewAdminToken makes another admin token, for when all are lost.
 	NewAdminToken bool
-	// AgentImage is what enrol manifests run; default kedge-dev/kedge-agent of the server's version.
+	// AgentImage is what enrol manifests run. There is no default while Kedge publishes no image: a
+	// manifest then names the image that its request names.
 	AgentImage string
 	// Out gets the few lines that a person wants to see on start; default none.
 	Out io.Writer
@@ -83,7 +84,6 @@ func (c Config) withDefaults() (Config, error) {
 	c.GitPollInterval = cmp.Or(c.GitPollInterval, 30*time.Second)
 	c.Lease = cmp.Or(c.Lease, 30*time.Second)
 	c.APIRate = cmp.Or(c.APIRate, 200)
-	c.AgentImage = cmp.Or(c.AgentImage, "kedge-dev/kedge-agent:"+version.String())
 	c.Log = cmp.Or(c.Log, slog.New(slog.DiscardHandler))
 	if c.Out == nil {
 		c.Out = io.Discard
@@ -103,6 +103,9 @@ func (c Config) withDefaults() (Config, error) {
 			return c, errors.New("--external-url is not the address of a server, such as https://kedge.example.com, without user, query or fragment") // it may hold a password
 		}
 		c.ExternalURL = strings.TrimRight(c.ExternalURL, "/")
+	}
+	if c.AgentImage != "" && install.CheckImage(c.AgentImage) != nil {
+		return c, fmt.Errorf("--agent-image: %q is not the name of a container image, such as registry.example.com/kedge-agent:v1", c.AgentImage)
 	}
 	var err error
 	if c.trustedProxies, err = prefixes("--trusted-proxy", c.TrustedProxies); err != nil {

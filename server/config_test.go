@@ -62,3 +62,14 @@ func TestExternalURLOnLoopbackKeepsPlainHTTP(t *testing.T) {
 		}
 	}
 }
+
+// covers: C13 (a name that no runtime accepts is refused at the start, not by the first pod)
+func TestAgentImageIsTheNameOfAnImage(t *testing.T) {
+	t.Parallel()
+	for image, good := range map[string]bool{"": true, "registry.example.com/kedge-agent:v1": true, "kedge-agent:dev+725f8c873264": false} {
+		cfg, err := Config{DataDir: "data", AgentImage: image}.withDefaults()
+		if (err == nil) != good || cfg.AgentImage != image {
+			t.Errorf("%q: got %q, %v", image, cfg.AgentImage, err)
+		}
+	}
+}

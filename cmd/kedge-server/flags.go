@@ -70,7 +70,7 @@ func parseServe(args []string, s streams) (command, error) {
 	f.StringArrayVar(&cfg.TrustedProxies, "trusted-proxy", nil, "addresses of load balancers, such as 10.0.0.0/8, whose X-Forwarded-For is believed (repeatable)")
 	f.Float64Var(&cfg.APIRate, "api-rate", 200, "most requests per second of each API token, with bursts of twice that")
 	f.DurationVar(&cfg.Lease, "lease", 30*time.Second, "how long an agent may be silent before it is taken for lost")
-	f.StringVar(&cfg.AgentImage, "agent-image", "", "image in enrol manifests")
+	f.StringVar(&cfg.AgentImage, "agent-image", "", "image of the agent in enrol manifests (default: none, as none is published)")
 	f.BoolVar(&cfg.NewAdminToken, "new-admin-token", false, "make and print another admin token, for when the first one was lost")
 	db, err := f.read(args)
 	if err != nil {

@@ -57,14 +57,15 @@ type Connection struct {
 
 // EnrollAgent asks for a new agent.
 type EnrollAgent struct {
-	Name          string            `json:"name" doc:"An RFC 1123 label, unique in the tenant."`
-	Labels        map[string]string `json:"labels,omitempty"`
-	Namespaces    []string          `json:"namespaces,omitempty" nullable:"false" doc:"Limits the agent to these; none means the whole cluster."`
-	Image         string            `json:"image,omitempty" doc:"Image of the agent; the server knows a default."`
-	Replicas      int               `json:"replicas,omitempty" minimum:"0" maximum:"9" doc:"How many pods; one leads and the others wait to take over. 1 when absent."`
-	Token         string            `json:"token,omitempty" minLength:"1" maxLength:"512" doc:"A token of your own choice, to be put into the agent's Secret; weak ones are refused. The server makes one when absent."`
-	ConfigRepoURL string            `json:"configRepoURL,omitempty" maxLength:"2048" doc:"Git repository that the configuration of the agent is in; none when absent."`
-	ServerAddress string            `json:"serverAddress,omitempty" doc:"How the agent reaches the server, such as grpcs://host:port; the server knows a default."`
+	Name              string            `json:"name" doc:"An RFC 1123 label, unique in the tenant."`
+	Labels            map[string]string `json:"labels,omitempty"`
+	Namespaces        []string          `json:"namespaces,omitempty" nullable:"false" doc:"Limits the agent to these; none means the whole cluster."`
+	Image             string            `json:"image,omitempty" doc:"Image of the agent; needed unless the server has a default (--agent-image) or withoutDeployment is set."`
+	Replicas          int               `json:"replicas,omitempty" minimum:"0" maximum:"9" doc:"How many pods; one leads and the others wait to take over. 1 when absent."`
+	Token             string            `json:"token,omitempty" minLength:"1" maxLength:"512" doc:"A token of your own choice, to be put into the agent's Secret; weak ones are refused. The server makes one when absent."`
+	ConfigRepoURL     string            `json:"configRepoURL,omitempty" maxLength:"2048" doc:"Git repository that the configuration of the agent is in; none when absent."`
+	ServerAddress     string            `json:"serverAddress,omitempty" doc:"How the agent reaches the server, such as grpcs://host:port; the server knows a default."`
+	WithoutDeployment bool              `json:"withoutDeployment,omitempty" doc:"Leave the Deployment out of the manifest: the agent runs outside of its cluster."`
 }
 
 // Enrollment is a new agent with its token and what to apply to its cluster. Token and manifest

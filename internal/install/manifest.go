@@ -52,6 +52,9 @@ type Options struct {
 	Replicas int
 	// WithSecret includes the token. Without it the manifest serves to upgrade and to uninstall.
 	WithSecret bool
+	// WithoutDeployment leaves out the Deployment, for an agent that runs outside of its cluster. No
+	// image is needed then.
+	WithoutDeployment bool
 }
 
 // Namespace is where an agent lives unless told otherwise. Agents of one name but of different
@@ -93,7 +96,9 @@ func Manifest(o Options) ([]byte, error) {
 	if len(o.CAPEM) > 0 {
 		objects = append(objects, o.caSecret())
 	}
-	objects = append(objects, o.deployment())
+	if !o.WithoutDeployment {
+		objects = append(objects, o.deployment())
+	}
 	return encode(objects)
 }
 
@@ -101,7 +106,7 @@ func (o Options) check() error {
 	if err := CheckServerAddress(o.ServerAddress); err != nil {
 		return err
 	}
-	if err := CheckImage(o.Image); err != nil {
+	if err := o.checkImage(); err != nil {
 		return err
 	}
 	if o.Replicas < 0 || o.Replicas > maxReplicas {
@@ -134,6 +139,20 @@ func CheckServerAddress(address string) error {
 
 // imageRE is what a container runtime accepts, roughly: enough to catch a mistake before a pod does.
 var imageRE = regexp.MustCompile(`^[a-zA-Z0-9][a-zA-Z0-9._:/@-]{0,499}$`)
+
+// checkImage refuses a manifest that no cluster could run. There is no default: whoever registered
+// the name of an image that nobody has published would own every cluster that pulls it.
+func (o Options) checkImage() error {
+	switch {
+	case o.WithoutDeployment:
+		return nil
+	case o.Image == "":
+		return fleet.Invalid("image", "no image is given and the server has no default: Kedge publishes no agent image yet, so build one that holds kedge-agent "+
+			"and name it here, or start the server with --agent-image; withoutDeployment makes a manifest for an agent that runs outside of the cluster")
+	default:
+		return CheckImage(o.Image)
+	}
+}
 
 // CheckImage says what is wrong with the name of an image.
 func CheckImage(image string) error {

@@ -49,6 +49,7 @@ func TestManifestIsAsRecorded(t *testing.T) {
 		"namespaced":        namespaced,
 		"without-secret":    func(o *install.Options) { o.WithSecret, o.Token = false, "" },
 		"replicas":          func(o *install.Options) { o.Replicas = 2 },
+		"outside":           func(o *install.Options) { o.WithoutDeployment, o.Image = true, "" },
 		"plaintext-ignores": func(o *install.Options) { o.ServerAddress = "ws://127.0.0.1:8080" },
 	}
 	for name, change := range cases {
@@ -174,6 +175,7 @@ func TestManifestRefusesMistakes(t *testing.T) {
 		{"no host", "serverAddress", func(o *install.Options) { o.ServerAddress = "grpcs://" }},
 		{"a token in the address would be logged", "serverAddress", func(o *install.Options) { o.ServerAddress = "wss://u:p@host" }},
 		{"no image", "image", func(o *install.Options) { o.Image = "" }},
+		{"a build's version is no tag", "image", func(o *install.Options) { o.Image = "kedge-agent:dev+725f8c873264" }},
 		{"two words", "image", func(o *install.Options) { o.Image = "a b" }},
 		{"a crowd", "replicas", func(o *install.Options) { o.Replicas = 10 }},
 		{"less than none", "replicas", func(o *install.Options) { o.Replicas = -1 }},

@@ -35,9 +35,13 @@ type Server struct {
 	HTTP   *http.Client // trusts that CA
 }
 
+// AgentImage is what manifests of servers here name. Nobody can publish it, and nothing here pulls it:
+// a process stands in for the pod.
+const AgentImage = "localhost/kedge-agent:local"
+
 // StartServer starts kedge-server and returns when it is ready.
 func StartServer(ctx context.Context, cfg ServerConfig) (*Server, error) {
-	args := append([]string{"--listen", cfg.Listen, "--metrics-listen", "127.0.0.1:0", "--data-dir", cfg.DataDir}, cfg.Args...)
+	args := append([]string{"--listen", cfg.Listen, "--metrics-listen", "127.0.0.1:0", "--data-dir", cfg.DataDir, "--agent-image", AgentImage}, cfg.Args...)
 	// ctx bounds the start only.
 	cmd := exec.CommandContext(context.WithoutCancel(ctx), cfg.Binary, args...)
 	if cfg.Wrap != nil {

@@ -16,6 +16,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 
@@ -114,6 +115,14 @@ func Status(err error) int {
 		return status.Status
 	}
 	return 0
+}
+
+// Refuses reports whether err is a StatusError about a field of the request, in its body or its query.
+func Refuses(err error, field string) bool {
+	var status *StatusError
+	return errors.As(err, &status) && slices.ContainsFunc(status.Problem.Errors, func(d apiv1.ProblemDetail) bool {
+		return d.Location == "body."+field || d.Location == "query."+field
+	})
 }
 
 func (c *Client) request(ctx context.Context, method, path string, query url.Values, body any) (*http.Request, error) {

@@ -31,6 +31,8 @@ type ManifestOptions struct {
 	Image         string
 	ServerAddress string
 	Replicas      int
+	// WithoutDeployment leaves the Deployment out.
+	WithoutDeployment bool
 }
 
 // Manifest returns the manifest of an agent without its token.
@@ -44,6 +46,9 @@ func (c *Client) Manifest(ctx context.Context, name string, o ManifestOptions) (
 	}
 	if o.Replicas > 1 {
 		query.Set("replicas", strconv.Itoa(o.Replicas))
+	}
+	if o.WithoutDeployment {
+		query.Set("withoutDeployment", "true")
 	}
 	return c.do(ctx, http.MethodGet, c.In("agents", name, "manifest"), query, nil)
 }

@@ -208,6 +208,11 @@ func (d *demo) startAgent(ctx context.Context, c namedCluster) error {
 	if err := os.Mkdir(dir, 0o700); err != nil {
 		return err
 	}
+	if d.cfg.Kubeconfig != "" { // the process takes the place of the pod, whose image no registry has
+		if _, err := c.Run(ctx, "", "-n", agentNamespace, "scale", "deployment", "kedge-agent", "--replicas=0"); err != nil {
+			return err
+		}
+	}
 	pod, err := c.Pod(ctx, c.name, filepath.Join(d.cfg.BinDir, "kedge-agent"), dir)
 	if err != nil {
 		return err

@@ -37,9 +37,10 @@ type (
 	}
 	manifestInput struct {
 		Named
-		Image         string `query:"image" doc:"Image of the agent; the server knows a default."`
-		Replicas      int    `query:"replicas" minimum:"0" maximum:"9" doc:"How many pods; 1 when absent, whatever there are now."`
-		ServerAddress string `query:"serverAddress" doc:"How the agent reaches the server; the server knows a default."`
+		Image             string `query:"image" doc:"Image of the agent; needed unless the server has a default (--agent-image) or withoutDeployment is set."`
+		Replicas          int    `query:"replicas" minimum:"0" maximum:"9" doc:"How many pods; 1 when absent, whatever there are now."`
+		ServerAddress     string `query:"serverAddress" doc:"How the agent reaches the server; the server knows a default."`
+		WithoutDeployment bool   `query:"withoutDeployment" doc:"Leave the Deployment out: for an agent that runs outside of its cluster, and to uninstall one, whose Namespace takes the Deployment along."`
 	}
 	manifestOutput struct {
 		ContentType string `header:"Content-Type"`
@@ -132,7 +133,7 @@ func givenList(list []string) *[]string {
 func (a *api) enrollAgent(ctx context.Context, p auth.Principal, in *createInput[apiv1.EnrollAgent]) (*created[apiv1.Enrollment], error) {
 	naming(ctx, in.Body.Name)
 	opts := a.installOptions(in.Tenant, in.Body.ServerAddress, in.Body.Image)
-	opts.WithSecret, opts.Replicas = true, in.Body.Replicas
+	opts.WithSecret, opts.Replicas, opts.WithoutDeployment = true, in.Body.Replicas, in.Body.WithoutDeployment
 	// Tried before anything is stored: a mistake must not leave an agent whose token nobody saw.
 	opts.Token = "checked"
 	opts.Agent = fleet.Agent{Name: in.Body.Name, Namespaces: in.Body.Namespaces}
@@ -165,7 +166,7 @@ func (a *api) getManifest(ctx context.Context, p auth.Principal, in *manifestInp
 		return nil, err
 	}
 	opts := a.installOptions(in.Tenant, in.ServerAddress, in.Image)
-	opts.Agent, opts.Replicas = view.Agent, in.Replicas
+	opts.Agent, opts.Replicas, opts.WithoutDeployment = view.Agent, in.Replicas, in.WithoutDeployment
 	manifest, err := install.Manifest(opts)
 	if err != nil {
 		return nil, err

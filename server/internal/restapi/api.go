@@ -36,7 +36,8 @@ type Config struct {
 	AgentAddress func() string
 	// CAPEM is the certificate of the server's own CA; empty when a public one signed.
 	CAPEM []byte
-	// DefaultImage is the agent image of enrol manifests.
+	// DefaultImage is the agent image of enrol manifests that name none. Without it such requests are
+	// refused.
 	DefaultImage string
 	// Version of the server.
 	Version string

@@ -205,3 +205,34 @@ func TestEnrolAnswersWithTokenAndManifest(t *testing.T) {
 		t.Errorf("manifest without the token: %s", got.body)
 	}
 }
+
+// covers: C13 (an image that nobody has published is never named silently)
+func TestNoImageIsNamedUnlessSomebodyNamesOne(t *testing.T) {
+	t.Parallel()
+	cfg := config()
+	cfg.DefaultImage = ""
+	enrolled := 0
+	h := restapi.New(cfg, fake{
+		enroll: func(_ string, r control.EnrollAgent) (control.Enrollment, error) {
+			enrolled++
+			return control.Enrollment{Agent: fleet.Agent{ID: "agt-1", Name: r.Name}, Token: "kedge-agent-fresh"}, nil
+		},
+		agent: func(string, string) (control.AgentView, error) { return agentView(), nil },
+	})
+	const agents = "/api/v1/tenants/default/agents"
+	for _, got := range []answer{do(t, h, "POST", agents, `{"name":"prod"}`), do(t, h, "GET", agents+"/prod/manifest", "")} {
+		if got.status != 422 || !strings.Contains(got.body, "--agent-image") || strings.Contains(got.body, "kind: Deployment") {
+			t.Errorf("without an image: %d %s", got.status, got.body)
+		}
+	}
+	if enrolled > 0 {
+		t.Error("an agent was enrolled whose manifest could not be made")
+	}
+	for _, got := range []answer{
+		do(t, h, "POST", agents, `{"name":"prod","withoutDeployment":true}`), do(t, h, "GET", agents+"/prod/manifest?withoutDeployment=true", ""),
+	} {
+		if got.status >= 300 || !strings.Contains(got.body, "kind: ServiceAccount") || strings.Contains(got.body, "kind: Deployment") {
+			t.Errorf("for an agent outside of its cluster: %d %s", got.status, got.body)
+		}
+	}
+}
