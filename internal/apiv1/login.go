@@ -11,6 +11,7 @@ type LoginConfig struct {
 	OIDC     bool   `json:"oidc" doc:"Whether an identity provider is set up."`
 	Issuer   string `json:"issuer,omitempty"`
 	LoginURL string `json:"loginURL,omitempty" doc:"Where a browser goes to log in."`
+	Session  bool   `json:"session,omitempty" doc:"Whether the request carries the cookie of a session. The session may have ended."`
 }
 
 // Exchange trades the one-time code of a CLI login for a session.

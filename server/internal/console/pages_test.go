@@ -41,7 +41,7 @@ func pastedToken(t *testing.T, p *page) {
 	p.until("the wrong one is selected", `document.activeElement.id === "token" && document.activeElement.selectionEnd > 0`)
 	p.do("pasting the right one over it", chromedp.KeyEvent(testToken+kb.Enter))
 	p.reads("cert-manager")
-	if got := eval[string](p, `location.pathname`); got != "/deployments" {
+	if got := eval[string](p, `location.pathname`); got != "/tenants/default/deployments" {
 		t.Errorf("got path %q after signing in, want the one that was asked for", got)
 	}
 	p.do("signing out", chromedp.Click(chromedp.CSS(".session button")))
@@ -55,7 +55,7 @@ func fragmentToken(t *testing.T, p *page) {
 	t.Helper()
 	p.visit("/agents")
 	p.reads("berlin-1")
-	if got := eval[string](p, `location.href`); got != p.origin+"/agents" {
+	if got := eval[string](p, `location.href`); got != p.origin+"/tenants/default/agents" {
 		t.Errorf("got address %q, want it without the token", got)
 	}
 	kept := eval[[]string](p, `[sessionStorage.length, localStorage.length, document.cookie.length].map(String)`)
@@ -198,7 +198,7 @@ func keyboard(t *testing.T, p *page) {
 		t.Errorf("got outline %q on the focused link, want one that can be seen", ring)
 	}
 	p.do("following the link", chromedp.KeyEvent(kb.Enter))
-	p.until("the deployment is shown", `location.pathname === "/deployments/web" && document.querySelector("h1")?.innerText === "web"`)
+	p.until("the deployment is shown", `location.pathname === "/tenants/default/deployments/web" && document.querySelector("h1")?.innerText === "web"`)
 	p.until("the heading has the focus", `document.activeElement.tagName === "H1"`)
 }
 
@@ -213,8 +213,8 @@ func unknownPages(_ *testing.T, p *page) {
 func TestEmptyFleetTellsTheNextStep(t *testing.T) {
 	p := open(t, browser.Start(t), newStandIn())
 	for path, want := range map[string]string{
-		"/":            "kedge agent enroll NAME | kubectl apply -f -",
-		"/agents":      "kedge agent enroll NAME | kubectl apply -f -",
+		"/":            "kedge agent enroll NAME --image IMAGE | kubectl apply -f -",
+		"/agents":      "kedge agent enroll NAME --image IMAGE | kubectl apply -f -",
 		"/deployments": "kedge deploy create NAME --repo",
 		"/events":      "Nothing has happened yet",
 	} {

@@ -23,10 +23,12 @@ type standIn struct {
 	changes     []apiv1.Change
 	requests    []string // path and query of each API call
 	streams     map[chan struct{}]bool
-	refused     bool   // streams get 503
-	lost        bool   // the next stream with a cursor is told "reset"
-	token       string // what is accepted
-	gate        *gate  // when not nil, reads of single deployments wait for it
+	refused     bool     // streams get 503
+	lost        bool     // the next stream with a cursor is told "reset"
+	token       string   // what is accepted
+	tenants     []string // all have the same content
+	role        string   // of the token in each of them, or fleet-admin
+	gate        *gate    // when not nil, reads of single deployments wait for it
 }
 
 // gate holds reads back.
@@ -36,7 +38,7 @@ type gate struct {
 }
 
 func newStandIn() *standIn {
-	return &standIn{token: testToken, streams: map[chan struct{}]bool{}}
+	return &standIn{token: testToken, tenants: []string{"default"}, role: "fleet-admin", streams: map[chan struct{}]bool{}}
 }
 
 // with changes or reads the state.
@@ -96,9 +98,16 @@ func (s *standIn) asked(path string) int {
 
 func (s *standIn) handler() http.Handler {
 	mux := http.NewServeMux()
-	const tenant = "GET /api/v1/tenants/default/"
-	mux.HandleFunc("GET /api/v1/whoami", func(w http.ResponseWriter, _ *http.Request) {
-		reply(w, apiv1.Whoami{Name: "admin", Role: "fleet-admin"})
+	const tenant = "GET /api/v1/tenants/{tenant}/"
+	mux.HandleFunc("GET /api/v1/whoami", s.whoami)
+	mux.HandleFunc("GET /api/v1/tenants", func(w http.ResponseWriter, _ *http.Request) {
+		list := apiv1.List[apiv1.Tenant]{Items: []apiv1.Tenant{}}
+		s.with(func() {
+			for _, name := range s.tenants {
+				list.Items = append(list.Items, apiv1.Tenant{Name: name})
+			}
+		})
+		reply(w, list)
 	})
 	mux.HandleFunc(tenant+"agents", func(w http.ResponseWriter, r *http.Request) {
 		s.with(func() { reply(w, pageOf(r, s.agents, func(a apiv1.Agent) string { return a.Name })) })
@@ -110,8 +119,15 @@ func (s *standIn) handler() http.Handler {
 	mux.HandleFunc(tenant+"events", s.listEvents)
 	mux.HandleFunc(tenant+"stream", s.stream)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		var allowed bool
+		if r.URL.Path == "/api/v1/auth/config" {
+			reply(w, apiv1.LoginConfig{})
+			return
+		}
+		var allowed, hidden bool
 		s.with(func() {
+			rest, found := strings.CutPrefix(r.URL.Path, "/api/v1/tenants/")
+			name, _, _ := strings.Cut(rest, "/")
+			hidden = found && !slices.Contains(s.tenants, name)
 			s.requests = append(s.requests, r.URL.RequestURI())
 			allowed = r.Header.Get("Authorization") == "Bearer "+s.token
 		})
@@ -119,8 +135,25 @@ func (s *standIn) handler() http.Handler {
 			refuse(w, http.StatusUnauthorized, "the token is missing, wrong or revoked")
 			return
 		}
+		if hidden {
+			refuse(w, http.StatusNotFound, "the tenant was not found")
+			return
+		}
 		mux.ServeHTTP(w, r)
 	})
+}
+
+func (s *standIn) whoami(w http.ResponseWriter, _ *http.Request) {
+	me := apiv1.Whoami{Name: "admin", Tenants: []apiv1.Membership{}}
+	s.with(func() {
+		if me.Role = s.role; s.role == "fleet-admin" {
+			return
+		}
+		for _, name := range s.tenants {
+			me.Tenants = append(me.Tenants, apiv1.Membership{Tenant: name, Role: s.role})
+		}
+	})
+	reply(w, me)
 }
 
 func nameOf(d apiv1.Deployment) string { return d.Name }

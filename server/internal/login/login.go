@@ -50,8 +50,11 @@ func (l *Login) routes() {
 // ServeHTTP serves /api/v1/auth/.
 func (l *Login) ServeHTTP(w http.ResponseWriter, r *http.Request) { l.mux.ServeHTTP(w, r) }
 
-func (l *Login) serveConfig(w http.ResponseWriter, _ *http.Request) {
-	writeJSON(w, http.StatusOK, apiv1.LoginConfig{OIDC: true, Issuer: l.cfg.Issuer, LoginURL: l.cfg.ExternalURL() + prefix + "login"})
+func (l *Login) serveConfig(w http.ResponseWriter, r *http.Request) {
+	w.Header().Set("Cache-Control", "no-store") // it differs by cookie
+	writeJSON(w, http.StatusOK, apiv1.LoginConfig{
+		OIDC: true, Issuer: l.cfg.Issuer, LoginURL: l.cfg.ExternalURL() + prefix + "login", Session: l.SessionToken(r) != "",
+	})
 }
 
 func (l *Login) serveLogin(w http.ResponseWriter, r *http.Request) {

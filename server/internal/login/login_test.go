@@ -8,7 +8,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kedge-dev/kedge/internal/apiv1"
 	"github.com/kedge-dev/kedge/internal/testkit/oidcserver"
+	"github.com/oauth2-proxy/mockoidc"
+
 	"github.com/kedge-dev/kedge/server/internal/login"
 )
 
@@ -329,15 +332,23 @@ func TestSessionEndsByItself(t *testing.T) {
 func TestConfigSaysHowToLogIn(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	var got struct {
-		OIDC             bool
-		Issuer, LoginURL string
+	browser := newBrowser(t)
+	config := func() (got apiv1.LoginConfig) {
+		t.Helper()
+		if err := json.Unmarshal([]byte(w.visit(t, browser, "GET", "/api/v1/auth/config", "").body), &got); err != nil {
+			t.Fatal(err)
+		}
+		return got
 	}
-	if err := json.Unmarshal([]byte(w.visit(t, newBrowser(t), "GET", "/api/v1/auth/config", "").body), &got); err != nil {
-		t.Fatal(err)
+	want := apiv1.LoginConfig{OIDC: true, Issuer: w.provider.Issuer(), LoginURL: w.server.URL + loginPath}
+	if got := config(); got != want {
+		t.Errorf("got %+v, want %+v", got, want)
 	}
-	if !got.OIDC || got.Issuer != w.provider.Issuer() || got.LoginURL != w.server.URL+loginPath {
-		t.Errorf("got %+v", got)
+	w.person("jane", "devs")
+	w.visit(t, browser, "GET", loginPath, "")
+	want.Session = true
+	if got := config(); got != want {
+		t.Errorf("with a session: got %+v, want %+v", got, want)
 	}
 }
 

@@ -1,11 +1,14 @@
 // Calls to the public REST API: the same calls that anybody else can make.
 
+import { address } from "./router";
+import { refusal, session, signOut, type Session } from "./session";
 import { noteServerTime } from "./time";
-import { signOut, token } from "./session";
-import type { Deployment, FleetEvent, Page, Target, WhoAmI } from "./types";
+import type { Deployment, FleetEvent, LoginConfig, Page, Target, WhoAmI } from "./types";
 
-const TENANT = "default";
-const BASE = `/api/v1/tenants/${TENANT}`;
+/** Where everything of the current tenant is. */
+function base(): string {
+  return `/api/v1/tenants/${encodeURIComponent(address.value.tenant)}`;
+}
 
 /** A call that failed, in words that a person can act on. status 0: the server was not reached. */
 export class Failure extends Error {
@@ -17,16 +20,30 @@ export class Failure extends Error {
 export const TOKEN_REFUSED =
   "The server refused this token: it is wrong, or it was revoked. Paste a valid one.";
 
+const SESSION_ENDED = "Your session has ended. Sign in again.";
+
+interface CallOptions {
+  method?: "GET" | "POST";
+  signal?: AbortSignal;
+  accept?: string;
+  /** Who calls, if not whoever is signed in. */
+  as?: Session;
+}
+
 /** Makes a call and returns its answer, whose body is not read yet. Throws Failure, or AbortError. */
-export async function call(path: string, options: { signal?: AbortSignal; accept?: string; token?: string } = {}) {
-  const bearer = options.token ?? token.value;
+export async function call(path: string, options: CallOptions = {}) {
+  const caller = options.as ?? session.value;
+  const headers: Record<string, string> = { Accept: options.accept ?? "application/json" };
+  if (caller?.kind === "token") headers.Authorization = `Bearer ${caller.token}`;
   let response: Response;
   try {
     response = await fetch(path, {
-      headers: { Authorization: `Bearer ${bearer}`, Accept: options.accept ?? "application/json" },
+      method: options.method ?? "GET",
+      headers,
       signal: options.signal,
       cache: "no-store",
-      credentials: "omit",
+      // A token is all that the server shall go by where there is one.
+      credentials: caller?.kind === "token" ? "omit" : "same-origin",
     });
   } catch (cause) {
     if (options.signal?.aborted) throw cause;
@@ -34,8 +51,8 @@ export async function call(path: string, options: { signal?: AbortSignal; accept
   }
   noteServerTime(response.headers.get("Date"));
   if (response.ok) return response;
-  // Only the token in use is given up: an answer to an older one must not end a newer session.
-  if (response.status === 401 && bearer === token.value) signOut(TOKEN_REFUSED);
+  // Only the session in use is given up: an answer to an older one must not end a newer one.
+  if (response.status === 401 && caller === session.value) signOut(caller?.kind === "cookie" ? SESSION_ENDED : TOKEN_REFUSED);
   throw new Failure(response.status, await problem(response));
 }
 
@@ -53,18 +70,46 @@ async function problem(response: Response): Promise<string> {
     // Not JSON: a proxy answered, and the status below is all there is to tell.
   }
   if (response.status === 401) return TOKEN_REFUSED;
-  if (response.status === 403) return "This token may not read that. Ask a fleet admin for a token that may.";
+  if (response.status === 403) return "You may not read that. It requires the viewer role in this tenant.";
   return `The server answered ${response.status} ${response.statusText}`.trim() + ".";
 }
 
-export async function whoAmI(candidate: string): Promise<WhoAmI> {
-  return (await (await call("/api/v1/whoami", { token: candidate })).json()) as WhoAmI;
+/** Who calls; as names whoever is not signed in yet. */
+export async function whoAmI(as?: Session): Promise<WhoAmI> {
+  return (await (await call("/api/v1/whoami", { as })).json()) as WhoAmI;
+}
+
+/** How people can sign in, and whether this browser has a session cookie. */
+export function loginConfig(): Promise<LoginConfig> {
+  return get<LoginConfig>("/api/v1/auth/config");
+}
+
+/** Ends a session at the server; a token is only forgotten here. */
+export async function logOut(): Promise<void> {
+  const cookie = session.value?.kind === "cookie";
+  signOut();
+  if (!cookie) return;
+  try {
+    await call("/api/v1/auth/logout", { method: "POST" });
+  } catch {
+    refusal.value = "The server could not be told that you have signed out: your session may still be open. Load this page again and repeat it.";
+  }
+}
+
+/** The most tenants that a switcher offers. Others can be reached by their address. */
+const MOST_TENANTS = 500;
+
+/** The tenants that somebody may look into, and whether there are more than these. */
+export async function tenantsOf(me: WhoAmI): Promise<{ names: string[]; more: boolean }> {
+  if (me.role !== "fleet-admin") return { names: (me.tenants ?? []).map((m) => m.tenant), more: false };
+  const page = await get<Page<{ name: string }>>(`/api/v1/tenants?limit=${MOST_TENANTS}`);
+  return { names: (page.items ?? []).map((t) => t.name), more: Boolean(page.next) };
 }
 
 export function listPath(resource: "agents" | "deployments", after: string, limit: number): string {
   const query = new URLSearchParams({ limit: String(limit) });
   if (after) query.set("after", after);
-  return `${BASE}/${resource}?${query}`;
+  return `${base()}/${resource}?${query}`;
 }
 
 export function getPage<T>(resource: "agents" | "deployments", after: string, limit: number, signal?: AbortSignal) {
@@ -72,14 +117,14 @@ export function getPage<T>(resource: "agents" | "deployments", after: string, li
 }
 
 export function getDeployment(name: string, signal?: AbortSignal): Promise<Deployment> {
-  return get<Deployment>(`${BASE}/deployments/${encodeURIComponent(name)}`, signal);
+  return get<Deployment>(`${base()}/deployments/${encodeURIComponent(name)}`, signal);
 }
 
 /** A deployment with its first targets and, where those are not all, those that have failed. */
 export async function getDeploymentInFull(name: string, signal?: AbortSignal): Promise<Deployment> {
   const found = await getDeployment(name, signal);
   if (!found.moreTargets) return found;
-  const path = `${BASE}/deployments/${encodeURIComponent(name)}/targets`;
+  const path = `${base()}/deployments/${encodeURIComponent(name)}/targets`;
   const pages = await Promise.all(["sync=Failed", "health=Failed"].map((query) => get<Page<Target>>(`${path}?${query}`, signal)));
   const targets = new Map((found.targets ?? []).map((target) => [target.id, target]));
   for (const page of pages) for (const target of page.items ?? []) targets.set(target.id, target);
@@ -89,10 +134,10 @@ export async function getDeploymentInFull(name: string, signal?: AbortSignal): P
 export async function getEvents(query: { deployment?: string; limit: number }, signal?: AbortSignal): Promise<FleetEvent[]> {
   const search = new URLSearchParams({ limit: String(query.limit) });
   if (query.deployment) search.set("deployment", query.deployment);
-  const items = (await get<Page<FleetEvent>>(`${BASE}/events?${search}`, signal)).items ?? [];
+  const items = (await get<Page<FleetEvent>>(`${base()}/events?${search}`, signal)).items ?? [];
   return items.sort((a, b) => b.seq - a.seq);
 }
 
 export function streamPath(after: string): string {
-  return `${BASE}/stream${after ? `?after=${encodeURIComponent(after)}` : ""}`;
+  return `${base()}/stream${after ? `?after=${encodeURIComponent(after)}` : ""}`;
 }

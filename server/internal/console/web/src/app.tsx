@@ -2,36 +2,100 @@
 
 import { useSignal } from "@preact/signals";
 import { useEffect } from "preact/hooks";
-import { Failure, whoAmI } from "./api";
+import { Failure, loginConfig, tenantsOf, whoAmI } from "./api";
 import { Agents } from "./pages/agents";
 import { DeploymentPage } from "./pages/deployment";
 import { Deployments } from "./pages/deployments";
 import { Events } from "./pages/events";
 import { Fleet } from "./pages/fleet";
 import { SignIn } from "./pages/signin";
-import { address, Link } from "./router";
-import { token } from "./session";
+import { address, decode, Link, settle } from "./router";
+import { foundCookie, session } from "./session";
 import { Shell, Title } from "./shell";
 import { openStream } from "./stream";
-import { Empty } from "./ui";
+import { Command, Empty, Notice } from "./ui";
 
 export function App() {
-  return token.value ? <SignedIn key={token.value} bearer={token.value} /> : <SignIn />;
+  const current = session.value;
+  if (current === undefined) return <Opening />;
+  if (current.kind === "none") return <SignIn />;
+  return <SignedIn key={current.kind === "token" ? current.token : ""} />;
 }
 
-function SignedIn({ bearer }: { bearer: string }) {
-  const who = useSignal("");
-  useEffect(() => openStream(), []);
+/** Finds out whether the browser has a session. A server that does not answer gets a sign-in page, which tells it. */
+function Opening() {
   useEffect(() => {
-    whoAmI(bearer).then(
-      (me) => { who.value = me.name || me.role || ""; },
-      (error) => {
-        // A refused token has signed out already; a server that is away is told by the stream.
-        if (!(error instanceof Failure)) throw error;
-      },
-    );
+    loginConfig().then((config) => foundCookie(config.session === true), () => foundCookie(false));
   }, []);
-  return <Shell who={who.value}><CurrentPage /></Shell>;
+  return <p class="loading" role="status">Loading…</p>;
+}
+
+interface Identity {
+  name: string;
+  tenants: string[];
+  /** There are tenants that are not in the list. */
+  more: boolean;
+}
+
+function SignedIn() {
+  const me = useSignal<Identity | undefined>(undefined);
+  const error = useSignal("");
+  const identify = () => {
+    error.value = "";
+    identity().then(
+      (found) => {
+        me.value = found;
+        const chosen = home(found.tenants);
+        if (!address.value.tenant && chosen) settle(chosen);
+      },
+      // Who was refused is signed out already.
+      (failure) => { error.value = failure instanceof Failure ? failure.message : String(failure); },
+    );
+  };
+  useEffect(identify, []);
+  const { tenant } = address.value;
+  const known = !me.value || me.value.more || me.value.tenants.includes(tenant);
+  return (
+    <Shell who={me.value?.name ?? ""} tenants={me.value?.tenants ?? []}>
+      {tenant && known && <InTenant key={tenant} />}
+      {me.value && !known && <NoTenant asked={tenant} have={me.value.tenants} />}
+      {!tenant && !me.value && !error.value && <p class="loading" role="status">Loading…</p>}
+      {!tenant && error.value && (
+        <Notice tone="bad" title="This could not be loaded."><p>{error.value}</p><button type="button" onClick={identify}>Try again</button></Notice>
+      )}
+    </Shell>
+  );
+}
+
+async function identity(): Promise<Identity> {
+  const me = await whoAmI();
+  const { names, more } = await tenantsOf(me);
+  return { name: me.name || me.role || "", tenants: names, more };
+}
+
+/** The tenant of an address that names none. */
+function home(tenants: string[]): string {
+  return tenants.includes("default") ? "default" : (tenants[0] ?? "");
+}
+
+function InTenant() {
+  useEffect(() => openStream(), []);
+  return <CurrentPage />;
+}
+
+function NoTenant({ asked, have }: { asked: string; have: string[] }) {
+  const title = asked ? `There is no tenant ${asked}, or you have no role in it` : "You have no role in any tenant";
+  return (
+    <>
+      <Title text="No such tenant" />
+      <Empty title={title}>
+        {have.length > 0
+          ? <p>You may look into {have.map((name, i) => <>{i > 0 && ", "}<Link key={name} tenant={name} to="/">{name}</Link></>)}.</p>
+          : <p>Ask an administrator of a tenant to add you:</p>}
+        {have.length === 0 && <Command text="kedge tenant member set person NAME viewer --tenant TENANT" />}
+      </Empty>
+    </>
+  );
 }
 
 function CurrentPage() {
@@ -50,15 +114,6 @@ function CurrentPage() {
     }
   }
   return <Lost path={path} />;
-}
-
-/** A part of a path that is not valid percent-encoding is shown as it stands: no deployment has such a name. */
-function decode(part: string): string {
-  try {
-    return decodeURIComponent(part);
-  } catch {
-    return part;
-  }
 }
 
 function Lost({ path }: { path: string }) {

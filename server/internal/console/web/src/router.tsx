@@ -1,13 +1,51 @@
 // Pages by address: real paths and real links, so that they can be shared, opened in a tab and
-// gone back to.
+// gone back to. Everything belongs to a tenant, which is at the beginning of the path:
+// /tenants/NAME/deployments. Links are written without it and stay in the current tenant.
 
 import { signal } from "@preact/signals";
 import type { ComponentChildren } from "preact";
 
 export const address = signal(read());
 
-function read(): { path: string; query: URLSearchParams } {
-  return { path: location.pathname, query: new URLSearchParams(location.search) };
+export interface Address {
+  /** The current tenant; empty when the address names none. */
+  tenant: string;
+  /** What follows the tenant, such as /deployments. */
+  path: string;
+  query: URLSearchParams;
+}
+
+function read(): Address {
+  const query = new URLSearchParams(location.search);
+  const [, first, tenant, ...rest] = location.pathname.split("/");
+  if (first !== "tenants" || !tenant) return { tenant: "", path: location.pathname, query };
+  return { tenant: decode(tenant), path: `/${rest.join("/")}`, query };
+}
+
+/** A part of a path; one that is not valid percent-encoding as it stands, since nothing has such a name. */
+export function decode(part: string): string {
+  try {
+    return decodeURIComponent(part);
+  } catch {
+    return part;
+  }
+}
+
+/** The address of a page of a tenant. */
+function within(tenant: string, to: string): string {
+  if (!tenant) return to;
+  return `/tenants/${encodeURIComponent(tenant)}${to === "/" ? "" : to}`;
+}
+
+/** Opens a page of another tenant. */
+export function goToTenant(tenant: string, to: string): void {
+  push(within(tenant, to));
+}
+
+/** Puts a tenant into an address that names none; going back does not lead there again. */
+export function settle(tenant: string): void {
+  history.replaceState(null, "", within(tenant, location.pathname) + location.search);
+  address.value = read();
 }
 
 let moved = false;
@@ -24,7 +62,7 @@ export function startRouter(): void {
   });
 }
 
-export function go(to: string): void {
+function push(to: string): void {
   moved = true;
   history.pushState(null, "", to);
   address.value = read();
@@ -44,14 +82,15 @@ export function setQuery(changes: Record<string, string>): void {
 }
 
 /** A link that stays in the page, unless the person asks for a new tab or window. */
-export function Link(props: { to: string; class?: string; current?: boolean; title?: string; children: ComponentChildren }) {
+export function Link(props: { to: string; tenant?: string; class?: string; current?: boolean; title?: string; children: ComponentChildren }) {
+  const to = within(props.tenant ?? address.value.tenant, props.to);
   const follow = (event: MouseEvent) => {
     if (event.defaultPrevented || event.button !== 0 || event.metaKey || event.ctrlKey || event.shiftKey || event.altKey) return;
     event.preventDefault();
-    go(props.to);
+    push(to);
   };
   return (
-    <a href={props.to} class={props.class} title={props.title} aria-current={props.current ? "page" : undefined} onClick={follow}>
+    <a href={to} class={props.class} title={props.title} aria-current={props.current ? "page" : undefined} onClick={follow}>
       {props.children}
     </a>
   );

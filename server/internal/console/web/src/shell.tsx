@@ -2,8 +2,8 @@
 
 import type { ComponentChildren } from "preact";
 import { useEffect, useRef } from "preact/hooks";
-import { address, hasMoved, Link } from "./router";
-import { signOut } from "./session";
+import { logOut } from "./api";
+import { address, goToTenant, hasMoved, Link } from "./router";
 import { link } from "./stream";
 import { clock, now, age } from "./time";
 import { Badge } from "./ui";
@@ -15,7 +15,7 @@ const PAGES = [
   { path: "/events", name: "Events" },
 ];
 
-export function Shell({ who, children }: { who: string; children: ComponentChildren }) {
+export function Shell({ who, tenants, children }: { who: string; tenants: string[]; children: ComponentChildren }) {
   const { path } = address.value;
   const here = (page: string) => (page === "/" ? path === "/" : path === page || path.startsWith(`${page}/`));
   return (
@@ -28,8 +28,9 @@ export function Shell({ who, children }: { who: string; children: ComponentChild
         </nav>
         <div class="session">
           <LinkState />
-          <span class="who" title="Signed in with this token">{who}</span>
-          <button type="button" class="quiet" onClick={() => signOut()}>Sign out</button>
+          <Tenant tenants={tenants} />
+          <span class="who" title={`Signed in as ${who}`}>{who}</span>
+          <button type="button" class="quiet" onClick={() => void logOut()}>Sign out</button>
         </div>
       </header>
       <LostBanner />
@@ -38,6 +39,20 @@ export function Shell({ who, children }: { who: string; children: ComponentChild
         This page shows what the public API at <code>/api/v1</code> says. <a href="/assets/licenses.txt">Licences</a>
       </footer>
     </>
+  );
+}
+
+/** The current tenant, and a choice where there are several. The kind of page stays the same. */
+function Tenant({ tenants }: { tenants: string[] }) {
+  const { tenant, path } = address.value;
+  if (!tenant) return null;
+  if (tenants.length < 2) return <span class="tenant" title="The tenant that this page shows">{tenant}</span>;
+  const offered = tenants.includes(tenant) ? tenants : [tenant, ...tenants];
+  const choose = (chosen: string) => goToTenant(chosen, `/${path.split("/")[1] ?? ""}`);
+  return (
+    <select class="tenant" aria-label="Tenant" value={tenant} onChange={(event) => choose(event.currentTarget.value)}>
+      {offered.map((name) => <option key={name} value={name}>{name}</option>)}
+    </select>
   );
 }
 

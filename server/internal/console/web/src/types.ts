@@ -12,6 +12,18 @@ export interface Page<T> {
 export interface WhoAmI {
   name?: string;
   role?: string;
+  /** Whether it is a person who signed in, not a token. */
+  session?: boolean;
+  /** Empty for a fleet admin, who may look into all of them. */
+  tenants?: { tenant: string; role: string }[] | null;
+}
+
+export interface LoginConfig {
+  /** Whether people can sign in at an identity provider. */
+  oidc: boolean;
+  issuer?: string;
+  /** Whether this browser sent a session cookie. */
+  session?: boolean;
 }
 
 export interface Connection {
