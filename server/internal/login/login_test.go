@@ -10,7 +10,6 @@ import (
 
 	"github.com/kedge-dev/kedge/internal/apiv1"
 	"github.com/kedge-dev/kedge/internal/testkit/oidcserver"
-	"github.com/oauth2-proxy/mockoidc"
 
 	"github.com/kedge-dev/kedge/server/internal/login"
 )
