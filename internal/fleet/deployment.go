@@ -64,17 +64,19 @@ type Deployment struct {
 	Suspension        Suspension
 	Pin               Pin
 	Spec              int64 // rises with every edit
-	CreatedAt         time.Time
-	DeletedAt         time.Time // zero unless its tombstones are still on their way
+	// PendingSpec is the Spec of an edit that is not in force yet, see PendingSpec; 0 when there is none. All else
+	// here is the spec in force.
+	PendingSpec int64
+	// SourceRevision rises when a spec with another source, namespace or environment comes into force. See
+	// Desired.SourceRevision.
+	SourceRevision int64
+	CreatedAt      time.Time
+	DeletedAt      time.Time // zero unless its tombstones are still on their way
 
 	Rendered Rendered
 	// Detected is what the newest commit holds where Source.Kind does not say it; SourceHelm when any
 	// variant is a chart, "" before the first look.
-	Detected SourceKind
-	// EditedAt is when source or namespace was edited, until the commit that is then newest was looked at:
-	// what comes of that is what a user has asked for, see Desired.Consent. Zero when there is nothing to
-	// look at.
-	EditedAt    time.Time
+	Detected    SourceKind
 	SourceError string    // why the newest revision could not be used; "" when it could
 	SourceAt    time.Time // when SourceError or Rendered last changed
 }
@@ -86,6 +88,8 @@ type Pin struct {
 	Commit   string
 	At       time.Time
 	By       string
+	// SourceRevision is that of the deployment when it was pinned.
+	SourceRevision int64
 }
 
 // Active reports whether it holds.

@@ -24,6 +24,9 @@ type Desired struct {
 	Commit    string // where the bundle came from
 	Namespace string
 	Policy    Policy
+	// SourceRevision is that of the deployment when the bundle was chosen. While the deployment has another one,
+	// bundle, namespace and policy stay together as they are.
+	SourceRevision int64
 	// HoldPrune keeps everything that has left the bundle: the server found the agent ahead of itself, or the
 	// agent was enrolled again. The agent marks what it keeps so, and holds it until it is confirmed.
 	HoldPrune bool

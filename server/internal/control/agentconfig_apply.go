@@ -181,14 +181,19 @@ func (s *Service) declare(
 	}
 	differs := true
 	if found {
-		was := d
+		e := edit{inForce: d}
+		if e.newest, err = newestSpec(ctx, tx, d); err != nil {
+			return fleet.Deployment{}, false, err
+		}
+		d = e.newest
 		d.Labels, d.Source, d.Namespace, d.Policy, d.Environment = w.deployment.Labels, w.deployment.Source, w.deployment.Namespace, w.deployment.Policy, w.deployment.Environment
-		fields := changes(was, d)
+		e.wanted = d
+		fields := changes(e.newest, d)
 		if differs = len(fields) > 0; differs {
 			if err := s.borrowCredential(ctx, tx, t, look.config, w); err != nil {
 				return fleet.Deployment{}, false, err
 			}
-			if err := s.update(ctx, tx, p, t, was, d, fields); err != nil {
+			if err := s.update(ctx, tx, p, t, e, fields); err != nil {
 				return fleet.Deployment{}, false, err
 			}
 		}

@@ -65,7 +65,10 @@ func (w *worker) configure(ctx context.Context, todo work, refs map[string]gitso
 // same commit, and is evaluated together with what was there before.
 func (w *worker) afterConfigure(ctx context.Context, todo *work, refs map[string]gitsource.Ref) error {
 	err := w.svc.store.View(ctx, func(tx store.Tx) (err error) {
-		todo.deployments, err = tx.Deployments().BriefsOfRepository(ctx, w.tenant, w.id)
+		if todo.deployments, err = tx.Deployments().BriefsOfRepository(ctx, w.tenant, w.id); err != nil {
+			return err
+		}
+		todo.pending, err = tx.PendingSpecs().OfRepository(ctx, w.tenant, w.id)
 		return err
 	})
 	if err != nil {

@@ -54,6 +54,10 @@ func (s *Service) releaseDeclared(ctx context.Context, tx store.Tx, p auth.Princ
 	if err := s.move(ctx, tx, t, was, &d); err != nil {
 		return err
 	}
+	// It is let go at once, whatever its source is, and what waited for its source is let go with it.
+	if err := tx.PendingSpecs().Remove(ctx, t.ID, d.ID); err != nil {
+		return err
+	}
 	if err := s.edited(ctx, tx, p, t, d, "deployment.release", why+": its objects stay"); err != nil {
 		return err
 	}
@@ -112,6 +116,9 @@ func (s *Service) releaseAll(ctx context.Context, tx store.Tx, a fleet.Agent) er
 			continue
 		}
 		if err != nil {
+			return err
+		}
+		if err := tx.PendingSpecs().Remove(ctx, a.TenantID, d.ID); err != nil {
 			return err
 		}
 		d.Environment, d.EnvironmentTenant, d.EnvironmentID = env.Name, env.TenantID, env.ID

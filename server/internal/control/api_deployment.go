@@ -37,9 +37,14 @@ type ListDeployments struct {
 	Text        string
 }
 
-// DeploymentView is a deployment as users see it, summed up over its targets.
+// DeploymentView is a deployment as users see it, summed up over its targets. Its spec is the one that was asked for
+// last.
 type DeploymentView struct {
 	fleet.Deployment
+	// Pending says why that spec is not in force, and InForce is the deployment with the spec that is; both are nil
+	// when it is in force.
+	Pending *fleet.PendingSpec
+	InForce *fleet.Deployment
 	Sync    fleet.SyncState
 	Health  fleet.Health
 	Message string // the first thing a user should know: source error, failing object, …

@@ -1,7 +1,6 @@
 package control
 
 import (
-	"context"
 	"time"
 
 	"github.com/kedge-dev/kedge/internal/fleet"
@@ -35,16 +34,10 @@ func (st *settler) consented(d fleet.Deployment, was, want fleet.Desired, notTak
 // when it was made. An edit is looked at within seconds; but Git may not answer, or the server be down.
 const editFresh = 5 * time.Minute
 
-// takeEdit is called when a commit was looked at for d as it is now, and usable says whether targets can be
-// given what it holds. If there was an edit just before, what the targets are given in this step comes of it.
-// Nothing after that does: who edits has seen the commits until then, and not those that mend a source
-// which could not be used.
-func (st *settler) takeEdit(ctx context.Context, d *fleet.Deployment, usable bool) error {
-	if d.EditedAt.IsZero() {
-		return nil
-	}
-	fresh := st.s.cfg.Now().Sub(d.EditedAt) <= editFresh
-	d.EditedAt = time.Time{}
-	st.edits[d.ID] = usable && fresh && !d.Policy.Manual && !d.Pin.Active()
-	return st.tx.Deployments().ClearEdited(ctx, d.TenantID, d.ID)
+// takeEdit is called when a pending spec comes into force as d. If its edit was just before, what the targets are
+// given in this step comes of it. Nothing after that does: who edits has seen the commits until then, and not
+// those that mend a source which could not be used, see pendingProblem.
+func (st *settler) takeEdit(d fleet.Deployment, p fleet.PendingSpec) {
+	fresh := !p.EditedAt.IsZero() && st.s.cfg.Now().Sub(p.EditedAt) <= editFresh
+	st.edits[d.ID] = fresh && !d.Policy.Manual && !d.Pin.Active()
 }

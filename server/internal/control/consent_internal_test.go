@@ -55,8 +55,8 @@ func TestAnEditThatIsLookedAtLateIsNoConsent(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if got := d.Targets[0].Desired; got.Generation != 2 || got.Consent != c.want || !d.EditedAt.IsZero() {
-				t.Errorf("it is given %+v, edited at %v; want consent: %v", got, d.EditedAt, c.want)
+			if got := d.Targets[0].Desired; got.Generation != 2 || got.Consent != c.want || d.Pending != nil {
+				t.Errorf("it is given %+v, pending %v; want consent: %v", got, d.Pending, c.want)
 			}
 		})
 	}

@@ -34,11 +34,11 @@ func (r *room) source(path, revision string) control.UpdateDeployment {
 	return control.UpdateDeployment{Source: &fleet.Source{RepoURL: r.url, Path: path, Revision: revision}}
 }
 
-// looked waits until the edit of "app" that was last was rendered.
+// looked waits until the edit of "app" that was last is in force.
 func (r *room) looked(t *testing.T) {
 	t.Helper()
 	r.await(t, "app", func(d control.DeploymentView) error {
-		if !d.EditedAt.IsZero() {
+		if d.Pending != nil {
 			return fmt.Errorf("not yet")
 		}
 		return nil
@@ -110,7 +110,7 @@ func TestAnEditIsNoConsentToALaterCommit(t *testing.T) {
 	last := r.given(t, paris, fleet.Version{})
 	r.edit(t, r.source("other", ""))
 	r.await(t, "app", func(d control.DeploymentView) error {
-		if d.SourceError == "" {
+		if d.Pending == nil || d.Pending.Problem == "" {
 			return fmt.Errorf("nothing is wrong yet")
 		}
 		return nil

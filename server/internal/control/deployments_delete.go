@@ -62,6 +62,9 @@ func (s *Service) remove(ctx context.Context, tx store.Tx, d fleet.Deployment) e
 	if err := s.endRuns(ctx, tx, d, "its deployment was deleted"); err != nil {
 		return err
 	}
+	if err := tx.PendingSpecs().Remove(ctx, d.TenantID, d.ID); err != nil {
+		return err
+	}
 	if err := tx.Deployments().MarkDeleted(ctx, d.TenantID, d.ID, s.cfg.Now()); err != nil {
 		return err
 	}
@@ -98,7 +101,10 @@ func (s *Service) bury(ctx context.Context, tx store.Tx, d fleet.Deployment, t f
 	case t.Desired.Tombstone, !t.DetachedAt.IsZero():
 		return nil // on its way: removed when its agent has answered
 	}
-	want := fleet.Desired{Version: s.next(newest(t)), Namespace: d.Namespace, Policy: d.Policy, Tombstone: true}
+	want := fleet.Desired{Version: s.next(newest(t)), Namespace: d.Namespace, Policy: d.Policy, SourceRevision: d.SourceRevision, Tombstone: true}
+	if t.Desired.SourceRevision != d.SourceRevision && t.Desired.Digest != "" {
+		want.Namespace, want.Policy, want.SourceRevision = t.Desired.Namespace, t.Desired.Policy, t.Desired.SourceRevision
+	}
 	var err error
 	if want.HandOvers, err = handOvers.of(ctx, t, want); err != nil {
 		return err

@@ -13,8 +13,8 @@ import (
 )
 
 // UpdateDeployment changes any part of a deployment but its name. The same input twice changes
-// nothing. A new source is read at once; until it is rendered, what runs stays. Another environment
-// detaches the targets that it does not select.
+// nothing. An edit is one change: when it needs its source to be rendered, nothing of it comes into force until
+// that is done, see setPending. Another environment detaches the targets that it does not select.
 func (s *Service) UpdateDeployment(ctx context.Context, p auth.Principal, tenant, name string, req UpdateDeployment, match Match) (DeploymentView, error) {
 	err := s.store.Update(ctx, func(tx store.Tx) error {
 		t, was, err := s.deployableDeployment(ctx, tx, p, tenant, name)
@@ -27,7 +27,11 @@ func (s *Service) UpdateDeployment(ctx context.Context, p auth.Principal, tenant
 		if err := notDeclared(ctx, tx, was, "changed"); err != nil {
 			return err
 		}
-		d := was
+		newest, err := newestSpec(ctx, tx, was)
+		if err != nil {
+			return err
+		}
+		d := newest
 		req.apply(&d)
 		if err := checkPlace("environment", d.Environment); err != nil {
 			return err
@@ -35,12 +39,12 @@ func (s *Service) UpdateDeployment(ctx context.Context, p auth.Principal, tenant
 		if err := s.checkDeployment(&d); err != nil {
 			return err
 		}
-		if req.Source == nil || req.Source.RepoURL == was.Source.RepoURL {
+		if req.Source == nil || req.Source.RepoURL == newest.Source.RepoURL {
 			// Not as it would be stored today: with https for http it may be another repository.
-			d.Source.RepoURL = was.Source.RepoURL
+			d.Source.RepoURL = newest.Source.RepoURL
 		}
-		if changed := changes(was, d); len(changed) > 0 {
-			return s.update(ctx, tx, p, t, was, d, changed)
+		if changed := changes(newest, d); len(changed) > 0 {
+			return s.update(ctx, tx, p, t, edit{inForce: was, newest: newest, wanted: d}, changed)
 		}
 		return nil
 	})
@@ -93,25 +97,28 @@ func sameSource(a, b fleet.Source) bool {
 		a.Kind == b.Kind && a.Helm.Equal(b.Helm) && slices.Equal(a.Globs, b.Globs) && maps.Equal(a.Variables, b.Variables)
 }
 
-func (s *Service) update(ctx context.Context, tx store.Tx, p auth.Principal, t fleet.Tenant, was, d fleet.Deployment, changed []string) error {
-	if d.Environment != was.Environment {
-		if err := s.move(ctx, tx, t, was, &d); err != nil {
-			return err
-		}
-	}
-	if d.Source.RepoURL != was.Source.RepoURL {
-		var err error
-		if d.RepositoryID, err = s.ensureRepository(ctx, tx, t, d.Source.RepoURL); err != nil {
-			return err
-		}
-	}
-	if !sameSource(was.Source, d.Source) || was.Namespace != d.Namespace {
-		d.EditedAt = s.cfg.Now()
-	}
-	if err := s.repin(ctx, tx, p, was, &d); err != nil {
+// edit is a change of a deployment that a user or a file has asked for.
+type edit struct {
+	inForce fleet.Deployment
+	newest  fleet.Deployment // with the spec that was asked for last; inForce where none is pending
+	wanted  fleet.Deployment
+}
+
+func (s *Service) update(ctx context.Context, tx store.Tx, p auth.Principal, t fleet.Tenant, e edit, changed []string) error {
+	if err := s.aimEdit(ctx, tx, t, &e); err != nil {
 		return err
 	}
-	return s.edited(ctx, tx, p, t, d, "deployment.update", strings.Join(changed, ", ")+" changed")
+	if e.wanted.Source.RepoURL != e.newest.Source.RepoURL {
+		var err error
+		if e.wanted.RepositoryID, err = s.ensureRepository(ctx, tx, t, e.wanted.Source.RepoURL); err != nil {
+			return err
+		}
+	}
+	what := strings.Join(changed, ", ") + " changed"
+	if needsRender(e.inForce, e.wanted) {
+		return s.setPending(ctx, tx, p, e, what)
+	}
+	return s.editInForce(ctx, tx, p, t, e, what)
 }
 
 // move aims d at another environment. Targets leave the old one, so nothing may hold it.
@@ -153,7 +160,7 @@ func (s *Service) repin(ctx context.Context, tx store.Tx, p auth.Principal, was 
 	}
 	for _, r := range kept {
 		if maps.Equal(r.Bundles, runs) {
-			d.Pin = fleet.Pin{Revision: r.Seq, Commit: r.Commit, At: s.cfg.Now(), By: p.Name}
+			d.Pin = fleet.Pin{Revision: r.Seq, Commit: r.Commit, At: s.cfg.Now(), By: p.Name, SourceRevision: was.SourceRevision}
 			return nil
 		}
 	}

@@ -139,8 +139,7 @@ func TestEditsThatAnAgentHasToKnowOfGiveANewGeneration(t *testing.T) {
 			d.deploy(t, "default", "app", "default")
 			d.render(t, "default", "app", "1")
 			before := d.targets(t, "default", "app")["paris"].Desired
-			_, err := d.UpdateDeployment(d.ctx, root, "default", "app", tc.edit, control.Match{})
-			ok(t, err)
+			d.edit(t, "default", "app", tc.edit)
 			after := d.targets(t, "default", "app")["paris"].Desired
 			if moved := after.Version != before.Version; moved != tc.moved || after.Digest != before.Digest {
 				t.Errorf("%s: went from %+v to %+v", tc.reason, before, after)
@@ -168,8 +167,7 @@ func TestAnotherEnvironmentPlacesAnew(t *testing.T) {
 	ok(t, err)
 	_, err = d.UpdateDeployment(d.ctx, root, "default", "app", control.UpdateDeployment{Environment: ptr("nowhere")}, control.Match{})
 	wantInvalid(t, err, "environment")
-	_, err = d.UpdateDeployment(d.ctx, root, "default", "app", control.UpdateDeployment{Environment: ptr("us")}, control.Match{})
-	ok(t, err)
+	d.edit(t, "default", "app", control.UpdateDeployment{Environment: ptr("us")})
 	got := map[string]string{}
 	for agent, target := range d.targets(t, "default", "app") {
 		got[agent] = place(target)

@@ -66,6 +66,9 @@ func (st *settler) settle(ctx context.Context, d fleet.Deployment, targets []fle
 		if err := st.give(ctx, &d, targets); err != nil {
 			return fmt.Errorf("settling deployment %q: %w", d.Name, err)
 		}
+		if err := st.retryPending(ctx, d); err != nil {
+			return err
+		}
 	}
 	if err := st.advanceRuns(ctx, d, targets, held); err != nil {
 		return fmt.Errorf("moving the sync runs of deployment %q on: %w", d.Name, err)
@@ -89,7 +92,7 @@ func (st *settler) give(ctx context.Context, d *fleet.Deployment, targets []flee
 		return err
 	}
 	granted, as := grant.ID != "", *d
-	as.Policy = grant.Applied(d.Policy)
+	as.Policy, w.grant = grant.Applied(d.Policy), grant
 	missing, unread, wasBehind, refusal := false, false, false, ""
 	for i, t := range targets {
 		want, change, err := st.decideWhole(ctx, as, t, w)
@@ -111,6 +114,9 @@ func (st *settler) give(ctx context.Context, d *fleet.Deployment, targets []flee
 			}
 		}
 		if !change {
+			if err := st.sameDesired(ctx, &targets[i], want); err != nil {
+				return err
+			}
 			continue
 		}
 		if err := st.tx.Targets().SetDesired(ctx, d.TenantID, t.ID, want); err != nil {
@@ -164,6 +170,7 @@ func (st *settler) decideWhole(ctx context.Context, d fleet.Deployment, t fleet.
 //	                                                whole, and for a manual one until a run asks for
 //	                                                it; then the next version, with its prune held
 //	nothing chosen or rendered for it               as it is
+//	chosen under another source than is in force    bundle, namespace and policy stay together as they are
 //	else                                            the next version, if anything differs
 func (st *settler) decide(d fleet.Deployment, t fleet.Target, w wish) (fleet.Desired, bool) {
 	if !attached(t) || refused(t) {
@@ -177,10 +184,15 @@ func (st *settler) decide(d fleet.Deployment, t fleet.Target, w wish) (fleet.Des
 	if !ok || bundle.Digest == "" {
 		return t.Desired, false
 	}
-	want := fleet.Desired{Digest: bundle.Digest, Commit: bundle.Commit, Namespace: d.Namespace, Policy: d.Policy}
+	want := w.desired(d, t, bundle)
+	if want.Digest == "" {
+		return t.Desired, false
+	}
 	same := !ahead && alike(t.Desired, want)
 	if same && (!st.repair || d.Policy.DryRun) {
-		return t.Desired, false
+		as := t.Desired
+		as.SourceRevision = want.SourceRevision
+		return as, false
 	}
 	if same {
 		want.Confirmed = t.Desired.Confirmed // for this very bundle
@@ -254,6 +266,8 @@ type wish struct {
 	kept    bool                      // it is of a kept revision, for which nothing is rendered any more
 	failed  map[string]string         // variants of a run that could not be rendered: nothing stands in for them
 	bundles map[string]fleet.Rendered // of which Commit and Digest count
+	source  int64                     // Deployment.SourceRevision when it was chosen
+	grant   fleet.Grant               // zero when the environment is the tenant's own
 }
 
 // of returns what a target shall be; false when that is not known yet.
@@ -304,18 +318,18 @@ func (st *settler) wish(ctx context.Context, d fleet.Deployment) (wish, error) {
 			return wish{}, err
 		}
 		w := wishOf(revision)
-		w.failed = st.failed
+		w.failed, w.source = st.failed, d.Pin.SourceRevision
 		return w, nil
 	case d.Policy.Manual:
 		return wish{}, nil
 	case !d.Varies():
-		return wish{chosen: true, bundles: map[string]fleet.Rendered{"": d.Rendered}}, nil
+		return wish{chosen: true, bundles: map[string]fleet.Rendered{"": d.Rendered}, source: d.SourceRevision}, nil
 	}
 	variants, err := st.tx.Deployments().Variants(ctx, d.TenantID, d.ID)
 	if err != nil {
 		return wish{}, err
 	}
-	w := wish{chosen: true, bundles: make(map[string]fleet.Rendered, len(variants))}
+	w := wish{chosen: true, bundles: make(map[string]fleet.Rendered, len(variants)), source: d.SourceRevision}
 	for _, v := range variants {
 		w.bundles[v.Name] = v.Rendered
 	}

@@ -209,6 +209,14 @@ func (d *desk) rendered(t failer, tenant, name, yaml string) string {
 	return digest
 }
 
+// edit edits a deployment and puts the edit in force, as its worker would.
+func (d *desk) edit(t failer, tenant, name string, req control.UpdateDeployment) {
+	t.Helper()
+	view, err := d.UpdateDeployment(d.ctx, root, tenant, name, req, control.Match{})
+	ok(t, err)
+	ok(t, control.PutInForce(d.ctx, d.Service, view.Deployment))
+}
+
 // targets returns the targets of a deployment that is not deleted, by agent.
 func (d *desk) targets(t failer, tenant, name string) map[string]fleet.Target {
 	t.Helper()

@@ -86,6 +86,19 @@ func checkUnused(ctx context.Context, tx store.Tx, env fleet.Environment) error 
 	if err != nil {
 		return err
 	}
+	pending, err := tx.PendingSpecs().OfEnvironmentAllTenants(ctx, env.ID)
+	if err != nil {
+		return err
+	}
+	for _, p := range pending {
+		d, err := tx.Deployments().Get(ctx, p.TenantID, p.DeploymentID)
+		if err != nil {
+			return err
+		}
+		if d.EnvironmentID != env.ID {
+			deployments = append(deployments, d)
+		}
+	}
 	grants, err := tx.Grants().Given(ctx, env.TenantID, store.Whole())
 	if err != nil {
 		return err

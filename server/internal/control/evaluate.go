@@ -17,6 +17,7 @@ type unit struct {
 	source  fleet.Source   // as it is for its agents
 	was     fleet.Rendered // what it was last rendered to
 	problem string         // why its newest revision could not be used, as it is recorded
+	pending bool           // it is of a spec that is not in force
 
 	capabilities fleet.Capabilities // of its cluster, for a chart
 }
@@ -24,6 +25,7 @@ type unit struct {
 type unitKey struct {
 	deployment fleet.DeploymentID
 	variant    string
+	pending    bool
 }
 
 // verdict is what a worker found out about a unit at one content of its folder.
@@ -63,6 +65,8 @@ type outcome struct {
 	problem    string // why the commit means nothing at all: there is none
 	parts      []part
 	held       map[string]bool // variants that some agents keep though their clusters are capable of something else now
+	skipped    bool            // nothing was found out about the spec in force
+	pending    *pendingOutcome // what it means for the pending spec; nil when there is none, or it was not looked at
 }
 
 type part struct {
@@ -86,6 +90,24 @@ func (w *worker) judge(ctx context.Context, d fleet.Deployment, ref gitsource.Re
 }
 
 func (w *worker) judgeOnce(ctx context.Context, d fleet.Deployment, ref gitsource.Ref, trees *forest, fresh bool) (outcome, error) {
+	units := []unit{soleUnit(d)}
+	var held map[string]bool
+	if d.Varies() && ref.Err == nil {
+		err := w.svc.store.View(ctx, func(tx store.Tx) (err error) {
+			units, held, err = w.units(ctx, tx, d)
+			return err
+		})
+		if err != nil {
+			return outcome{}, err
+		}
+	}
+	out, err := w.judgeUnits(ctx, d, units, ref, trees, fresh)
+	out.held = held
+	return out, err
+}
+
+// judgeUnits finds out what a commit means for the units of a deployment.
+func (w *worker) judgeUnits(ctx context.Context, d fleet.Deployment, units []unit, ref gitsource.Ref, trees *forest, fresh bool) (outcome, error) {
 	out := outcome{deployment: d, commit: ref.Commit}
 	if ref.Err != nil {
 		out.problem = ref.Err.Error()
@@ -94,16 +116,6 @@ func (w *worker) judgeOnce(ctx context.Context, d fleet.Deployment, ref gitsourc
 	tree, err := trees.at(ctx, ref.Commit)
 	if err != nil {
 		return outcome{}, err
-	}
-	units := []unit{soleUnit(d)}
-	if d.Varies() {
-		err := w.svc.store.View(ctx, func(tx store.Tx) (err error) {
-			units, out.held, err = w.units(ctx, tx, d)
-			return err
-		})
-		if err != nil {
-			return outcome{}, err
-		}
 	}
 	for _, u := range units {
 		v, err := w.judgeUnit(ctx, d, u, tree, fresh)

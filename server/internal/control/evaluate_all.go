@@ -101,9 +101,9 @@ func (w *worker) judgeAll(ctx context.Context, deployments []fleet.Deployment, a
 	g.SetLimit(w.svc.cfg.RendersAtOnce + 1)
 	for _, d := range deployments {
 		g.Go(func() error {
-			o, err := w.judge(ctx, d, refs[d.Source.Revision], trees, false)
-			o.deployment.Name = d.Name
-			out <- judged{o, err}
+			for _, found := range w.judgeSpecs(ctx, d, refs, trees) {
+				out <- found
+			}
 			return nil
 		})
 	}
@@ -234,6 +234,9 @@ func (w *worker) allEvaluated(ctx context.Context, scope commitScope) error {
 // unevaluated reports whether the deployment could not be evaluated at this commit, and was not known to be
 // broken in the same way before.
 func (o outcome) unevaluated() bool {
+	if o.pending != nil && !o.pending.promotable() && o.pending.needed() {
+		return true
+	}
 	if o.problem != "" {
 		return o.problem != recorded(o.deployment)
 	}
@@ -242,7 +245,7 @@ func (o outcome) unevaluated() bool {
 
 // takesAway reports whether a deployment would no longer have objects that it had.
 func (w *worker) takesAway(ctx context.Context, o outcome) (bool, error) {
-	if !o.deployment.EditedAt.IsZero() { // perhaps to another namespace
+	if o.pending.promotable() { // perhaps to another namespace
 		return w.givenOut(ctx, o.deployment)
 	}
 	for _, p := range o.parts {

@@ -39,7 +39,10 @@ func (o outcome) summary() string {
 
 // needed reports whether anything would be written.
 func (o outcome) needed() bool {
-	return !o.deployment.EditedAt.IsZero() || o.summary() != recorded(o.deployment) || o.detected() != o.deployment.Detected || slices.ContainsFunc(o.parts, func(p part) bool {
+	if o.pending.needed() || o.skipped {
+		return o.pending.needed()
+	}
+	return o.summary() != recorded(o.deployment) || o.detected() != o.deployment.Detected || slices.ContainsFunc(o.parts, func(p part) bool {
 		return p.packed != nil || (p.agent != "" && p.verdict.problem != p.unit.problem)
 	})
 }
@@ -55,6 +58,9 @@ func (o outcome) bytes() int {
 		if p.packed != nil {
 			n += len(p.packed.content)
 		}
+	}
+	if o.pending != nil {
+		n += o.pending.bytes()
 	}
 	return n
 }
@@ -130,6 +136,10 @@ func (w *worker) commitAll(ctx context.Context, tx store.Tx, changed []outcome, 
 // recordOne records what was found out about a deployment, and reports whether that still applies. One that is gone
 // needs nothing. It returns the deployment if its targets can be given something.
 func (w *worker) recordOne(ctx context.Context, tx store.Tx, st *settler, o outcome) (usable fleet.Deployment, applies bool, err error) {
+	promoted, applies, done, err := w.commitPending(ctx, tx, st, o)
+	if err != nil || done {
+		return promoted, applies, err
+	}
 	d, same, err := w.current(ctx, tx, o.deployment)
 	if err != nil || !same {
 		return fleet.Deployment{}, d.ID == "" || !d.DeletedAt.IsZero(), err
@@ -155,7 +165,7 @@ func (w *worker) record(ctx context.Context, tx store.Tx, st *settler, d *fleet.
 	if err := tx.Deployments().SetDetected(ctx, d.TenantID, d.ID, o.detected()); err != nil {
 		return false, err
 	}
-	return whole, st.takeEdit(ctx, d, whole)
+	return whole, nil
 }
 
 // current reads a deployment anew, and reports whether what was found out still applies: it was
@@ -165,7 +175,7 @@ func (w *worker) current(ctx context.Context, tx store.Tx, was fleet.Deployment)
 	if errors.Is(err, store.ErrNotFound) {
 		return fleet.Deployment{}, false, nil
 	}
-	same := err == nil && d.DeletedAt.IsZero() && d.RepositoryID == w.id && sameSource(d.Source, was.Source) &&
+	same := err == nil && d.DeletedAt.IsZero() && d.RepositoryID == w.id && d.SourceRevision == was.SourceRevision && sameSource(d.Source, was.Source) &&
 		d.Namespace == was.Namespace && d.Policy.AllowEmpty == was.Policy.AllowEmpty
 	return d, same, err
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/kedge-dev/kedge/internal/filetree"
@@ -31,7 +32,7 @@ func (w *worker) judgeUnit(ctx context.Context, d fleet.Deployment, u unit, tree
 	}
 	input := fmt.Sprintf("%q %q %q %q %t %q %q %q %q %t %q", req.Kind, req.Path, req.Globs, req.Namespace, req.AllowEmpty, req.Variables,
 		req.Helm.ReleaseName, req.Helm.ValuesFiles, req.Helm.Values, req.Helm.SkipCRDs, req.Capabilities.Hash())
-	last, ok := w.lastVerdict(unitKey{d.ID, u.variant})
+	last, ok := w.lastVerdict(unitKey{d.ID, u.variant, u.pending})
 	if ok && !fresh && last.input == input && (last.problem != "" || last.key == u.was.Key) &&
 		!(last.transient && w.svc.cfg.Now().Sub(last.at) > transientFor) {
 		covers, err := last.covers(ctx, tree, req, root, folder)
@@ -163,9 +164,13 @@ const transientFor = 5 * time.Minute
 func (w *worker) keepVerdicts(o outcome) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	for _, p := range o.parts {
+	parts := o.parts
+	if o.pending != nil {
+		parts = slices.Concat(parts, o.pending.parts)
+	}
+	for _, p := range parts {
 		v := p.verdict
 		v.packed = nil
-		w.seen[unitKey{o.deployment.ID, p.variant}] = v
+		w.seen[unitKey{o.deployment.ID, p.variant, p.pending}] = v
 	}
 }

@@ -125,6 +125,16 @@ func (s *Service) placeOn(
 	if !d.DeletedAt.IsZero() {
 		return nil
 	}
+	if err := s.seatOn(ctx, tx, d, w, agents, acting); err != nil {
+		return err
+	}
+	return s.settle(ctx, tx, d)
+}
+
+// seatOn is placeOn without settling.
+func (s *Service) seatOn(
+	ctx context.Context, tx store.Tx, d fleet.Deployment, w destination, agents []fleet.Agent, acting fleet.TenantID,
+) error {
 	targets, err := tx.Targets().OfDeployment(ctx, d.TenantID, d.ID)
 	if err != nil {
 		return err
@@ -167,11 +177,9 @@ func (s *Service) placeOn(
 		}
 	}
 	if added > 0 && acting == d.TenantID {
-		if err := s.targetsWithinQuota(ctx, tx, acting); err != nil {
-			return err
-		}
+		return s.targetsWithinQuota(ctx, tx, acting)
 	}
-	return s.settle(ctx, tx, d)
+	return nil
 }
 
 // targetsWithinQuota checks after targets were added: one count, however many there are.
@@ -196,6 +204,9 @@ func (s *Service) placeWithin(ctx context.Context, tx store.Tx, env fleet.Enviro
 	}
 	agents, err := allAgents(ctx, tx, env.TenantID, store.AgentFilter{})
 	if err != nil {
+		return err
+	}
+	if err := lookAgain(ctx, tx, env); err != nil {
 		return err
 	}
 	for _, d := range deployments {

@@ -59,6 +59,9 @@ func (s *Service) seatIn(
 	if err != nil {
 		return false, err
 	}
+	if err := lookAgain(ctx, tx, env); err != nil {
+		return false, err
+	}
 	added := false
 	destinations := map[fleet.TenantID]destination{}
 	for _, d := range deployments {

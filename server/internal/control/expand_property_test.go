@@ -358,8 +358,7 @@ func (w *world) moveDeployment(t *dice) {
 	d := w.deployments[key]
 	env := w.reach(t, d.tenant)
 	name := called(env, d.tenant)
-	_, err := w.UpdateDeployment(w.ctx, root, d.tenant, d.name, control.UpdateDeployment{Environment: &name}, control.Match{})
-	ok(t, err)
+	w.edit(t, d.tenant, d.name, control.UpdateDeployment{Environment: &name})
 	d.env = env
 	for agent := range d.places { // on agents of a tenant that it has moved away from
 		if owner(agent) != owner(env) {

@@ -182,8 +182,7 @@ func TestDeploymentMovesFromAGrantedEnvironmentHome(t *testing.T) {
 	d.deploy(t, "guest", "web", "host/default")
 	d.render(t, "guest", "web", "1")
 	home := "default"
-	_, err := d.UpdateDeployment(d.ctx, root, "guest", "web", control.UpdateDeployment{Environment: &home}, control.Match{})
-	ok(t, err)
+	d.edit(t, "guest", "web", control.UpdateDeployment{Environment: &home})
 	d.wantPlaces(t, "guest", "web", map[string]string{"paris": "detached", "home": "attached"})
 }
 

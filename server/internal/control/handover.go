@@ -187,7 +187,7 @@ func (h *handOvers) still(ctx context.Context, t fleet.Target, was fleet.HandOve
 		return false, err
 	}
 	on, err := h.isBeside(ctx, t, d.ID)
-	evaluated := !d.Rendered.At.IsZero() && d.EditedAt.IsZero() && recorded(d) == ""
+	evaluated := !d.Rendered.At.IsZero() && d.PendingSpec == 0 && recorded(d) == ""
 	return d.DeletedAt.IsZero() && on && !evaluated, err
 }
 

@@ -70,6 +70,9 @@ type comingObjects struct {
 
 // add notes what a deployment wants from the commit on.
 func (c *commitScope) add(o outcome) error {
+	if o.pending.promotable() {
+		o = o.pending.outcome
+	}
 	for _, p := range o.parts {
 		if p.packed == nil || p.verdict.problem != "" {
 			continue

@@ -40,11 +40,16 @@ func look(t *testing.T, w *worker, commit string) []outcome {
 	}
 	var out []outcome
 	for _, d := range deployments {
-		o, err := w.judge(t.Context(), d, gitsource.Ref{Commit: strings.Repeat(commit, 40)}, newForest(w.svc.git, todo.access), false)
-		if err != nil {
-			t.Fatal(err)
+		refs := map[string]gitsource.Ref{}
+		for _, revision := range todo.revisions() {
+			refs[revision] = gitsource.Ref{Commit: strings.Repeat(commit, 40)}
 		}
-		out = append(out, o)
+		for _, found := range w.judgeSpecs(t.Context(), d, refs, newForest(w.svc.git, todo.access)) {
+			if found.err != nil {
+				t.Fatal(found.err)
+			}
+			out = append(out, found.outcome)
+		}
 	}
 	return out
 }

@@ -167,8 +167,9 @@ func TestWhatCannotBeConfirmedChangesNothing(t *testing.T) {
 		"an agent without the deployment":   {nil, control.ConfirmPrune{Objects: []string{heldA}, Agent: "oslo"}, "", "agent"},
 		"while the deployment is suspended": {suspend, byName, "suspended by root", ""},
 		"while the fleet is frozen":         {func(_ *testing.T, d *desk) error { return result(d.Freeze(d.ctx, root, "x")) }, byName, "fleet is suspended", ""},
-		"before the agents answer to an edit": {func(_ *testing.T, d *desk) error {
-			return result(d.UpdateDeployment(d.ctx, root, "default", "web", control.UpdateDeployment{Namespace: ptr("shop")}, control.Match{}))
+		"before the agents answer to an edit": {func(t *testing.T, d *desk) error {
+			d.edit(t, "default", "web", control.UpdateDeployment{Namespace: ptr("shop")})
+			return nil
 		}, byName, "not held now", ""},
 		"before the agents answer to a commit": {func(t *testing.T, d *desk) error {
 			d.render(t, "default", "web", "2")

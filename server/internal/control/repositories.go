@@ -193,7 +193,7 @@ func (s *Service) DeleteRepository(ctx context.Context, p auth.Principal, tenant
 			return err
 		}
 		if err := tx.Repositories().Delete(ctx, repo.TenantID, repo.ID); errors.Is(err, store.ErrExists) {
-			return conflict("deployments come from repository %s: delete them first; those on their way out count until their agents have deleted them", repo.URL)
+			return conflict("deployments come from repository %s, or are edited to: delete or edit them first; those on their way out count until their agents have deleted them", repo.URL)
 		} else if err != nil {
 			return err
 		}

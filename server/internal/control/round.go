@@ -103,17 +103,22 @@ func (w *worker) claimAll(ctx context.Context, r *round, todo work, refs map[str
 			asked[d.ID] = true
 		}
 	}
+	pending := w.claimPending(r, todo, refs, asked)
 	if len(asked) == 0 {
 		return nil, nil
 	}
 	var all []fleet.Deployment
 	err := w.svc.store.View(ctx, func(tx store.Tx) (err error) {
-		all, err = tx.Deployments().OfRepository(ctx, w.tenant, w.id)
+		if all, err = tx.Deployments().OfRepository(ctx, w.tenant, w.id); err != nil {
+			return err
+		}
+		guests, err := w.elsewhereInForce(ctx, tx, pending)
+		all = append(all, guests...)
 		return err
 	})
 	return slices.DeleteFunc(all, func(d fleet.Deployment) bool {
 		_, resolved := refs[d.Source.Revision]
-		return !asked[d.ID] || !resolved // edited meanwhile, which wakes the worker
+		return !asked[d.ID] || !resolved && !pending[d.ID] // edited meanwhile, which wakes the worker
 	}), err
 }
 

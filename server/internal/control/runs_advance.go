@@ -36,6 +36,8 @@ func (st *settler) advanceRuns(ctx context.Context, d fleet.Deployment, targets 
 			return st.hold(ctx, run, held)
 		case run.Kind == fleet.RunRollback:
 			done, err = st.startRollback(ctx, &d, run)
+		case d.PendingSpec != 0:
+			return st.holdForSpec(ctx, d, run)
 		default:
 			// Git is needed: the worker of the repository hears of the run by its change.
 			return st.unhold(ctx, run)
@@ -95,7 +97,7 @@ func (st *settler) start(ctx context.Context, d *fleet.Deployment, run fleet.Syn
 		return false, err
 	}
 	if d.Policy.Manual || pins(*d, run) {
-		d.Pin = fleet.Pin{Revision: revision.Seq, Commit: revision.Commit, At: now, By: run.By}
+		d.Pin = fleet.Pin{Revision: revision.Seq, Commit: revision.Commit, At: now, By: run.By, SourceRevision: d.SourceRevision}
 		if err := st.tx.Deployments().Update(ctx, *d); err != nil {
 			return false, err
 		}

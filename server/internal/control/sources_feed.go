@@ -115,6 +115,11 @@ func (s *sources) concernDeployment(ctx context.Context, tx store.Tx, c store.Ch
 	if err != nil || !d.DeletedAt.IsZero() {
 		return err
 	}
+	if d.PendingSpec != 0 {
+		if err := s.concernPending(ctx, tx, c, d, due); err != nil {
+			return err
+		}
+	}
 	why := wakeup{}
 	if c.Kind == store.ChangeRun {
 		open, err := tx.Runs().Open(ctx, d.TenantID, d.ID)
@@ -123,7 +128,7 @@ func (s *sources) concernDeployment(ctx context.Context, tx store.Tx, c store.Ch
 		}
 		why.runs = map[fleet.DeploymentID]bool{d.ID: true}
 	} else {
-		if s.knows(d) {
+		if s.knows(d.RepositoryID, d) {
 			return nil
 		}
 		why.check = true
@@ -152,10 +157,10 @@ func (s *sources) specOf(id fleet.RepositoryID) (int64, bool) {
 	return w.spec(), true
 }
 
-// knows reports whether the worker of a deployment has looked at it as it is now.
-func (s *sources) knows(d fleet.Deployment) bool {
+// knows reports whether the worker of a repository has looked at a deployment as it is now.
+func (s *sources) knows(id fleet.RepositoryID, d fleet.Deployment) bool {
 	s.mu.Lock()
-	w := s.workers[d.RepositoryID]
+	w := s.workers[id]
 	s.mu.Unlock()
 	return w != nil && w.knows(d)
 }

@@ -47,8 +47,7 @@ func TestNothingNewIsSentWhileSuspended(t *testing.T) {
 				t.Error("suspending twice for the same reason changes something")
 			}
 			newest := d.rendered(t, "default", "app", configMap("a", "2"))
-			_, err := d.UpdateDeployment(d.ctx, root, "default", "app", control.UpdateDeployment{Namespace: ptr("shop")}, control.Match{})
-			ok(t, err)
+			d.edit(t, "default", "app", control.UpdateDeployment{Namespace: ptr("shop")})
 			d.enroll(t, "default", "rome", nil)
 			run, err := d.Rollback(d.ctx, root, "default", "app", control.Rollback{Revision: 1})
 			ok(t, err)

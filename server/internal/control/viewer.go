@@ -60,11 +60,16 @@ func (v *viewer) deployments(ctx context.Context, deployments []fleet.Deployment
 	if err != nil {
 		return nil, err
 	}
+	pending, err := v.pending(ctx, deployments)
+	if err != nil {
+		return nil, err
+	}
 	out := make([]DeploymentView, len(deployments))
 	for i, d := range deployments {
 		n := tallies[d.ID]
 		out[i] = sumUp(d, n, worst[n.worst], problems[d.RepositoryID], held[d.ID])
 		out[i].Declared, out[i].Counts.HeldPrunes = declared[d.ID], prunes.deployments[d.ID]
+		out[i].addPending(pending[d.ID])
 	}
 	return out, nil
 }

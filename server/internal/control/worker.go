@@ -183,12 +183,15 @@ type work struct {
 	due         wakeup
 	access      gitsource.Access
 	deployments []store.DeploymentBrief
+	pending     []fleet.PendingSpec // whose source is in the repository
 	configs     []fleet.AgentConfig // of agents whose configuration is in the repository
 	runs        []fleet.SyncRun     // first in line, pending, and in need of Git
 }
 
 // idle reports whether nothing of the repository is used.
-func (t work) idle() bool { return len(t.deployments) == 0 && len(t.configs) == 0 }
+func (t work) idle() bool {
+	return len(t.deployments) == 0 && len(t.pending) == 0 && len(t.configs) == 0
+}
 
 // runOnce looks at the repository once. left says that a part of it goes on.
 func (w *worker) runOnce(ctx context.Context, due wakeup) (left bool, err error) {
@@ -211,7 +214,7 @@ func (w *worker) runOnce(ctx context.Context, due wakeup) (left bool, err error)
 		if noted := w.note(ctx, err); noted != nil {
 			return false, noted
 		}
-		return false, errors.Join(err, w.delayRuns(ctx, todo, err))
+		return false, errors.Join(err, w.delayRuns(ctx, todo, err), w.delayPending(ctx, todo, err))
 	}
 	if todo.looksForConfigs() {
 		w.mu.Lock()
@@ -274,6 +277,9 @@ func (w *worker) read(ctx context.Context, due wakeup) (work, error) {
 		if todo.deployments, err = tx.Deployments().BriefsOfRepository(ctx, w.tenant, w.id); err != nil {
 			return err
 		}
+		if todo.pending, err = tx.PendingSpecs().OfRepository(ctx, w.tenant, w.id); err != nil {
+			return err
+		}
 		if todo.configs, err = tx.AgentConfigs().OfRepository(ctx, w.tenant, w.id); err != nil {
 			return err
 		}
@@ -283,25 +289,28 @@ func (w *worker) read(ctx context.Context, due wakeup) (work, error) {
 	if err != nil {
 		return work{}, err
 	}
-	w.remember(repo, todo.deployments)
+	w.remember(repo, todo)
 	if todo.idle() {
 		return todo, nil
 	}
 	access, err := w.svc.access(ctx, repo)
 	if err != nil { // a credential that cannot be opened is the same to users as one that is refused
-		return work{}, errors.Join(err, w.note(ctx, err))
+		return work{}, errors.Join(err, w.note(ctx, err), w.delayPending(ctx, todo, err))
 	}
 	todo.access = access
 	return todo, nil
 }
 
-func (w *worker) remember(repo fleet.Repository, deployments []store.DeploymentBrief) {
+func (w *worker) remember(repo fleet.Repository, todo work) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.repo = repo
-	left := make(map[fleet.DeploymentID]bool, len(deployments))
-	for _, d := range deployments {
+	left := make(map[fleet.DeploymentID]bool, len(todo.deployments)+len(todo.pending))
+	for _, d := range todo.deployments {
 		left[d.ID] = true
+	}
+	for _, p := range todo.pending {
+		left[p.DeploymentID] = true
 	}
 	maps.DeleteFunc(w.known, func(id fleet.DeploymentID, _ int64) bool { return !left[id] })
 	maps.DeleteFunc(w.seen, func(key unitKey, _ verdict) bool { return !left[key.deployment] })

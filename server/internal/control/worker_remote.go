@@ -17,7 +17,7 @@ import (
 // asking first, and the remote lists only the refs in question.
 func (w *worker) resolve(ctx context.Context, todo work, revisions []string) (map[string]gitsource.Ref, error) {
 	refs, err := w.svc.git.Fetch(ctx, todo.access, revisions)
-	used := slices.ContainsFunc(todo.deployments, func(d store.DeploymentBrief) bool { return d.Rendered }) || slices.ContainsFunc(todo.configs, wasConfigured)
+	used := len(todo.pending) > 0 || slices.ContainsFunc(todo.deployments, func(d store.DeploymentBrief) bool { return d.Rendered }) || slices.ContainsFunc(todo.configs, wasConfigured)
 	if errors.Is(err, gitsource.ErrEmpty) && len(todo.runs) == 0 && !used {
 		return nil, nil // nothing there yet: wait quietly
 	}
@@ -41,6 +41,11 @@ func (t work) revisions() []string {
 			add(d.Revision)
 		}
 	}
+	for _, p := range t.pending {
+		if t.asksFor(p) {
+			add(p.Source.Revision)
+		}
+	}
 	if t.looksForConfigs() {
 		add("") // files of agents count on the default branch only
 	}
@@ -48,6 +53,11 @@ func (t work) revisions() []string {
 		add(cmp.Or(run.Revision, own[run.DeploymentID]))
 	}
 	return out
+}
+
+// asksFor reports whether a pending spec is to be looked at.
+func (t work) asksFor(p fleet.PendingSpec) bool {
+	return t.due.check || t.due.concerns(p.Source.Revision)
 }
 
 // syncs reports whether a run waits to bring a deployment to the newest of its own revision: then that has

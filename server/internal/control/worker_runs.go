@@ -27,7 +27,7 @@ func (w *worker) pendingRuns(ctx context.Context, tx store.Tx, todo work) ([]fle
 	}
 	var out []fleet.SyncRun
 	for _, d := range todo.deployments {
-		if !ask[d.ID] {
+		if !ask[d.ID] || d.Pending {
 			continue
 		}
 		open, err := tx.Runs().Open(ctx, w.tenant, d.ID)
@@ -157,6 +157,9 @@ func (w *worker) commitRun(ctx context.Context, tx store.Tx, was fleet.SyncRun, 
 	}
 	st := w.svc.newSettler(tx)
 	st.resolved = true
+	if d.PendingSpec != 0 { // asked for meanwhile: the run is of that spec
+		return false, st.holdForSpec(ctx, d, run)
+	}
 	held, err := st.holds.of(ctx, d)
 	if err != nil {
 		return false, err

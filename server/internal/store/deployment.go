@@ -20,8 +20,8 @@ type Repositories interface {
 	Problems(ctx context.Context, tenant fleet.TenantID, ids []fleet.RepositoryID) (map[fleet.RepositoryID]string, error)
 	// OfCredential returns those that are read with a credential.
 	OfCredential(ctx context.Context, tenant fleet.TenantID, id fleet.CredentialID) ([]fleet.Repository, error)
-	// ListAllTenants returns every repository that a deployment which is not deleted uses, or the
-	// configuration of an agent.
+	// ListAllTenants returns every repository that a deployment which is not deleted uses, or its pending spec, or
+	// the configuration of an agent.
 	ListAllTenants(ctx context.Context) ([]fleet.Repository, error)
 	// SetCredential sets or, with "", clears the credential and raises Spec.
 	SetCredential(ctx context.Context, tenant fleet.TenantID, id fleet.RepositoryID, credential fleet.CredentialID) error
@@ -29,7 +29,7 @@ type Repositories interface {
 	SetPolicy(ctx context.Context, tenant fleet.TenantID, id fleet.RepositoryID, submodules bool, signers string) error
 	// SetChecked records a look at the remote; message is "" when it could be read.
 	SetChecked(ctx context.Context, tenant fleet.TenantID, id fleet.RepositoryID, at time.Time, message string) error
-	// Delete fails with ErrExists while deployments or configurations of agents refer to it.
+	// Delete fails with ErrExists while deployments, pending specs or configurations of agents refer to it.
 	Delete(ctx context.Context, tenant fleet.TenantID, id fleet.RepositoryID) error
 	Count(ctx context.Context, tenant fleet.TenantID) (int, error)
 }
@@ -68,7 +68,7 @@ type Deployments interface {
 	// may be granted to others.
 	OfEnvironmentAllTenants(ctx context.Context, env fleet.EnvironmentID) ([]fleet.Deployment, error)
 	// Update writes what a user may edit (labels, repository, source, environment, namespace, policy,
-	// suspension, pin), EditedAt, and raises Spec.
+	// suspension, pin) and raises Spec.
 	Update(ctx context.Context, d fleet.Deployment) error
 	// SetRendered records the newest whole revision and clears SourceError. Its Digest names a
 	// bundle of the tenant. It and SetSourceError record nothing when nothing but the time is new.
@@ -81,8 +81,9 @@ type Deployments interface {
 	Variants(ctx context.Context, tenant fleet.TenantID, id fleet.DeploymentID) ([]fleet.Variant, error)
 	PutVariant(ctx context.Context, tenant fleet.TenantID, id fleet.DeploymentID, v fleet.Variant) error
 	KeepVariants(ctx context.Context, tenant fleet.TenantID, id fleet.DeploymentID, names []string) error
-	// ClearEdited takes EditedAt back: what the edit leads to was looked at. It records nothing when it is not set.
-	ClearEdited(ctx context.Context, tenant fleet.TenantID, id fleet.DeploymentID) error
+	// Promote makes d the spec in force and removes the pending one. It writes what Update writes, SourceRevision and
+	// Detected; it clears SourceError and leaves Spec as it is.
+	Promote(ctx context.Context, d fleet.Deployment) error
 	// MarkDeleted sets DeletedAt; the name is free again at once.
 	MarkDeleted(ctx context.Context, tenant fleet.TenantID, id fleet.DeploymentID, at time.Time) error
 	// Remove deletes the row for good, with its revisions and runs; it fails with ErrExists while
@@ -96,11 +97,12 @@ type DeploymentBrief struct {
 	ID       fleet.DeploymentID
 	Revision string
 	Rendered bool
+	Pending  bool // it has a pending spec, of this repository or another
 }
 
 // DeploymentFilter narrows a listing of deployments; zero fields match everything. Sync and Health
 // match a deployment that has at least one target in that state, in the words that users read: a
-// source error counts as Failed, a target whose agent is not connected as Stale and nothing else.
+// source error counts as Failed, as does the problem of a pending spec, a target whose agent is not connected as Stale and nothing else.
 type DeploymentFilter struct {
 	Page
 	Environment fleet.EnvironmentID

@@ -74,6 +74,7 @@ type Tx interface {
 	Repositories() Repositories
 	Credentials() Credentials
 	Deployments() Deployments
+	PendingSpecs() PendingSpecs
 	Declarations() Declarations
 	GitLabProjects() GitLabProjects
 	Revisions() Revisions

@@ -51,6 +51,9 @@ type Targets interface {
 	// SetDesired writes Desired of one target and records the change for its agent. A Digest names
 	// a bundle of the tenant.
 	SetDesired(ctx context.Context, tenant fleet.TenantID, id fleet.TargetID, d fleet.Desired) error
+	// SetSourceRevision says that what is desired of a target was chosen under another source revision, and is the same
+	// otherwise. It records nothing: agents see no difference.
+	SetSourceRevision(ctx context.Context, tenant fleet.TenantID, id fleet.TargetID, revision int64) error
 	// SetPlace writes AgentID, Variant, GrantID, DetachedAt, DetachedWhy and LeftIn. An agent of that id that the
 	// deployment has a target on already is ErrExists.
 	SetPlace(ctx context.Context, t fleet.Target) error

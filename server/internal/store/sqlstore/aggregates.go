@@ -44,6 +44,9 @@ func (t *Tx) Credentials() store.Credentials { return credentials{t} }
 // Deployments implements [store.Tx].
 func (t *Tx) Deployments() store.Deployments { return deployments{t} }
 
+// PendingSpecs implements [store.Tx].
+func (t *Tx) PendingSpecs() store.PendingSpecs { return pendingSpecs{t} }
+
 // Declarations implements [store.Tx].
 func (t *Tx) Declarations() store.Declarations { return declarations{t} }
 

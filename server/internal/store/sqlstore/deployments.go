@@ -17,7 +17,8 @@ const deploymentColumns = `SELECT d.id, d.tenant_id, d.name, d.repository_id, r.
 		d.prune, d.adopt, d.allow_empty, d.manual, d.prune_on_detach,
 		d.force_conflicts, d.replace_objects, d.dry_run, d.drift, d.ignore_fields,
 		d.service_account, d.propagation, d.prune_timeout, d.ready_timeout, d.prune_limit_objects, d.prune_limit_percent,
-		d.pin_revision, d.pin_commit, d.pinned_at, d.pinned_by, d.spec, d.created_at, d.deleted_at, d.edited_at,
+		d.pin_revision, d.pin_commit, d.pinned_at, d.pinned_by, d.pin_source,
+		d.spec, d.pending_spec, d.source_revision, d.created_at, d.deleted_at,
 		d.rendered_commit, d.rendered_key, COALESCE(d.rendered_digest, ''), d.rendered_at,
 		d.rendered_reads, d.rendered_volatile, d.detected, d.source_error, d.source_at,
 		d.suspended_at, d.suspended_by, d.suspension_reason
@@ -30,7 +31,8 @@ func scanDeployment(row Row) (fleet.Deployment, error) {
 		&d.Source.Kind, &d.Source.Helm.ReleaseName, listInto(&d.Source.Helm.ValuesFiles), &d.Source.Helm.Values, &d.Source.Helm.SkipCRDs,
 		&d.EnvironmentTenant, &d.EnvironmentID, &d.Environment, &d.Namespace,
 	}, policyInto(&d.Policy), []any{
-		&d.Pin.Revision, &d.Pin.Commit, timeInto(&d.Pin.At), &d.Pin.By, &d.Spec, timeInto(&d.CreatedAt), timeInto(&d.DeletedAt), timeInto(&d.EditedAt),
+		&d.Pin.Revision, &d.Pin.Commit, timeInto(&d.Pin.At), &d.Pin.By, &d.Pin.SourceRevision,
+		&d.Spec, &d.PendingSpec, &d.SourceRevision, timeInto(&d.CreatedAt), timeInto(&d.DeletedAt),
 		&d.Rendered.Commit, &d.Rendered.Key, &d.Rendered.Digest, timeInto(&d.Rendered.At),
 		listInto(&d.Rendered.Reads), &d.Rendered.Volatile, &d.Detected, &d.SourceError, timeInto(&d.SourceAt),
 	}, suspensionInto(&d.Suspension))...)
@@ -67,10 +69,10 @@ func (s deployments) BriefsOfRepository(ctx context.Context, tenant fleet.Tenant
 	var out []store.DeploymentBrief
 	err := s.tx.of(tenant).each(ctx, func(row Row) error {
 		var b store.DeploymentBrief
-		err := row.Scan(&b.ID, &b.Revision, &b.Rendered)
+		err := row.Scan(&b.ID, &b.Revision, &b.Rendered, &b.Pending)
 		out = append(out, b)
 		return err
-	}, `SELECT id, revision, rendered_commit <> '' FROM deployments
+	}, `SELECT id, revision, rendered_commit <> '', pending_spec <> 0 FROM deployments
 		WHERE tenant_id = $1 AND repository_id = $2 AND deleted_at IS NULL ORDER BY name`, tenant, repo)
 	if err != nil {
 		return nil, fmt.Errorf("listing deployments of repository %q: %w", repo, err)

@@ -113,14 +113,20 @@ func (l *listing) outOfSync() matcher {
 	return m
 }
 
-// failed counts what could not be rendered as well as what could not be applied.
+// failed counts what could not be rendered, in force or pending, as well as what could not be applied.
 func (l *listing) failed() matcher {
 	m := l.withTarget(func(a *args) string { return `t.read_sync = ` + a.add(fleet.SyncFailed) })
 	hasTarget := m.where
-	m.where = func(a *args) string { return `(d.source_error <> '' OR ` + hasTarget(a) + `)` }
+	m.where = func(a *args) string {
+		return `(d.source_error <> '' OR d.pending_spec <> 0 AND EXISTS (SELECT 1 FROM pending_specs p
+			WHERE p.tenant_id = d.tenant_id AND p.deployment_id = d.id AND p.problem <> ''` + perRow + `) OR ` + hasTarget(a) + `)`
+	}
 	m.sources[0].selects = append(m.sources[0].selects, func(a *args) string {
 		return `SELECT name, id FROM deployments WHERE tenant_id = ` + a.add(l.tenant) + ` AND source_error <> ''
 			AND (name, id) > (` + a.add(l.after.name) + `, ` + a.add(l.after.id) + `)`
+	}, func(a *args) string {
+		return `SELECT deployment_name AS name, deployment_id AS id FROM pending_specs WHERE tenant_id = ` + a.add(l.tenant) + ` AND problem <> ''
+			AND (deployment_name, deployment_id) > (` + a.add(l.after.name) + `, ` + a.add(l.after.id) + `)`
 	})
 	return m
 }

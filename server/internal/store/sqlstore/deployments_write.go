@@ -34,19 +34,19 @@ func (s deployments) create(ctx context.Context, d fleet.Deployment) error {
 			environment_tenant, environment_id, environment_name, namespace, prune, adopt, allow_empty, manual, prune_on_detach,
 			force_conflicts, replace_objects, dry_run, drift, ignore_fields, service_account,
 			propagation, prune_timeout, ready_timeout, prune_limit_objects, prune_limit_percent,
-			suspended_at, suspended_by, suspension_reason, pin_revision, pin_commit, pinned_at, pinned_by, spec,
-			created_at, deleted_at, edited_at, rendered_commit, rendered_key, rendered_digest, rendered_at, source_error, source_at,
+			suspended_at, suspended_by, suspension_reason, pin_revision, pin_commit, pinned_at, pinned_by, pin_source, spec,
+			source_revision, created_at, deleted_at, rendered_commit, rendered_key, rendered_digest, rendered_at, source_error, source_at,
 			kind, helm_release, helm_values_files, helm_values, helm_skip_crds, rendered_reads, rendered_volatile, detected)
 		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23,
 			$24, $25, $26, $27, $28, $29, $30, $31, $32, $33, $34, $35, $36, $37, $38, $39, $40, $41, $42, $43,
-			$44, $45, $46, $47, $48, $49, $50, $51)
+			$44, $45, $46, $47, $48, $49, $50, $51, $52)
 		ON CONFLICT DO NOTHING`,
 		slices.Concat([]any{
 			d.TenantID, d.ID, d.Name, d.RepositoryID, d.Source.Path, d.Source.Revision,
 			d.EnvironmentTenant, d.EnvironmentID, environment, d.Namespace,
 		}, policyValues(d.Policy), []any{
-			micros(x.At), x.By, x.Reason, d.Pin.Revision, d.Pin.Commit, micros(d.Pin.At), d.Pin.By, cmp.Or(d.Spec, 1),
-			micros(d.CreatedAt), micros(d.DeletedAt), micros(d.EditedAt), r.Commit, r.Key, nullable(r.Digest), micros(r.At), d.SourceError, micros(d.SourceAt),
+			micros(x.At), x.By, x.Reason, d.Pin.Revision, d.Pin.Commit, micros(d.Pin.At), d.Pin.By, d.Pin.SourceRevision, cmp.Or(d.Spec, 1),
+			cmp.Or(d.SourceRevision, 1), micros(d.CreatedAt), micros(d.DeletedAt), r.Commit, r.Key, nullable(r.Digest), micros(r.At), d.SourceError, micros(d.SourceAt),
 		}, renderingValues(d.Source), []any{textList(r.Reads), r.Volatile, d.Detected})...)
 	if err != nil {
 		return err
@@ -107,13 +107,14 @@ func (s deployments) fill(ctx context.Context, d fleet.Deployment) error {
 }
 
 func (s deployments) Update(ctx context.Context, d fleet.Deployment) error {
-	if err := s.update(ctx, d); err != nil {
+	if err := s.update(ctx, d, 1); err != nil {
 		return fmt.Errorf("updating deployment %q: %w", d.ID, err)
 	}
 	return s.recordDeployment(d.TenantID, d.ID)
 }
 
-func (s deployments) update(ctx context.Context, d fleet.Deployment) error {
+// update raises Spec by so much.
+func (s deployments) update(ctx context.Context, d fleet.Deployment, raise int) error {
 	if !s.tx.writable {
 		return store.ErrReadOnly
 	}
@@ -138,14 +139,14 @@ func (s deployments) update(ctx context.Context, d fleet.Deployment) error {
 			prune_on_detach = $14, force_conflicts = $15, replace_objects = $16, dry_run = $17, drift = $18, ignore_fields = $19,
 			service_account = $20, propagation = $21, prune_timeout = $22, ready_timeout = $23, prune_limit_objects = $24, prune_limit_percent = $25,
 			suspended_at = $26, suspended_by = $27, suspension_reason = $28,
-			pin_revision = $29, pin_commit = $30, pinned_at = $31, pinned_by = $32, edited_at = $33,
-			kind = $34, helm_release = $35, helm_values_files = $36, helm_values = $37, helm_skip_crds = $38, spec = spec + 1
+			pin_revision = $29, pin_commit = $30, pinned_at = $31, pinned_by = $32, pin_source = $33,
+			kind = $34, helm_release = $35, helm_values_files = $36, helm_values = $37, helm_skip_crds = $38, spec = spec + $39
 		WHERE tenant_id = $1 AND id = $2`,
 		slices.Concat([]any{
 			d.TenantID, d.ID, d.RepositoryID, d.Source.Path, d.Source.Revision, d.EnvironmentTenant, d.EnvironmentID, environment, d.Namespace,
 		}, policyValues(d.Policy), []any{
-			micros(x.At), x.By, x.Reason, d.Pin.Revision, d.Pin.Commit, micros(d.Pin.At), d.Pin.By, micros(d.EditedAt),
-		}, renderingValues(d.Source))...)
+			micros(x.At), x.By, x.Reason, d.Pin.Revision, d.Pin.Commit, micros(d.Pin.At), d.Pin.By, d.Pin.SourceRevision,
+		}, renderingValues(d.Source), []any{raise})...)
 	if err != nil {
 		return err
 	}
@@ -182,14 +183,6 @@ func (s deployments) MarkDeleted(ctx context.Context, tenant fleet.TenantID, id 
 		WHERE tenant_id = $1 AND id = $2 AND deleted_at IS NULL`, micros(at))
 	if err != nil {
 		return fmt.Errorf("marking deployment %q as deleted: %w", id, err)
-	}
-	return nil
-}
-
-func (s deployments) ClearEdited(ctx context.Context, tenant fleet.TenantID, id fleet.DeploymentID) error {
-	_, err := s.change(ctx, tenant, id, `UPDATE deployments SET edited_at = NULL WHERE tenant_id = $1 AND id = $2 AND edited_at IS NOT NULL`)
-	if err != nil {
-		return fmt.Errorf("noting that the edit of deployment %q was rendered: %w", id, err)
 	}
 	return nil
 }

@@ -97,6 +97,7 @@ func (s environments) delete(ctx context.Context, tenant fleet.TenantID, id flee
 	}
 	for _, query := range []string{
 		`SELECT 1 FROM deployments WHERE environment_id = $1 LIMIT 1`,
+		`SELECT 1 FROM pending_specs WHERE environment_id = $1 LIMIT 1`,
 		`SELECT 1 FROM grants WHERE environment_id = $1 LIMIT 1`,
 	} {
 		err := s.tx.at(tenant).get(ctx, []any{&held}, query, id)

@@ -74,6 +74,7 @@ func (s repositories) OfCredential(ctx context.Context, tenant fleet.TenantID, i
 func (s repositories) ListAllTenants(ctx context.Context) ([]fleet.Repository, error) {
 	out, err := s.list(ctx, s.tx.everywhere(), repositoryColumns+`WHERE EXISTS (SELECT 1 FROM deployments d
 			WHERE d.tenant_id = r.tenant_id AND d.repository_id = r.id AND d.deleted_at IS NULL)
+			OR EXISTS (SELECT 1 FROM pending_specs p WHERE p.tenant_id = r.tenant_id AND p.repository_id = r.id)
 			OR EXISTS (SELECT 1 FROM agent_configs c WHERE c.tenant_id = r.tenant_id AND c.repository_id = r.id)
 		ORDER BY r.tenant_id, r.url`)
 	if err != nil {

@@ -91,6 +91,7 @@ func (s repositories) delete(ctx context.Context, tenant fleet.TenantID, id flee
 	var url string
 	err := db.returning(ctx, []any{&url}, `DELETE FROM repositories WHERE tenant_id = $1 AND id = $2 AND NOT EXISTS (
 		SELECT 1 FROM deployments WHERE tenant_id = $1 AND repository_id = $2) AND NOT EXISTS (
+		SELECT 1 FROM pending_specs WHERE tenant_id = $1 AND repository_id = $2) AND NOT EXISTS (
 		SELECT 1 FROM agent_configs WHERE tenant_id = $1 AND repository_id = $2) RETURNING url`, tenant, id)
 	if err == nil {
 		return repositoryWords.drop(ctx, s.tx, tenant, string(id), suffixes(url))

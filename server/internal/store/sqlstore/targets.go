@@ -17,7 +17,7 @@ const targetColumns = `SELECT t.id, t.tenant_id, t.deployment_id, t.deployment_n
 		t.desired_force_conflicts, t.desired_replace_objects, t.desired_dry_run, t.desired_drift, t.desired_ignore_fields,
 		t.desired_service_account, t.desired_propagation, t.desired_prune_timeout, t.desired_ready_timeout,
 		t.desired_prune_limit_objects, t.desired_prune_limit_percent,
-		t.desired_hold_prune, t.desired_consent, t.desired_confirmed, t.desired_hand_overs, t.desired_tombstone, t.desired_detached,
+		t.desired_hold_prune, t.desired_consent, t.desired_confirmed, t.desired_hand_overs, t.desired_tombstone, t.desired_detached, t.desired_source,
 		t.observed_epoch, t.observed_generation, t.observed_digest, t.observed_sync, t.observed_health,
 		t.observed_as_of, t.observed_message
 	FROM targets t `
@@ -28,7 +28,7 @@ func scanTarget(row Row) (fleet.Target, error) {
 	err := row.Scan(slices.Concat([]any{&t.ID, &t.TenantID, &t.DeploymentID, &t.DeploymentName, &t.AgentTenant, &t.AgentID, &t.AgentName,
 		&t.GrantID, &t.Variant, timeInto(&t.DetachedAt), &t.DetachedWhy, &t.LeftIn,
 		&d.Epoch, &d.Generation, &d.Digest, &d.Commit, &d.Namespace,
-	}, policyInto(&d.Policy), []any{&d.HoldPrune, &d.Consent, listInto(&d.Confirmed), handOversInto(&d.HandOvers), &d.Tombstone, &d.Detached,
+	}, policyInto(&d.Policy), []any{&d.HoldPrune, &d.Consent, listInto(&d.Confirmed), handOversInto(&d.HandOvers), &d.Tombstone, &d.Detached, &d.SourceRevision,
 		&o.Epoch, &o.Generation, &o.Digest, &o.Sync, &o.Health, timeInto(&o.AsOf), &o.Message,
 	})...)
 	return t, err

@@ -19,7 +19,7 @@ var agentConfigTests = map[string]func(*testing.T, store.Store){
 	"find projects of GitLab's":               projectsAreKept,
 }
 
-// withConfig gives the agent of a world a configuration in Git.
+// withConfig gives the agent of a world a configuration in Git, and its deployment a pending spec.
 func withConfig(t *testing.T, s store.Store, w *world) *world {
 	t.Helper()
 	w.config = fleet.AgentConfig{
@@ -37,8 +37,10 @@ func withConfig(t *testing.T, s store.Store, w *world) *world {
 		return errors.Join(
 			tx.AgentConfigs().Put(ctx, w.config), tx.AgentConfigs().SetRead(ctx, w.config),
 			tx.Declarations().Put(ctx, w.declares), tx.GitLabProjects().Put(ctx, w.project),
+			tx.PendingSpecs().Put(ctx, newPending(w, w.deployment)),
 		)
 	})
+	w.deployment.Spec, w.deployment.PendingSpec = 2, 2
 	return w
 }
 

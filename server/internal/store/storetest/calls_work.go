@@ -55,8 +55,35 @@ var workCalls = []call{
 	{"Deployments.KeepVariants", true, notFound, func(ctx context.Context, tx store.Tx, tenant fleet.TenantID, w *world) (any, error) {
 		return nil, tx.Deployments().KeepVariants(ctx, tenant, w.deployment.ID, nil)
 	}},
-	{"Deployments.ClearEdited", true, notFound, func(ctx context.Context, tx store.Tx, tenant fleet.TenantID, w *world) (any, error) {
-		return nil, tx.Deployments().ClearEdited(ctx, tenant, w.deployment.ID)
+	{"Deployments.Promote", true, notFound, func(ctx context.Context, tx store.Tx, tenant fleet.TenantID, w *world) (any, error) {
+		d := w.deployment
+		d.TenantID, d.Namespace = tenant, "mallory"
+		return nil, tx.Deployments().Promote(ctx, d)
+	}},
+	{"PendingSpecs.Put", true, notFound, func(ctx context.Context, tx store.Tx, tenant fleet.TenantID, w *world) (any, error) {
+		p := newPending(w, w.deployment)
+		p.TenantID, p.Namespace = tenant, "mallory"
+		return nil, tx.PendingSpecs().Put(ctx, p)
+	}},
+	{"PendingSpecs.Get", false, notFound, func(ctx context.Context, tx store.Tx, tenant fleet.TenantID, w *world) (any, error) {
+		return tx.PendingSpecs().Get(ctx, tenant, w.deployment.ID)
+	}},
+	{"PendingSpecs.Of", false, empty, func(ctx context.Context, tx store.Tx, tenant fleet.TenantID, w *world) (any, error) {
+		return tx.PendingSpecs().Of(ctx, tenant, []fleet.DeploymentID{w.deployment.ID})
+	}},
+	{"PendingSpecs.OfRepository", false, empty, func(ctx context.Context, tx store.Tx, tenant fleet.TenantID, w *world) (any, error) {
+		return tx.PendingSpecs().OfRepository(ctx, tenant, w.repo.ID)
+	}},
+	{"PendingSpecs.OfEnvironmentAllTenants", false, global, func(ctx context.Context, tx store.Tx, _ fleet.TenantID, w *world) (any, error) {
+		return tx.PendingSpecs().OfEnvironmentAllTenants(ctx, w.env.ID)
+	}},
+	{"PendingSpecs.SetProblem", true, notFound, func(ctx context.Context, tx store.Tx, tenant fleet.TenantID, w *world) (any, error) {
+		p := newPending(w, w.deployment)
+		p.TenantID, p.Spec, p.Problem = tenant, w.deployment.PendingSpec, "mallory"
+		return nil, tx.PendingSpecs().SetProblem(ctx, p)
+	}},
+	{"PendingSpecs.Remove", true, empty, func(ctx context.Context, tx store.Tx, tenant fleet.TenantID, w *world) (any, error) {
+		return []int(nil), tx.PendingSpecs().Remove(ctx, tenant, w.deployment.ID)
 	}},
 	{"Deployments.MarkDeleted", true, notFound, func(ctx context.Context, tx store.Tx, tenant fleet.TenantID, w *world) (any, error) {
 		return nil, tx.Deployments().MarkDeleted(ctx, tenant, w.deployment.ID, at(50))
@@ -131,6 +158,9 @@ var workCalls = []call{
 	}},
 	{"Targets.SetDesired", true, notFound, func(ctx context.Context, tx store.Tx, tenant fleet.TenantID, w *world) (any, error) {
 		return nil, tx.Targets().SetDesired(ctx, tenant, w.target.ID, fleet.Desired{Version: fleet.Version{Generation: 99}})
+	}},
+	{"Targets.SetSourceRevision", true, notFound, func(ctx context.Context, tx store.Tx, tenant fleet.TenantID, w *world) (any, error) {
+		return nil, tx.Targets().SetSourceRevision(ctx, tenant, w.target.ID, 99)
 	}},
 	{"Targets.SetPlace", true, notFound, func(ctx context.Context, tx store.Tx, tenant fleet.TenantID, w *world) (any, error) {
 		x := w.target

@@ -19,7 +19,6 @@ var deploymentTests = map[string]func(*testing.T, store.Store){
 	"refer to rows that exist":                        deploymentReferences,
 	"are edited":                                      deploymentsAreEdited,
 	"have variants":                                   deploymentVariants,
-	"forget that an edit was waiting":                 editsAreCleared,
 }
 
 func getDeployment(t *testing.T, s store.Store, w *world) fleet.Deployment {
@@ -44,7 +43,7 @@ func deploymentsAreWhole(t *testing.T, s store.Store) {
 	}), w.deployment)
 	bare := fleet.Deployment{
 		ID: fleet.NewDeploymentID(), TenantID: w.tenant.ID, Name: "bare", RepositoryID: w.repo.ID,
-		EnvironmentTenant: w.tenant.ID, EnvironmentID: w.env.ID, Spec: 1, CreatedAt: at(1),
+		EnvironmentTenant: w.tenant.ID, EnvironmentID: w.env.ID, Spec: 1, SourceRevision: 1, CreatedAt: at(1),
 	}
 	before := last(t, s)
 	update(t, s, func(ctx context.Context, tx store.Tx) error { return tx.Deployments().Create(ctx, bare) })
@@ -268,8 +267,7 @@ func deploymentsAreEdited(t *testing.T, s store.Store) {
 	want.RepositoryID, want.EnvironmentID, want.Namespace = repo.ID, env.ID, "elsewhere"
 	want.Source = fleet.Source{Path: "charts/web", Revision: "v2", Variables: map[string]string{"size": "2"}}
 	want.Policy = fleet.Policy{AllowEmpty: true, Manual: true}
-	want.EditedAt = at(61)
-	want.Suspension, want.Pin = fleet.Suspension{}, fleet.Pin{Revision: 7, Commit: "beef", At: at(60), By: "bob"}
+	want.Suspension, want.Pin = fleet.Suspension{}, fleet.Pin{Revision: 7, Commit: "beef", At: at(60), By: "bob", SourceRevision: 3}
 	want.Source.Kind, want.Source.Helm = fleet.SourceHelm, fleet.Helm{ReleaseName: "other", ValuesFiles: []string{"b.yaml"}, Values: `{"b":2}`}
 	edited := want
 	edited.Name, edited.SourceError, edited.Rendered = "renamed", "made up", fleet.Rendered{} // which an edit does not do

@@ -78,6 +78,8 @@ func (d *dumper) work(ctx context.Context, tx store.Tx, w *world) {
 	d.keep("deployments")(deployments, err)
 	found, err := tx.Deployments().List(ctx, id, store.DeploymentFilter{Text: "shop"})
 	d.keep("found deployments")(found, err)
+	pending, err := tx.PendingSpecs().Of(ctx, id, []fleet.DeploymentID{w.deployment.ID})
+	d.keep("pending specs")(pending, err)
 	variants, err := tx.Deployments().Variants(ctx, id, w.deployment.ID)
 	d.keep("variants")(variants, err)
 	revisions, err := tx.Revisions().List(ctx, id, w.deployment.ID, store.Whole())

@@ -217,8 +217,8 @@ func newDeployment(w *world, name string) fleet.Deployment {
 		EnvironmentTenant: w.tenant.ID, EnvironmentID: w.env.ID, Namespace: "shop",
 		Policy:     wholePolicy(),
 		Suspension: fleet.Suspension{At: at(7), By: "ada", Reason: "holidays"},
-		Pin:        fleet.Pin{Revision: 1, Commit: "c0ffee", At: at(7), By: "ada"},
-		Spec:       1, CreatedAt: at(7), EditedAt: at(8),
+		Pin:        fleet.Pin{Revision: 1, Commit: "c0ffee", At: at(7), By: "ada", SourceRevision: 2},
+		Spec:       1, CreatedAt: at(7), SourceRevision: 3,
 		Rendered: fleet.Rendered{Commit: "c0ffee", Key: "key-1", Digest: w.bundle.Digest, At: at(8), Reads: []string{"f a", "d ."}, Volatile: true}, SourceAt: at(8),
 		Detected: fleet.SourceHelm,
 	}
@@ -240,7 +240,7 @@ func newTarget(w *world, d fleet.Deployment, a fleet.Agent) fleet.Target {
 		Variant: "v1", DetachedAt: at(8), DetachedWhy: "relabelled", LeftIn: "uid-left",
 		Desired: fleet.Desired{
 			Version: fleet.Version{Epoch: 1, Generation: 3}, Digest: w.bundle.Digest, Commit: "c0ffee", Namespace: "shop",
-			Policy: wholePolicy(), HoldPrune: true, Consent: true, Confirmed: []string{"Deployment.apps shop/web", "Namespace old"}, Detached: true,
+			Policy: wholePolicy(), SourceRevision: 2, HoldPrune: true, Consent: true, Confirmed: []string{"Deployment.apps shop/web", "Namespace old"}, Detached: true,
 			HandOvers: []fleet.HandOver{
 				{Reason: fleet.HandOverNotTaken, To: "dep-taker", Deployment: "taker", Objects: []string{"ConfigMap shop/a", "Secret shop/b"}},
 				{Reason: fleet.HandOverCommitNotEvaluated, Repository: "repo-1"},

@@ -3,7 +3,6 @@ package storetest
 import (
 	"context"
 	"testing"
-	"time"
 
 	"github.com/kedge-dev/kedge/internal/fleet"
 	"github.com/kedge-dev/kedge/server/internal/store"
@@ -72,24 +71,5 @@ func heldAreListed(t *testing.T, s store.Store) {
 		first.ID:    {Deployment: w.deployment.ID, Target: first.ID, Count: 2},
 		w.target.ID: {Deployment: w.deployment.ID, Target: w.target.ID, Count: 1},
 		foreign.ID:  {Deployment: other.ID, Target: foreign.ID, Count: 1},
-	})
-}
-
-func editsAreCleared(t *testing.T, s store.Store) {
-	w := newWorld(t, s, "a")
-	for i, changes := range []int{1, 0} {
-		before := last(t, s)
-		update(t, s, func(ctx context.Context, tx store.Tx) error {
-			return tx.Deployments().ClearEdited(ctx, w.tenant.ID, w.deployment.ID)
-		})
-		want := w.deployment
-		want.EditedAt = time.Time{}
-		same(t, "deployment", getDeployment(t, s, w), want)
-		if got := since(t, s, before); len(got) != changes {
-			t.Errorf("clearing for the %d. time records %v", i+1, got)
-		}
-	}
-	refuse(t, s, store.ErrNotFound, func(ctx context.Context, tx store.Tx) error {
-		return tx.Deployments().ClearEdited(ctx, w.tenant.ID, fleet.NewDeploymentID())
 	})
 }

@@ -33,6 +33,7 @@ func Run(t *testing.T, open func(t *testing.T) store.Store) {
 		"repositories": repositoryTests,
 		"credentials":  credentialTests,
 		"deployments":  deploymentTests,
+		"pending":      pendingTests,
 		"filters":      filterTests,
 		"tallies":      tallyTests,
 		"pages":        pageTests,

@@ -398,10 +398,12 @@ CREATE TABLE deployments (
     pin_commit          TEXT COLLATE "C" NOT NULL,
     pinned_at           BIGINT,
     pinned_by           TEXT COLLATE "C" NOT NULL,
+    pin_source          BIGINT           NOT NULL CHECK (pin_source >= 0),
     spec                BIGINT           NOT NULL CHECK (spec > 0),
+    source_revision     BIGINT           NOT NULL CHECK (source_revision > 0),
+    pending_spec        BIGINT           NOT NULL DEFAULT 0 CHECK (pending_spec >= 0),
     created_at          BIGINT           NOT NULL,
     deleted_at          BIGINT,
-    edited_at           BIGINT,
     rendered_commit     TEXT COLLATE "C" NOT NULL,
     rendered_key        TEXT COLLATE "C" NOT NULL,
     rendered_digest     TEXT COLLATE "C" CHECK (rendered_digest <> ''),
@@ -426,6 +428,58 @@ CREATE INDEX deployments_by_environment ON deployments (environment_id, tenant_i
 CREATE INDEX deployments_by_digest ON deployments (tenant_id, rendered_digest);
 CREATE INDEX deployments_by_commit ON deployments (tenant_id, rendered_commit, name, id);
 CREATE INDEX deployments_in_error ON deployments (tenant_id, name, id) WHERE source_error <> '';
+
+-- Specs that were asked for and whose source is not rendered yet: at most one for each deployment, whose row
+-- is the spec in force. labels, globs and variables are JSON: they are only ever read whole.
+CREATE TABLE pending_specs (
+    tenant_id           TEXT COLLATE "C" NOT NULL,
+    deployment_id       TEXT COLLATE "C" NOT NULL,
+    deployment_name     TEXT COLLATE "C" NOT NULL,
+    spec                BIGINT           NOT NULL CHECK (spec > 0),
+    repository_id       TEXT COLLATE "C" NOT NULL,
+    path                TEXT COLLATE "C" NOT NULL,
+    revision            TEXT COLLATE "C" NOT NULL,
+    kind                TEXT COLLATE "C" NOT NULL,
+    helm_release        TEXT COLLATE "C" NOT NULL,
+    helm_values_files   TEXT COLLATE "C" NOT NULL,
+    helm_values         TEXT COLLATE "C" NOT NULL,
+    helm_skip_crds      BOOLEAN          NOT NULL,
+    environment_tenant  TEXT COLLATE "C" NOT NULL,
+    environment_id      TEXT COLLATE "C" NOT NULL,
+    environment_name    TEXT COLLATE "C" NOT NULL,
+    namespace           TEXT COLLATE "C" NOT NULL,
+    prune               BOOLEAN          NOT NULL,
+    adopt               BOOLEAN          NOT NULL,
+    allow_empty         BOOLEAN          NOT NULL,
+    manual              BOOLEAN          NOT NULL,
+    prune_on_detach     BOOLEAN          NOT NULL,
+    force_conflicts     BOOLEAN          NOT NULL,
+    replace_objects     BOOLEAN          NOT NULL,
+    dry_run             BOOLEAN          NOT NULL,
+    drift               TEXT COLLATE "C" NOT NULL,
+    ignore_fields       TEXT COLLATE "C" NOT NULL,
+    service_account     TEXT COLLATE "C" NOT NULL,
+    propagation         TEXT COLLATE "C" NOT NULL,
+    prune_timeout       BIGINT           NOT NULL,
+    ready_timeout       BIGINT           NOT NULL,
+    prune_limit_objects BIGINT           NOT NULL,
+    prune_limit_percent BIGINT           NOT NULL,
+    labels              TEXT COLLATE "C" NOT NULL,
+    globs               TEXT COLLATE "C" NOT NULL,
+    variables           TEXT COLLATE "C" NOT NULL,
+    asked_by            TEXT COLLATE "C" NOT NULL,
+    edited_at           BIGINT,
+    reason              TEXT COLLATE "C" NOT NULL,
+    problem             TEXT COLLATE "C" NOT NULL,
+    PRIMARY KEY (tenant_id, deployment_id),
+    FOREIGN KEY (tenant_id, deployment_id) REFERENCES deployments (tenant_id, id) ON DELETE CASCADE,
+    FOREIGN KEY (tenant_id, repository_id) REFERENCES repositories (tenant_id, id) ON DELETE RESTRICT,
+    FOREIGN KEY (environment_tenant, environment_id) REFERENCES environments (tenant_id, id) ON DELETE RESTRICT
+);
+
+CREATE INDEX pending_specs_by_repository ON pending_specs (tenant_id, repository_id, deployment_id);
+CREATE INDEX pending_specs_by_environment ON pending_specs (environment_id, tenant_id, deployment_id);
+CREATE INDEX pending_specs_in_error ON pending_specs (tenant_id, deployment_name, deployment_id) WHERE problem <> '';
 
 CREATE TABLE deployment_labels (
     tenant_id       TEXT COLLATE "C" NOT NULL,
@@ -574,6 +628,7 @@ CREATE TABLE targets (
     desired_hand_overs          TEXT COLLATE "C" NOT NULL,
     desired_tombstone           BOOLEAN          NOT NULL,
     desired_detached            BOOLEAN          NOT NULL,
+    desired_source              BIGINT           NOT NULL,
     observed_epoch              BIGINT           NOT NULL,
     observed_generation         BIGINT           NOT NULL,
     observed_digest             TEXT COLLATE "C" NOT NULL,

@@ -397,10 +397,12 @@ CREATE TABLE deployments (
     pin_commit          TEXT    NOT NULL,
     pinned_at           INTEGER,
     pinned_by           TEXT    NOT NULL,
+    pin_source          INTEGER NOT NULL CHECK (pin_source >= 0),
     spec                INTEGER NOT NULL CHECK (spec > 0),
+    source_revision     INTEGER NOT NULL CHECK (source_revision > 0),
+    pending_spec        INTEGER NOT NULL DEFAULT 0 CHECK (pending_spec >= 0),
     created_at          INTEGER NOT NULL,
     deleted_at          INTEGER,
-    edited_at           INTEGER,
     rendered_commit     TEXT    NOT NULL,
     rendered_key        TEXT    NOT NULL,
     rendered_digest     TEXT    CHECK (rendered_digest <> ''),
@@ -425,6 +427,58 @@ CREATE INDEX deployments_by_environment ON deployments (environment_id, tenant_i
 CREATE INDEX deployments_by_digest ON deployments (tenant_id, rendered_digest);
 CREATE INDEX deployments_by_commit ON deployments (tenant_id, rendered_commit, name, id);
 CREATE INDEX deployments_in_error ON deployments (tenant_id, name, id) WHERE source_error <> '';
+
+-- Specs that were asked for and whose source is not rendered yet: at most one for each deployment, whose row
+-- is the spec in force. labels, globs and variables are JSON: they are only ever read whole.
+CREATE TABLE pending_specs (
+    tenant_id           TEXT    NOT NULL,
+    deployment_id       TEXT    NOT NULL,
+    deployment_name     TEXT    NOT NULL,
+    spec                INTEGER NOT NULL CHECK (spec > 0),
+    repository_id       TEXT    NOT NULL,
+    path                TEXT    NOT NULL,
+    revision            TEXT    NOT NULL,
+    kind                TEXT    NOT NULL,
+    helm_release        TEXT    NOT NULL,
+    helm_values_files   TEXT    NOT NULL,
+    helm_values         TEXT    NOT NULL,
+    helm_skip_crds      INTEGER NOT NULL CHECK (helm_skip_crds IN (0, 1)),
+    environment_tenant  TEXT    NOT NULL,
+    environment_id      TEXT    NOT NULL,
+    environment_name    TEXT    NOT NULL,
+    namespace           TEXT    NOT NULL,
+    prune               INTEGER NOT NULL CHECK (prune IN (0, 1)),
+    adopt               INTEGER NOT NULL CHECK (adopt IN (0, 1)),
+    allow_empty         INTEGER NOT NULL CHECK (allow_empty IN (0, 1)),
+    manual              INTEGER NOT NULL CHECK (manual IN (0, 1)),
+    prune_on_detach     INTEGER NOT NULL CHECK (prune_on_detach IN (0, 1)),
+    force_conflicts     INTEGER NOT NULL CHECK (force_conflicts IN (0, 1)),
+    replace_objects     INTEGER NOT NULL CHECK (replace_objects IN (0, 1)),
+    dry_run             INTEGER NOT NULL CHECK (dry_run IN (0, 1)),
+    drift               TEXT    NOT NULL,
+    ignore_fields       TEXT    NOT NULL,
+    service_account     TEXT    NOT NULL,
+    propagation         TEXT    NOT NULL,
+    prune_timeout       INTEGER NOT NULL,
+    ready_timeout       INTEGER NOT NULL,
+    prune_limit_objects INTEGER NOT NULL,
+    prune_limit_percent INTEGER NOT NULL,
+    labels              TEXT    NOT NULL,
+    globs               TEXT    NOT NULL,
+    variables           TEXT    NOT NULL,
+    asked_by            TEXT    NOT NULL,
+    edited_at           INTEGER,
+    reason              TEXT    NOT NULL,
+    problem             TEXT    NOT NULL,
+    PRIMARY KEY (tenant_id, deployment_id),
+    FOREIGN KEY (tenant_id, deployment_id) REFERENCES deployments (tenant_id, id) ON DELETE CASCADE,
+    FOREIGN KEY (tenant_id, repository_id) REFERENCES repositories (tenant_id, id) ON DELETE RESTRICT,
+    FOREIGN KEY (environment_tenant, environment_id) REFERENCES environments (tenant_id, id) ON DELETE RESTRICT
+) STRICT;
+
+CREATE INDEX pending_specs_by_repository ON pending_specs (tenant_id, repository_id, deployment_id);
+CREATE INDEX pending_specs_by_environment ON pending_specs (environment_id, tenant_id, deployment_id);
+CREATE INDEX pending_specs_in_error ON pending_specs (tenant_id, deployment_name, deployment_id) WHERE problem <> '';
 
 CREATE TABLE deployment_labels (
     tenant_id       TEXT NOT NULL,
@@ -572,6 +626,7 @@ CREATE TABLE targets (
     desired_hand_overs          TEXT    NOT NULL,
     desired_tombstone           INTEGER NOT NULL CHECK (desired_tombstone IN (0, 1)),
     desired_detached            INTEGER NOT NULL CHECK (desired_detached IN (0, 1)),
+    desired_source              INTEGER NOT NULL,
     observed_epoch              INTEGER NOT NULL,
     observed_generation         INTEGER NOT NULL,
     observed_digest             TEXT    NOT NULL,

@@ -1,0 +1,128 @@
+package control
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/kedge-dev/kedge/internal/fleet"
+	"github.com/kedge-dev/kedge/server/internal/auth"
+	"github.com/kedge-dev/kedge/server/internal/store"
+)
+
+// An edit of a deployment is one change for agents (invariant 10). The row of a deployment is its spec in force, and
+// everything that reaches agents is read from there. An edit that needs its source to be rendered is stored beside
+// it, and comes into force as a whole once that is done:
+//
+//	edit ──needs a render──▶ pending ──the worker of its repository rendered all of it──▶ in force, placed and
+//	  │                        │  ▲                                                       given out, in one transaction
+//	  │                        │  └── not readable, not usable, refused: shown, and looked at again
+//	  │                        └──edited back, deleted──▶ gone
+//	  └──needs none, and the spec in force is wanted otherwise──▶ in force at once
+
+// newestSpec is d with the spec that was asked for last, which is what users see and edit.
+func newestSpec(ctx context.Context, tx store.Tx, d fleet.Deployment) (fleet.Deployment, error) {
+	if d.PendingSpec == 0 {
+		return d, nil
+	}
+	p, err := tx.PendingSpecs().Get(ctx, d.TenantID, d.ID)
+	if err != nil {
+		return fleet.Deployment{}, err
+	}
+	return d.With(p), nil
+}
+
+// needsRender reports whether a spec may replace the one in force only once its source is rendered for it: other
+// objects, or the same on other agents or in another namespace, may come of it.
+func needsRender(inForce, wanted fleet.Deployment) bool {
+	return !sameSource(inForce.Source, wanted.Source) || inForce.Namespace != wanted.Namespace ||
+		inForce.EnvironmentID != wanted.EnvironmentID || inForce.Policy.AllowEmpty != wanted.Policy.AllowEmpty
+}
+
+// aimEdit finds the environment that an edit names.
+func (s *Service) aimEdit(ctx context.Context, tx store.Tx, t fleet.Tenant, e *edit) error {
+	switch e.wanted.Environment {
+	case e.newest.Environment:
+		return nil
+	case e.inForce.Environment:
+		e.wanted.EnvironmentTenant, e.wanted.EnvironmentID = e.inForce.EnvironmentTenant, e.inForce.EnvironmentID
+		return nil
+	}
+	if err := s.move(ctx, tx, t, e.inForce, &e.wanted); err != nil {
+		return err
+	}
+	return s.roomFor(ctx, tx, t, e.wanted)
+}
+
+// roomFor fails with a QuotaError when the targets that d would have are more than its tenant may have.
+func (s *Service) roomFor(ctx context.Context, tx store.Tx, t fleet.Tenant, d fleet.Deployment) error {
+	w, err := destinationOf(ctx, tx, d)
+	if err != nil {
+		return err
+	}
+	agents, err := candidates(ctx, tx, w.env)
+	if err != nil {
+		return err
+	}
+	targets, err := tx.Targets().OfDeployment(ctx, d.TenantID, d.ID)
+	if err != nil {
+		return err
+	}
+	has := make(map[fleet.AgentID]bool, len(targets))
+	for _, target := range targets {
+		has[target.AgentID] = true
+	}
+	added := 0
+	for _, a := range agents {
+		if w.selects(a) && !has[a.ID] {
+			added++
+		}
+	}
+	if added == 0 {
+		return nil
+	}
+	return s.withinQuota(ctx, tx, t, quotaTargets, added)
+}
+
+// setPending stores an edit that is to come into force when its source is rendered.
+func (s *Service) setPending(ctx context.Context, tx store.Tx, p auth.Principal, e edit, what string) error {
+	pending := e.wanted.Pending(p.Name)
+	if e.inForce.PendingSpec != 0 {
+		was, err := tx.PendingSpecs().Get(ctx, e.inForce.TenantID, e.inForce.ID)
+		if err != nil {
+			return err
+		}
+		pending.EditedAt = was.EditedAt
+	}
+	if !sameSource(e.newest.Source, e.wanted.Source) || e.newest.Namespace != e.wanted.Namespace {
+		pending.EditedAt = s.cfg.Now()
+	}
+	if err := tx.PendingSpecs().Put(ctx, pending); err != nil {
+		return fmt.Errorf("deployment %q: %w", e.wanted.Name, err)
+	}
+	if err := s.record(ctx, tx, p, e.wanted, "deployment.update", "DeploymentEdited", what); err != nil {
+		return err
+	}
+	return s.nextRun(ctx, tx, e.inForce.TenantID, e.inForce.ID) // runs wait for it from now on
+}
+
+// editInForce makes an edit that needs no render. A spec that was pending is replaced by it.
+func (s *Service) editInForce(ctx context.Context, tx store.Tx, p auth.Principal, t fleet.Tenant, e edit, what string) error {
+	d := e.inForce
+	d.Labels, d.Policy = e.wanted.Labels, e.wanted.Policy
+	if d.PendingSpec != 0 {
+		what += fmt.Sprintf(": spec revision %d is withdrawn", d.PendingSpec)
+		if err := tx.PendingSpecs().Remove(ctx, d.TenantID, d.ID); err != nil {
+			return fmt.Errorf("deployment %q: %w", d.Name, err)
+		}
+	}
+	if len(changes(e.inForce, d)) == 0 {
+		if err := s.record(ctx, tx, p, d, "deployment.update", "DeploymentEdited", what); err != nil {
+			return err
+		}
+		return s.nextRun(ctx, tx, d.TenantID, d.ID)
+	}
+	if err := s.repin(ctx, tx, p, e.inForce, &d); err != nil {
+		return err
+	}
+	return s.edited(ctx, tx, p, t, d, "deployment.update", what)
+}

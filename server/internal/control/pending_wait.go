@@ -1,0 +1,137 @@
+package control
+
+import (
+	"context"
+	"errors"
+	"slices"
+
+	"github.com/kedge-dev/kedge/internal/fleet"
+	"github.com/kedge-dev/kedge/server/internal/gitsource"
+	"github.com/kedge-dev/kedge/server/internal/store"
+)
+
+// Who waits for a pending spec, and what makes it looked at again.
+
+// holdForSpec says on a sync run that it waits for the pending spec of its deployment, which it is of.
+func (st *settler) holdForSpec(ctx context.Context, d fleet.Deployment, run fleet.SyncRun) error {
+	p, err := st.tx.PendingSpecs().Get(ctx, d.TenantID, d.ID)
+	if err != nil {
+		return err
+	}
+	return st.hold(ctx, run, p.String())
+}
+
+// retryPending has a spec looked at again that was refused: what forbade it may be gone.
+func (st *settler) retryPending(ctx context.Context, d fleet.Deployment) error {
+	if d.PendingSpec == 0 || st.resolved {
+		return nil
+	}
+	p, err := st.tx.PendingSpecs().Get(ctx, d.TenantID, d.ID)
+	if errors.Is(err, store.ErrNotFound) || err == nil && p.Reason != fleet.PendingRefused {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return st.tx.Changes().RecordPush(ctx, p.TenantID, p.RepositoryID, "")
+}
+
+// lookAgain has the specs looked at again that go to an environment and cannot: its agents or its grants are others now.
+func lookAgain(ctx context.Context, tx store.Tx, env fleet.Environment) error {
+	pending, err := tx.PendingSpecs().OfEnvironmentAllTenants(ctx, env.ID)
+	if err != nil {
+		return err
+	}
+	for _, p := range pending {
+		if p.Problem == "" {
+			continue // it is going to be looked at
+		}
+		if err := tx.Changes().RecordPush(ctx, p.TenantID, p.RepositoryID, ""); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// delayPending says on the pending specs of a repository why it cannot be read. They are looked at when it can.
+func (w *worker) delayPending(ctx context.Context, todo work, problem error) error {
+	var failed error
+	for _, p := range todo.pending {
+		if p.Reason == fleet.PendingUnreadable && p.Problem == problem.Error() {
+			continue
+		}
+		failed = errors.Join(failed, w.svc.store.Update(ctx, func(tx store.Tx) error {
+			d, err := tx.Deployments().Get(ctx, p.TenantID, p.DeploymentID)
+			if errors.Is(err, store.ErrNotFound) || err == nil && d.PendingSpec != p.Spec {
+				return nil // edited, withdrawn or in force by now
+			}
+			if err != nil {
+				return err
+			}
+			p := p // this may run more than once
+			p.Reason, p.Problem = fleet.PendingUnreadable, problem.Error()
+			st := w.svc.newSettler(tx)
+			return w.pendingProblem(ctx, tx, st, d, p)
+		}))
+	}
+	return failed
+}
+
+// claimPending takes the deployments whose pending specs are asked for, as claimAll does, and adds them to asked.
+func (w *worker) claimPending(r *round, todo work, refs map[string]gitsource.Ref, asked map[fleet.DeploymentID]bool) map[fleet.DeploymentID]bool {
+	why := todo.due
+	why.check = true
+	out := map[fleet.DeploymentID]bool{}
+	for _, p := range todo.pending {
+		_, resolved := refs[p.Source.Revision]
+		switch {
+		case w.elsewhere(r, p.DeploymentID, why):
+			r.passed = true
+		case resolved && todo.asksFor(p):
+			w.claim(r, p.DeploymentID, why)
+			asked[p.DeploymentID], out[p.DeploymentID] = true, true
+		}
+	}
+	return out
+}
+
+// elsewhereInForce reads those of the deployments whose specs in force are of other repositories.
+func (w *worker) elsewhereInForce(ctx context.Context, tx store.Tx, pending map[fleet.DeploymentID]bool) ([]fleet.Deployment, error) {
+	var out []fleet.Deployment
+	for id := range pending {
+		d, err := tx.Deployments().Get(ctx, w.tenant, id)
+		if errors.Is(err, store.ErrNotFound) {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		if d.RepositoryID != w.id && d.DeletedAt.IsZero() {
+			out = append(out, d)
+		}
+	}
+	return out, nil
+}
+
+// concernPending wakes the worker of the repository of a pending spec: it was edited since it was last looked at, or a
+// run waits for it.
+func (s *sources) concernPending(ctx context.Context, tx store.Tx, c store.Change, d fleet.Deployment, due *wakes) error {
+	p, err := tx.PendingSpecs().Get(ctx, d.TenantID, d.ID)
+	if err != nil {
+		return err
+	}
+	if c.Kind == store.ChangeRun {
+		open, err := tx.Runs().Open(ctx, d.TenantID, d.ID)
+		if err != nil || !slices.ContainsFunc(open, startable) {
+			return err
+		}
+	} else if s.knows(p.RepositoryID, d) {
+		return nil
+	}
+	repo, err := tx.Repositories().Get(ctx, c.TenantID, p.RepositoryID)
+	if err != nil {
+		return err
+	}
+	due.add(repo, wakeup{check: true})
+	return nil
+}

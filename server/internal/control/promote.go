@@ -1,0 +1,210 @@
+package control
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/kedge-dev/kedge/internal/fleet"
+	"github.com/kedge-dev/kedge/internal/manifest"
+	"github.com/kedge-dev/kedge/internal/obs"
+	"github.com/kedge-dev/kedge/internal/wire"
+	"github.com/kedge-dev/kedge/server/internal/auth"
+	"github.com/kedge-dev/kedge/server/internal/store"
+)
+
+// commitPending writes what was found out about a pending spec. done says that there is nothing to write about the
+// spec in force; applies is as in recordOne. It returns the deployment if the spec is in force now: its targets are yet to
+// be given what was rendered.
+func (w *worker) commitPending(ctx context.Context, tx store.Tx, st *settler, o outcome) (promoted fleet.Deployment, applies, done bool, err error) {
+	if o.pending == nil {
+		return promoted, true, o.skipped, nil
+	}
+	d, err := tx.Deployments().Get(ctx, o.deployment.TenantID, o.deployment.ID)
+	if errors.Is(err, store.ErrNotFound) || err == nil && !d.DeletedAt.IsZero() {
+		return promoted, true, true, nil
+	}
+	if err != nil || d.PendingSpec != o.pending.spec.Spec {
+		return promoted, false, true, err // edited, withdrawn or in force by now, by whichever replica
+	}
+	p, err := tx.PendingSpecs().Get(ctx, d.TenantID, d.ID)
+	if err != nil {
+		return promoted, false, true, err
+	}
+	if !o.pending.promotable() {
+		p.Reason, p.Problem = o.pending.obstacle()
+		return promoted, true, o.skipped, w.pendingProblem(ctx, tx, st, d, p)
+	}
+	if overtaken, err := w.pendingOvertaken(ctx, tx, d, *o.pending); err != nil || overtaken {
+		return promoted, false, true, err
+	}
+	refusal, err := w.refusalOf(ctx, tx, d, *o.pending)
+	if err != nil {
+		return promoted, false, true, err
+	}
+	if refusal != "" {
+		p.Reason, p.Problem = fleet.PendingRefused, refusal
+		if !o.pending.refused { // so that the spec in force was not looked at
+			w.wake(wakeup{check: true})
+		}
+		return promoted, true, o.skipped, w.pendingProblem(ctx, tx, st, d, p)
+	}
+	promoted, err = w.promote(ctx, tx, st, d, p, o.pending.outcome)
+	return promoted, true, true, err
+}
+
+// pendingProblem shows what keeps a spec from coming into force. Sync runs that wait for a source that cannot be used
+// fail: a run is asked for again once it is mended.
+func (w *worker) pendingProblem(ctx context.Context, tx store.Tx, st *settler, d fleet.Deployment, p fleet.PendingSpec) error {
+	was, err := tx.PendingSpecs().Get(ctx, d.TenantID, d.ID)
+	if err != nil {
+		return err
+	}
+	if p.Reason == fleet.PendingUnrendered {
+		p.EditedAt = time.Time{} // no consent to what mends it
+	}
+	if err := tx.PendingSpecs().SetProblem(ctx, p); err != nil {
+		return err
+	}
+	if was.Reason != p.Reason || was.Problem != p.Problem {
+		w.log.Info("a spec cannot come into force", obs.KeyDeployment, d.Name, "spec", p.Spec, obs.KeyUserError, p.Reason == fleet.PendingUnrendered, obs.KeyReason, p.Problem)
+		if err := w.svc.tell(ctx, tx, fleet.Event{
+			TenantID: d.TenantID, Type: fleet.EventWarning, Reason: string(p.Reason), Deployment: d.Name, Message: p.String(),
+		}); err != nil {
+			return err
+		}
+	}
+	if p.Reason != fleet.PendingUnrendered {
+		return st.settle(ctx, d, nil)
+	}
+	open, err := tx.Runs().Open(ctx, d.TenantID, d.ID)
+	if err != nil {
+		return err
+	}
+	for _, run := range open {
+		if !startable(run) {
+			continue
+		}
+		if err := st.finish(ctx, run, fleet.RunFailed, p.String()); err != nil {
+			return err
+		}
+	}
+	return st.settle(ctx, d, nil)
+}
+
+// pendingOvertaken reports whether what was rendered for a pending spec is no longer all that it needs: its agents are
+// others by now, or what it shares with the spec in force was rendered anew.
+func (w *worker) pendingOvertaken(ctx context.Context, tx store.Tx, d fleet.Deployment, p pendingOutcome) (bool, error) {
+	units, err := w.nextUnits(ctx, tx, d, p.deployment)
+	if err != nil {
+		return false, err
+	}
+	for _, u := range units {
+		i := slices.IndexFunc(p.parts, func(part part) bool { return part.variant == u.variant })
+		if i < 0 || p.parts[i].packed == nil && p.parts[i].digest != u.was.Digest {
+			return true, nil
+		}
+	}
+	return false, nil
+}
+
+// refusalOf says why a spec whose source is rendered must not come into force; "" when it may. All of it was checked
+// when it was asked for, and may have changed since.
+func (w *worker) refusalOf(ctx context.Context, tx store.Tx, d fleet.Deployment, p pendingOutcome) (string, error) {
+	err := w.refuse(ctx, tx, d, p)
+	var quota *QuotaError
+	var held *ConflictError
+	var invalid *fleet.InvalidError
+	if errors.As(err, &quota) || errors.As(err, &held) || errors.As(err, &invalid) {
+		return err.Error(), nil
+	}
+	return "", err
+}
+
+func (w *worker) refuse(ctx context.Context, tx store.Tx, d fleet.Deployment, p pendingOutcome) error {
+	next := d.With(p.spec)
+	if err := w.svc.checkDeployment(&next); err != nil {
+		return err
+	}
+	t, err := tx.Tenants().Get(ctx, d.TenantID)
+	if err != nil {
+		return err
+	}
+	if next.EnvironmentID != d.EnvironmentID {
+		if err := w.svc.move(ctx, tx, t, d, &next); err != nil {
+			return err
+		}
+		if err := w.svc.roomFor(ctx, tx, t, next); err != nil {
+			return err
+		}
+	}
+	dest, err := destinationOf(ctx, tx, next)
+	if err != nil || dest.grant.Limits.None() {
+		return err
+	}
+	for _, part := range p.parts {
+		why, err := w.beyondGrant(ctx, tx, next, part, dest.grant.Limits)
+		if err != nil {
+			return err
+		}
+		if why != "" {
+			return conflict("%s", why)
+		}
+	}
+	return nil
+}
+
+// beyondGrant says which object of a part is beyond the limits of a grant; "" when none is.
+func (w *worker) beyondGrant(ctx context.Context, tx store.Tx, next fleet.Deployment, p part, limits fleet.Limits) (string, error) {
+	if p.packed == nil {
+		return w.svc.refusal(ctx, tx, next, p.digest, limits)
+	}
+	set, err := manifest.Unpack(p.packed.digest, p.packed.content, wire.MaxBundleContent)
+	if err != nil {
+		return "", err
+	}
+	return beyond(set, next.Namespace, limits), nil
+}
+
+// promote puts a spec in force whose source is rendered whole: with what was rendered and its place. What its targets are
+// given is for the caller.
+func (w *worker) promote(ctx context.Context, tx store.Tx, st *settler, d fleet.Deployment, p fleet.PendingSpec, o outcome) (fleet.Deployment, error) {
+	next := d.With(p)
+	next.PendingSpec, next.SourceRevision, next.SourceError, next.Detected = 0, d.SourceRevision+1, "", o.detected()
+	if err := w.svc.repin(ctx, tx, auth.Principal{Name: p.By}, d, &next); err != nil {
+		return fleet.Deployment{}, err
+	}
+	if err := tx.Deployments().Promote(ctx, next); err != nil {
+		return fleet.Deployment{}, err
+	}
+	if _, err := w.commitParts(ctx, tx, st, &next, o); err != nil {
+		return fleet.Deployment{}, err
+	}
+	if next.Varies() && next.Rendered.Commit != o.commit { // no agent is there to render it for, or nothing is new for any
+		next.Rendered = fleet.Rendered{Commit: o.commit, At: w.svc.cfg.Now(), Volatile: o.volatile()}
+		if err := tx.Deployments().SetRendered(ctx, next.TenantID, next.ID, next.Rendered); err != nil {
+			return fleet.Deployment{}, err
+		}
+	}
+	dest, err := destinationOf(ctx, tx, next)
+	if err != nil {
+		return fleet.Deployment{}, err
+	}
+	agents, err := candidates(ctx, tx, dest.env)
+	if err != nil {
+		return fleet.Deployment{}, err
+	}
+	if err := w.svc.seatOn(ctx, tx, next, dest, agents, next.TenantID); err != nil {
+		return fleet.Deployment{}, err
+	}
+	if err := w.svc.tell(ctx, tx, fleet.Event{
+		TenantID: d.TenantID, Type: fleet.EventNormal, Reason: "SpecInForce", Deployment: d.Name,
+		Message: fmt.Sprintf("spec revision %d is in force, with commit %.12s of its source", p.Spec, o.commit),
+	}); err != nil {
+		return fleet.Deployment{}, err
+	}
+	st.takeEdit(next, p)
+	return next, nil
+}
