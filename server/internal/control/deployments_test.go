@@ -316,8 +316,7 @@ func TestOperationsAreShownOnTheirDeployment(t *testing.T) {
 	if o := d.operation(t, run.OperationID); o.State != fleet.OperationInProgress && o.State != fleet.OperationCompleted {
 		t.Fatalf("got %+v", o)
 	}
-	_, err = d.UpdateDeployment(d.ctx, root, "default", "app", control.UpdateDeployment{Namespace: ptr("shop")}, control.Match{})
-	ok(t, err)
+	d.say(t, paris, "app", fleet.SyncSynced, "")
 	d.clock.pass(time.Second)
 	run, err = d.Rollback(d.ctx, root, "default", "app", control.Rollback{Revision: 1})
 	ok(t, err)

@@ -29,7 +29,10 @@ func PutInForce(ctx context.Context, s *Service, d fleet.Deployment) error {
 		}}}}
 		st := s.newSettler(tx)
 		st.resolved = true
-		_, _, err = newWorker(s, repo).commitPending(ctx, tx, st, outcome{deployment: d, skipped: true, pending: found})
-		return err
+		promoted, _, _, err := newWorker(s, repo).commitPending(ctx, tx, st, outcome{deployment: d, skipped: true, pending: found})
+		if err != nil || promoted.ID == "" {
+			return err
+		}
+		return s.settle(ctx, tx, promoted)
 	})
 }

@@ -3,6 +3,7 @@ package storetest
 import (
 	"context"
 	"testing"
+	"time"
 
 	"github.com/kedge-dev/kedge/internal/fleet"
 	"github.com/kedge-dev/kedge/server/internal/store"
@@ -26,6 +27,10 @@ func heldAreListed(t *testing.T, s store.Store) {
 		}
 		return tx.Targets().Create(ctx, foreign)
 	})
+	for _, x := range []fleet.Target{first, foreign, w.target} {
+		x.DetachedAt, x.DetachedWhy = time.Time{}, ""
+		update(t, s, func(ctx context.Context, tx store.Tx) error { return tx.Targets().SetPlace(ctx, x) })
+	}
 	held := func(group, kind, namespace, name string) fleet.ObjectStatus {
 		o := newObject(group, kind, namespace, name, "held: 12 of 20 objects would be deleted")
 		o.Sync = fleet.SyncHeld
