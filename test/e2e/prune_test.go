@@ -32,7 +32,7 @@ func TestACommitThatTakesMuchAwayIsConfirmedByName(t *testing.T) {
 	}
 	commit = repo.push(t, files)
 	s.awaitDeployment(t, "web", func(v apiv1.Deployment) error {
-		if err := healthyAt(commit, 1)(v); err != nil {
+		if err := heldAt(commit, 12)(v); err != nil {
 			return err
 		}
 		if !strings.Contains(v.Targets[0].Message, "12 of 13") {
@@ -58,7 +58,7 @@ func TestACommitThatTakesMuchAwayIsConfirmedByName(t *testing.T) {
 
 	// What is left is below the limit by now, and another commit says nothing of it.
 	commit = repo.push(t, map[string]string{"web/keep.yaml": configMap(ns, "keep", "two")})
-	s.awaitDeployment(t, "web", healthyAt(commit, 1))
+	s.awaitDeployment(t, "web", heldAt(commit, 11))
 	cluster.Kubectl(t, "-n", ns, "get", "configmap", "old-4")
 	if out, err := s.kedge(t, "deploy", "confirm-prune", "web", "--all", "--count=11"); err != nil {
 		t.Fatalf("kedge deploy confirm-prune --all: %v\n%s", err, out)
@@ -96,6 +96,15 @@ func TestAPolicyIsFollowedEverywhere(t *testing.T) {
 	if got := cluster.Kubectl(t, "-n", ns, "get", "configmap", "a", "-o", "jsonpath={.data.value}"); got != "edited" {
 		t.Errorf("drift was healed to %q, want it reported only", got)
 	}
+	// Who asks for a sync has it put right, and drift is only reported afterwards as before.
+	if out, err := s.kedge(t, "sync", "web", "--wait"); err != nil || !strings.Contains(out, "has succeeded") {
+		t.Fatalf("kedge sync --wait: %v\n%s", err, out)
+	}
+	if got := cluster.Kubectl(t, "-n", ns, "get", "configmap", "a", "-o", "jsonpath={.data.value}"); got != "one" {
+		t.Errorf("after a sync a is %q, want it restored", got)
+	}
+	cluster.Kubectl(t, "-n", ns, "patch", "configmap", "a", "--type=merge", "--field-manager=somebody", "-p", `{"data":{"value":"edited again"}}`)
+	s.awaitDeployment(t, "web", outOfSync("somebody"))
 	if out, err := s.kedge(t, "deploy", "set", "web", "--drift=correct"); err != nil {
 		t.Fatalf("kedge deploy set: %v\n%s", err, out)
 	}

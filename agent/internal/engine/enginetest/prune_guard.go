@@ -246,7 +246,7 @@ func killedAmongConfirmed(t *testing.T, w *world) {
 	w.traffic.interfere(nil, nil)
 	e = w.start(t)
 	e.Set(w.desired(t, 3, configMap("a", "3")))
-	s := w.rec.status(t, w.target, 3, fleet.SyncSynced)
+	s := w.rec.settled(t, w.target, 3)
 	if got := w.left(t, 11); len(got) < 10 {
 		t.Errorf("%v are left of 11, want all but the one that was deleted before: %s", got, describe(s))
 	}

@@ -104,7 +104,7 @@ func inhabitedNamespace(t *testing.T, w *world) {
 		if s.Observed.Generation != 2 || !strings.Contains(s.Observed.Message, "deployment default/other") || !strings.Contains(s.Observed.Message, "ConfigMap "+name+"/precious") {
 			return "want it kept, and said for whom"
 		}
-		return ""
+		return heldWith(s, "Namespace "+name, "ConfigMap "+name+"/precious")
 	})
 	ns, err := w.client.Resource(namespaces).Get(t.Context(), name, metav1.GetOptions{})
 	if err != nil || ns.GetDeletionTimestamp() != nil {
@@ -134,6 +134,14 @@ func (w *world) confirmNamespace(t *testing.T, e engine.Engine, name, more strin
 	e.Set(d)
 }
 
+// heldWith asks for an object that is confirmed and cannot be deleted yet to be listed as held, with the reason.
+func heldWith(s engine.Status, name, reason string) string {
+	if o := find(s, name); o.Sync != fleet.SyncHeld || !strings.Contains(o.Message, reason) || s.Observed.Sync != fleet.SyncOutOfSync {
+		return "want " + name + " held, with its reason"
+	}
+	return ""
+}
+
 // keptNamespace waits until a namespace is kept at generation 2 for a reason, and is alive.
 func (w *world) keptNamespace(t *testing.T, name string, reasons ...string) {
 	t.Helper()
@@ -160,6 +168,7 @@ func heldInNamespace(t *testing.T, w *world) {
 		w.h.Cluster.Apply(t, "apiVersion: v1\nkind: Secret\nmetadata: {name: copied, namespace: "+name+", labels: {kedge.dev/target: "+string(w.target)+"}}\n")
 	})
 	w.keptNamespace(t, name, "PersistentVolumeClaim "+name+"/data is kept in it")
+	w.rec.statusWith(t, w.target, func(s engine.Status) string { return heldWith(s, "Namespace "+name, "is kept in it") })
 	d := w.desired(t, 3, configMap("a", "1"))
 	d.State.Confirmed = []string{"Namespace " + name, "PersistentVolumeClaim " + name + "/data"}
 	e.Set(d)
@@ -182,6 +191,7 @@ func foreignInNamespace(t *testing.T, w *world) {
 		}
 	})
 	w.keptNamespace(t, name, `secrets "theirs" of deployment other/shop is still in it`)
+	w.rec.statusWith(t, w.target, func(s engine.Status) string { return heldWith(s, "Namespace "+name, "is still in it") })
 }
 
 // covers: A6 (a failed list never leads to a deletion)
