@@ -329,6 +329,7 @@ func TestOperationsAreShownOnTheirDeployment(t *testing.T) {
 	d.clock.pass(time.Second)
 	_, err = d.Rollback(d.ctx, root, "default", "app", control.Rollback{Revision: 1})
 	ok(t, err)
+	d.say(t, paris, "app", fleet.SyncSynced, "")
 	if v := d.view(t, "app"); len(v.Operations) != 0 {
 		t.Errorf("an old failure is still shown: %+v", v.Operations)
 	}
