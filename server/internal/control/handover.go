@@ -73,6 +73,9 @@ func (h *handOvers) lost(ctx context.Context, t fleet.Target, want fleet.Desired
 		return out, nil
 	}
 	before, err := h.s.objectNames(ctx, h.tx, t.TenantID, store.PlacedBundle{Digest: t.Desired.Digest, Namespace: t.Desired.Namespace})
+	if errors.Is(err, errNoBundle) {
+		out.all, err = true, nil
+	}
 	if err != nil {
 		return lostObjects{}, err
 	}
@@ -118,6 +121,9 @@ func (h *handOvers) wanted(ctx context.Context, t fleet.Target, gone lostObjects
 	for _, u := range unsettled {
 		for _, bundle := range []store.PlacedBundle{u.Desired, u.Newest} {
 			names, err := h.s.objectNames(ctx, h.tx, t.TenantID, bundle)
+			if errors.Is(err, errNoBundle) {
+				continue // its agent cannot have it either
+			}
 			if err != nil {
 				return nil, err
 			}

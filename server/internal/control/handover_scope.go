@@ -2,6 +2,7 @@ package control
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -148,6 +149,9 @@ func (n *names) put(key string, found map[string]bool) {
 	n.amount += len(found)
 }
 
+// errNoBundle says that nobody can tell what a bundle holds.
+var errNoBundle = errors.New("the bundle cannot be read")
+
 // objectNames names the objects of a bundle, in every reading of manifest.Claims. Nobody changes the result.
 func (s *Service) objectNames(ctx context.Context, tx store.Tx, tenant fleet.TenantID, bundle store.PlacedBundle) (map[string]bool, error) {
 	if bundle.Digest == "" {
@@ -158,12 +162,15 @@ func (s *Service) objectNames(ctx context.Context, tx store.Tx, tenant fleet.Ten
 		return found, nil
 	}
 	stored, err := tx.Bundles().Get(ctx, tenant, bundle.Digest)
+	if errors.Is(err, store.ErrNotFound) {
+		return nil, fmt.Errorf("%w: %s is gone", errNoBundle, bundle.Digest)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("reading bundle %s: %w", bundle.Digest, err)
 	}
 	objects, err := unpacked(bundle.Digest, stored.Content)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("%w: %w", errNoBundle, err)
 	}
 	found := make(map[string]bool, len(objects))
 	for _, o := range objects {

@@ -82,6 +82,9 @@ func TestAnEditComesIntoForceAsAWholeOrNotAtAll(t *testing.T) {
 		t.Errorf("in force are labels %v at source revision %d", d.Labels, d.SourceRevision)
 	}
 	r.awaitRun(t, run.ID, func(run fleet.SyncRun) error {
+		if run.Phase == fleet.RunRunning { // it applies everything once more
+			r.report(t, paris, r.target(t, paris), fleet.SyncSynced)
+		}
 		if run.Phase != fleet.RunSucceeded {
 			return fmt.Errorf("it is %s: %q", run.Phase, run.Message)
 		}

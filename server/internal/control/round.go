@@ -3,6 +3,7 @@ package control
 import (
 	"context"
 	"errors"
+	"maps"
 	"slices"
 	"time"
 
@@ -94,7 +95,7 @@ func (w *worker) claimAll(ctx context.Context, r *round, todo work, refs map[str
 	asked := map[fleet.DeploymentID]bool{}
 	for _, d := range todo.deployments {
 		_, resolved := refs[d.Revision]
-		wanted := resolved && (todo.due.check || todo.due.concerns(d.Revision) || todo.syncs(d))
+		wanted := resolved && (todo.due.check || todo.due.concerns(d.Revision) || todo.due.added[d.ID] || todo.syncs(d))
 		switch {
 		case w.elsewhere(r, d.ID, why):
 			r.passed = true
@@ -109,6 +110,11 @@ func (w *worker) claimAll(ctx context.Context, r *round, todo work, refs map[str
 	}
 	var all []fleet.Deployment
 	err := w.svc.store.View(ctx, func(tx store.Tx) (err error) {
+		if todo.due.onlyAdded() {
+			all, err = tx.Deployments().OfRepositoryByID(ctx, w.tenant, w.id, slices.Collect(maps.Keys(asked)))
+			all = slices.DeleteFunc(all, func(d fleet.Deployment) bool { return !isNew(d) })
+			return err
+		}
 		if all, err = tx.Deployments().OfRepository(ctx, w.tenant, w.id); err != nil {
 			return err
 		}

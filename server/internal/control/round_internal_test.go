@@ -104,3 +104,28 @@ func TestNothingIsTakenAwayWithoutWhatWasOvertaken(t *testing.T) {
 		t.Errorf("the giver is at %+v, %+v, %v", d.Rendered, d.Targets[0].Desired, err)
 	}
 }
+
+// covers: A14 (a deployment is looked at alone only while it has nothing to lose)
+func TestADeploymentIsLookedAtAloneOnlyWhileItIsNew(t *testing.T) {
+	t.Parallel()
+	_, w, other := roundsOf(t, "app", "more")
+	todo, err := w.read(t.Context(), wakeup{check: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	app := todo.deployments[0].ID
+	added := wakeup{added: map[fleet.DeploymentID]bool{app: true}}
+	if todo, err = w.read(t.Context(), added); err != nil || len(todo.deployments) != 1 || todo.deployments[0].ID != app {
+		t.Fatalf("a new deployment: %+v, %v", todo.deployments, err)
+	}
+	if _, err := other.commit(t.Context(), look(t, other, "1"), nil, wakeup{}, false); err != nil {
+		t.Fatal(err)
+	}
+	refs := map[string]gitsource.Ref{"": {Commit: strings.Repeat("2", 40)}}
+	if taken, err := w.claimAll(t.Context(), newRound(added), todo, refs); err != nil || len(taken) != 0 {
+		t.Errorf("a round takes %+v, %v although it was looked at meanwhile", taken, err)
+	}
+	if todo, err = w.read(t.Context(), added); err != nil || len(todo.deployments) != 0 {
+		t.Errorf("one that was looked at: %+v, %v", todo.deployments, err)
+	}
+}

@@ -131,7 +131,11 @@ func (s *sources) concernDeployment(ctx context.Context, tx store.Tx, c store.Ch
 		if s.knows(d.RepositoryID, d) {
 			return nil
 		}
-		why.check = true
+		if isNew(d) {
+			why.added = map[fleet.DeploymentID]bool{d.ID: true}
+		} else {
+			why.check = true
+		}
 	}
 	repo, err := tx.Repositories().Get(ctx, c.TenantID, d.RepositoryID)
 	if err != nil {
@@ -139,6 +143,11 @@ func (s *sources) concernDeployment(ctx context.Context, tx store.Tx, c store.Ch
 	}
 	due.add(repo, why)
 	return nil
+}
+
+// isNew reports whether nobody has found out yet what the source of a deployment holds.
+func isNew(d fleet.Deployment) bool {
+	return d.Rendered.Commit == "" && d.SourceError == "" && d.PendingSpec == 0 && d.SourceAt.IsZero()
 }
 
 func (s *sources) has(id fleet.RepositoryID) bool {
@@ -174,6 +183,13 @@ type wakeup struct {
 	at      time.Time                   // of the oldest push
 	runs    map[fleet.DeploymentID]bool // deployments that may have a run to start
 	allRuns bool                        // look for runs of every deployment
+	added   map[fleet.DeploymentID]bool // deployments that nobody has looked at yet
+}
+
+// onlyAdded reports whether nothing but new deployments has to be looked at. They have no objects that they could lose, so
+// that no other deployment has to be looked at with them.
+func (w wakeup) onlyAdded() bool {
+	return len(w.added) > 0 && !w.check && !w.rewound && !w.pushed && !w.allRuns && len(w.runs) == 0
 }
 
 // pushOf is why a worker is woken by a push. One that names no ref is about everything, and is also
@@ -184,7 +200,7 @@ func pushOf(ref string, at time.Time) wakeup {
 
 func (w wakeup) merge(o wakeup) wakeup {
 	w.check, w.rewound, w.pushed, w.allRuns = w.check || o.check, w.rewound || o.rewound, w.pushed || o.pushed, w.allRuns || o.allRuns
-	w.refs, w.runs = union(w.refs, o.refs), union(w.runs, o.runs)
+	w.refs, w.runs, w.added = union(w.refs, o.refs), union(w.runs, o.runs), union(w.added, o.added)
 	if w.at.IsZero() || (!o.at.IsZero() && o.at.Before(w.at)) {
 		w.at = o.at
 	}

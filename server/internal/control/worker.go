@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"maps"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"time"
 
@@ -274,6 +275,10 @@ func (w *worker) read(ctx context.Context, due wakeup) (work, error) {
 		if repo, err = tx.Repositories().Get(ctx, w.tenant, w.id); err != nil {
 			return err
 		}
+		if due.onlyAdded() {
+			todo.deployments, err = w.readAdded(ctx, tx, due)
+			return err
+		}
 		if todo.deployments, err = tx.Deployments().BriefsOfRepository(ctx, w.tenant, w.id); err != nil {
 			return err
 		}
@@ -301,10 +306,26 @@ func (w *worker) read(ctx context.Context, due wakeup) (work, error) {
 	return todo, nil
 }
 
+// readAdded reads the new deployments that the worker was woken for, however many the repository has.
+func (w *worker) readAdded(ctx context.Context, tx store.Tx, due wakeup) ([]store.DeploymentBrief, error) {
+	added, err := tx.Deployments().OfRepositoryByID(ctx, w.tenant, w.id, slices.Sorted(maps.Keys(due.added)))
+	out := make([]store.DeploymentBrief, 0, len(added))
+	for _, d := range added {
+		// One that was looked at meanwhile has objects that it may lose, by a commit that has come since.
+		if isNew(d) {
+			out = append(out, store.DeploymentBrief{ID: d.ID, Revision: d.Source.Revision})
+		}
+	}
+	return out, err
+}
+
 func (w *worker) remember(repo fleet.Repository, todo work) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.repo = repo
+	if todo.due.onlyAdded() {
+		return
+	}
 	left := make(map[fleet.DeploymentID]bool, len(todo.deployments)+len(todo.pending))
 	for _, d := range todo.deployments {
 		left[d.ID] = true

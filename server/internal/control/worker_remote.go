@@ -37,7 +37,7 @@ func (t work) revisions() []string {
 	own := map[fleet.DeploymentID]string{}
 	for _, d := range t.deployments {
 		own[d.ID] = d.Revision
-		if t.due.check || t.due.concerns(d.Revision) {
+		if t.due.check || t.due.concerns(d.Revision) || t.due.added[d.ID] {
 			add(d.Revision)
 		}
 	}

@@ -61,6 +61,8 @@ type Deployments interface {
 	List(ctx context.Context, tenant fleet.TenantID, f DeploymentFilter) ([]fleet.Deployment, error)
 	// OfRepository returns those that are not deleted, by name.
 	OfRepository(ctx context.Context, tenant fleet.TenantID, repo fleet.RepositoryID) ([]fleet.Deployment, error)
+	// OfRepositoryByID returns those of the same that have one of these IDs.
+	OfRepositoryByID(ctx context.Context, tenant fleet.TenantID, repo fleet.RepositoryID, ids []fleet.DeploymentID) ([]fleet.Deployment, error)
 	// BriefsOfRepository returns of the same what has to be known before Git is asked: a repository may have
 	// thousands, and each push reads them.
 	BriefsOfRepository(ctx context.Context, tenant fleet.TenantID, repo fleet.RepositoryID) ([]DeploymentBrief, error)

@@ -65,6 +65,20 @@ func (s deployments) OfRepository(ctx context.Context, tenant fleet.TenantID, re
 	return out, nil
 }
 
+func (s deployments) OfRepositoryByID(
+	ctx context.Context, tenant fleet.TenantID, repo fleet.RepositoryID, ids []fleet.DeploymentID,
+) ([]fleet.Deployment, error) {
+	if len(ids) == 0 {
+		return nil, nil
+	}
+	out, err := s.list(ctx, s.tx.of(tenant), deploymentColumns+`WHERE d.tenant_id = $1 AND d.id IN (SELECT value FROM json_each($3)) AND d.repository_id = $2
+		AND d.deleted_at IS NULL ORDER BY d.name`, tenant, repo, idList(ids))
+	if err != nil {
+		return nil, fmt.Errorf("reading %d deployments of repository %q: %w", len(ids), repo, err)
+	}
+	return out, nil
+}
+
 func (s deployments) BriefsOfRepository(ctx context.Context, tenant fleet.TenantID, repo fleet.RepositoryID) ([]store.DeploymentBrief, error) {
 	var out []store.DeploymentBrief
 	err := s.tx.of(tenant).each(ctx, func(row Row) error {

@@ -26,6 +26,9 @@ var workCalls = []call{
 	{"Deployments.OfRepository", false, empty, func(ctx context.Context, tx store.Tx, tenant fleet.TenantID, w *world) (any, error) {
 		return tx.Deployments().OfRepository(ctx, tenant, w.repo.ID)
 	}},
+	{"Deployments.OfRepositoryByID", false, empty, func(ctx context.Context, tx store.Tx, tenant fleet.TenantID, w *world) (any, error) {
+		return tx.Deployments().OfRepositoryByID(ctx, tenant, w.repo.ID, []fleet.DeploymentID{w.deployment.ID})
+	}},
 	{"Deployments.BriefsOfRepository", false, empty, func(ctx context.Context, tx store.Tx, tenant fleet.TenantID, w *world) (any, error) {
 		return tx.Deployments().BriefsOfRepository(ctx, tenant, w.repo.ID)
 	}},
