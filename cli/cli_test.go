@@ -33,12 +33,13 @@ type server struct {
 	agents      []apiv1.Agent
 	deployments []apiv1.Deployment
 	got         map[string]string // bodies by "METHOD path"
+	queries     map[string]string // query strings by the same
 	streams     chan chan apiv1.Change
 }
 
 func newServer(t *testing.T) (*server, string) {
 	t.Helper()
-	s := &server{agents: agents(), deployments: deployments(), got: map[string]string{}, streams: make(chan chan apiv1.Change, 10)}
+	s := &server{agents: agents(), deployments: deployments(), got: map[string]string{}, queries: map[string]string{}, streams: make(chan chan apiv1.Change, 10)}
 	srv := httptest.NewServer(s.handler())
 	t.Cleanup(func() {
 		srv.CloseClientConnections()
@@ -63,8 +64,18 @@ func (s *server) handler() http.Handler {
 	})
 	mux.HandleFunc("GET "+tenant+"deployments/{name}", func(w http.ResponseWriter, r *http.Request) { s.deployment(w, r.PathValue("name")) })
 	mux.HandleFunc("DELETE "+tenant+"deployments/{name}", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusAccepted) })
+	mux.HandleFunc("GET "+tenant+"diagnosis", func(w http.ResponseWriter, _ *http.Request) { write(w, 200, diagnosis()) })
+	mux.HandleFunc("GET "+tenant+"deployments/{name}/deletion", func(w http.ResponseWriter, _ *http.Request) {
+		write(w, 200, apiv1.Deletion{Clusters: 2, Away: 1, Objects: 12, Kept: 1})
+	})
 	mux.HandleFunc("POST "+tenant+"deployments", func(w http.ResponseWriter, _ *http.Request) { write(w, 201, s.deployments[0]) })
-	mux.HandleFunc("POST "+tenant+"environments", func(w http.ResponseWriter, _ *http.Request) { write(w, 201, apiv1.Environment{Name: "eu"}) })
+	mux.HandleFunc("POST "+tenant+"environments", func(w http.ResponseWriter, r *http.Request) {
+		if strings.Contains(s.got[r.Method+" "+r.URL.Path], "forbidden") {
+			write(w, 403, apiv1.Problem{Status: 403, Detail: `this requires the admin role in tenant "default"; token "ci" has viewer`})
+			return
+		}
+		write(w, 201, apiv1.Environment{Name: "eu"})
+	})
 	mux.HandleFunc("POST "+tenant+"agents", s.enroll)
 	mux.HandleFunc("DELETE "+tenant+"agents/{name}", func(w http.ResponseWriter, r *http.Request) {
 		if r.PathValue("name") != "prod" {
@@ -107,6 +118,7 @@ func (s *server) handler() http.Handler {
 		body, _ := io.ReadAll(r.Body)
 		s.mu.Lock()
 		s.got[r.Method+" "+r.URL.Path] = string(body)
+		s.queries[r.Method+" "+r.URL.Path] = r.URL.RawQuery
 		if _, stream := strings.CutSuffix(r.URL.Path, "/stream"); stream {
 			s.mu.Unlock()
 		} else {

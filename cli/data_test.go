@@ -48,7 +48,7 @@ func deployment(name, sync, health string, targets ...apiv1.Target) apiv1.Deploy
 	}
 	return apiv1.Deployment{
 		ID: "dep-" + name, Name: name, Source: apiv1.Source{RepoURL: "https://git.example.com/" + name, Path: "deploy"},
-		Environment: "default", Namespace: name, Policy: apiv1.Policy{Prune: true}, Commit: "c0ffee0123456789", CreatedAt: born,
+		Environment: "default", Namespace: name, Policy: apiv1.Policy{Prune: true}, Commit: "c0ffee0123456789", RunningCommit: "c0ffee0123456789", CreatedAt: born,
 		Sync: sync, Health: health, Counts: counts, Targets: targets,
 	}
 }
@@ -81,7 +81,7 @@ func deployments() []apiv1.Deployment {
 	waiting := target("prod", "Pending", "Unknown")
 	waiting.Generation, waiting.ObservedGeneration, waiting.Commit = 0, 0, ""
 	unreadable := deployment("unreadable", "Failed", "Unknown", waiting)
-	unreadable.Commit, unreadable.Message = "", "repository https://git.example.com/unreadable: authentication failed"
+	unreadable.Commit, unreadable.RunningCommit, unreadable.Message = "", "", "repository https://git.example.com/unreadable: authentication failed"
 	away := deployment("away", "Synced", "Stale", target("prod", "Synced", "Current"), staleTarget())
 	away.Source.Helm = &apiv1.Helm{ReleaseName: "r", ValuesFiles: []string{"a.yaml"}, Values: map[string]any{"a": map[string]any{"b": "1", "c": 2}}}
 	return []apiv1.Deployment{
@@ -94,6 +94,15 @@ func deployments() []apiv1.Deployment {
 
 func nowhere() apiv1.Deployment {
 	d := deployment("nowhere", "Pending", "Unknown")
-	d.Policy.PruneLimit = apiv1.PruneLimit{Objects: 3, Percent: 7}
+	d.Policy.PruneLimit, d.RunningCommit = apiv1.PruneLimit{Objects: 3, Percent: 7}, ""
 	return d
+}
+
+func diagnosis() apiv1.Diagnosis {
+	return apiv1.Diagnosis{Agents: 3, Repositories: 3, Deployments: 6, Findings: []apiv1.Finding{
+		{Part: "fleet", Severity: "notice", Reason: "FleetFrozen", Message: "the whole fleet is suspended by ann since 2026-11-15T12:00:00Z: the freeze of december: nothing new is sent", Next: "kedge fleet unfreeze, as a fleet admin"},
+		{Part: "agents", Severity: "problem", Reason: "NeverConnected", Subject: "new", Message: "it has never connected", Next: "kubectl -n kedge-agent-new logs deployment/kedge-agent, in its cluster"},
+		{Part: "agents", Severity: "problem", Reason: "ConfigNotLive", Subject: "prod", Message: "its configuration is wrong", Next: "kedge agent config get prod lists every mistake; mend the file and push"},
+		{Part: "deployments", Severity: "problem", Reason: "PrunesHeld", Subject: "web", Message: "12 objects left its source\nand are kept", Next: "kedge deploy prunes web"},
+	}}
 }

@@ -14,11 +14,11 @@ import (
 // policyFlags are the parts of a policy that read the same when a deployment is created and when it is
 // changed. Only what is named on the command line counts.
 type policyFlags struct {
-	adopt, empty, manual, onDetach, force, replace, dryRun bool
-	drift, account, propagation                            string
-	ignore                                                 []string
-	pruneTimeout, readyTimeout                             time.Duration
-	limit                                                  apiv1.PruneLimit
+	adopt, empty, manual, onDetach, force, replace, previewOnly bool
+	drift, account, propagation                                 string
+	ignore                                                      []string
+	pruneTimeout, readyTimeout                                  time.Duration
+	limit                                                       apiv1.PruneLimit
 }
 
 func (p *policyFlags) add(f *pflag.FlagSet) {
@@ -28,7 +28,7 @@ func (p *policyFlags) add(f *pflag.FlagSet) {
 	f.BoolVar(&p.onDetach, "prune-on-detach", false, "delete the objects in clusters that leave the environment")
 	f.BoolVar(&p.force, "force", false, "take over fields that another manager owns")
 	f.BoolVar(&p.replace, "replace", false, "delete and create anew what cannot be changed in place")
-	f.BoolVar(&p.dryRun, "dry-run", false, "have clusters say what would change, and change nothing")
+	f.BoolVar(&p.previewOnly, "preview-only", false, "from now on agents report what would change and change nothing; --preview-only=false ends it")
 	f.StringVar(&p.drift, "drift", "correct", "what is done about objects changed in the cluster: correct, report or ignore")
 	f.StringArrayVar(&p.ignore, "ignore", nil, "a field that may differ, KIND[/NAME]:/json/pointer; may be repeated, empty names none")
 	f.StringVar(&p.account, "service-account", "", "NAMESPACE/NAME of the ServiceAccount that agents act as (default: as themselves)")
@@ -48,7 +48,7 @@ func (p *policyFlags) change(f *pflag.FlagSet, was apiv1.PruneLimit) apiv1.Updat
 	}{
 		"adopt": {&p.adopt, &out.Adopt}, "allow-empty": {&p.empty, &out.AllowEmpty}, "manual": {&p.manual, &out.Manual},
 		"prune-on-detach": {&p.onDetach, &out.PruneOnDetach}, "force": {&p.force, &out.Force},
-		"replace": {&p.replace, &out.Replace}, "dry-run": {&p.dryRun, &out.DryRun},
+		"replace": {&p.replace, &out.Replace}, "preview-only": {&p.previewOnly, &out.PreviewOnly},
 	} {
 		if f.Changed(name) {
 			*on.into = on.value
@@ -97,7 +97,7 @@ func (p *policyFlags) newPolicy(f *pflag.FlagSet) apiv1.NewPolicy {
 	u := p.change(f, apiv1.PruneLimit(fleet.DefaultPruneLimit))
 	return apiv1.NewPolicy{
 		Adopt: value(u.Adopt), AllowEmpty: value(u.AllowEmpty), Manual: value(u.Manual), PruneOnDetach: value(u.PruneOnDetach),
-		Force: value(u.Force), Replace: value(u.Replace), DryRun: value(u.DryRun), Drift: value(u.Drift), Ignore: u.Ignore,
+		Force: value(u.Force), Replace: value(u.Replace), PreviewOnly: value(u.PreviewOnly), Drift: value(u.Drift), Ignore: u.Ignore,
 		ServiceAccount: value(u.ServiceAccount), Propagation: value(u.Propagation),
 		PruneTimeout: value(u.PruneTimeout), ReadyTimeout: value(u.ReadyTimeout), PruneLimit: u.PruneLimit,
 	}
@@ -120,7 +120,7 @@ func policyText(p apiv1.Policy) string {
 		text string
 	}{
 		{!p.Prune, "no prune"}, {p.Adopt, "adopt"}, {p.AllowEmpty, "allow empty"}, {p.Manual, "manual"}, {p.PruneOnDetach, "prune on detach"},
-		{p.Force, "force"}, {p.Replace, "replace"}, {p.DryRun, "dry run"},
+		{p.Force, "force"}, {p.Replace, "replace"}, {p.PreviewOnly, "preview only"},
 		{p.Drift != "" && p.Drift != string(fleet.DriftCorrect), "drift " + p.Drift},
 		{len(p.Ignore) > 0, "ignore " + strings.Join(p.Ignore, " ")},
 		{p.ServiceAccount != "", "as service account " + p.ServiceAccount},

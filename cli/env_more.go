@@ -16,6 +16,7 @@ func environmentPath(c *client.Client, name string) string { return c.In("enviro
 
 func (a *app) envSetCommand() *cobra.Command {
 	var req apiv1.UpdateEnvironment
+	var confirm confirmation
 	var cmd *cobra.Command
 	cmd = a.verb("set NAME", "Change which agents belong to an environment", 1, func(ctx context.Context, c *client.Client, args []string) error {
 		if !cmd.Flags().Changed("agents") {
@@ -23,13 +24,18 @@ func (a *app) envSetCommand() *cobra.Command {
 		} else if req.Agents == nil {
 			req.Agents = []string{}
 		}
+		if err := confirm.askLeaving(ctx, a, c, args[0], "kedge env set "+args[0]+" …"); err != nil {
+			return err
+		}
 		v, err := client.Send[apiv1.Environment](ctx, c, http.MethodPatch, environmentPath(c, args[0]), req)
 		if err != nil {
 			return err
 		}
 		return a.say("Environment %q selects %s: now %s.", v.Name, selects(v), orNone(v.Selected))
 	})
-	cmd.Long = "What is named replaces what was there. Agents that no longer belong let go of what was deployed to them: it stays in their clusters."
+	cmd.Long = "What is named replaces what was there. Agents that no longer belong let go of what was deployed to them: it stays in their clusters, unless a deployment " +
+		"has the policy pruneOnDetach; then it asks first."
+	confirm.flags(cmd.Flags())
 	cmd.Example = "kedge env set canary --agents prod-1,prod-7\nkedge env set eu --match-labels region=eu,tier=prod"
 	cmd.Flags().StringSliceVar(&req.Agents, "agents", nil, "names of agents, a,b,…; empty names none")
 	pairsFlag(cmd.Flags(), &req.MatchLabels, "match-labels", "labels of agents; empty asks for none")
@@ -93,9 +99,10 @@ func orAll(names []string) string {
 
 // agentLabelCommand takes labels as kubectl does: key=value sets, key- removes.
 func (a *app) agentLabelCommand() *cobra.Command {
+	var confirm confirmation
 	cmd := &cobra.Command{
 		Use: "label NAME KEY=VALUE|KEY-…", Short: "Change the labels of an agent; environments select by them", Args: cobra.MinimumNArgs(2),
-		Long:    "KEY=VALUE sets a label, KEY- removes it. An agent that leaves an environment by it lets go of what was deployed to it there: it stays in the cluster.",
+		Long:    "KEY=VALUE sets a label, KEY- removes it. An agent that leaves an environment by it lets go of what was deployed to it there: it stays in the cluster, unless a deployment has the policy pruneOnDetach; then it asks first.",
 		Example: "kedge agent label prod-7 region=eu tier-",
 	}
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -120,10 +127,20 @@ func (a *app) agentLabelCommand() *cobra.Command {
 				return &exitError{exitUsage, change + " neither sets nor removes a label", "KEY=VALUE sets one, KEY- removes it"}
 			}
 		}
+		environments, err := leaves(cmd.Context(), c, args[0])
+		if err != nil {
+			return err
+		}
+		for _, env := range environments {
+			if err := confirm.askLeaving(cmd.Context(), a, c, env, "kedge agent label "+strings.Join(args, " ")); err != nil {
+				return err
+			}
+		}
 		if err := client.Do(cmd.Context(), c, http.MethodPatch, c.In("agents", args[0]), apiv1.UpdateAgent{Labels: labels}); err != nil {
 			return err
 		}
 		return a.say("Agent %q is labelled.", args[0])
 	}
+	confirm.flags(cmd.Flags())
 	return cmd
 }

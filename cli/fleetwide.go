@@ -2,9 +2,11 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"net/url"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -76,13 +78,40 @@ func queryFlag(f *pflag.FlagSet, into url.Values, name, usage string) {
 	})
 }
 
+// timeFlag is a queryFlag that takes a moment: so long ago, or a time.
+func timeFlag(f *pflag.FlagSet, into url.Values, name, usage string, now func() time.Time) {
+	f.Func(name, usage, func(value string) error {
+		at, err := moment(value, now())
+		if err == nil {
+			into.Set(name, at.UTC().Format(time.RFC3339Nano))
+		}
+		return err
+	})
+}
+
+func moment(value string, now time.Time) (time.Time, error) {
+	if days, ok := strings.CutSuffix(value, "d"); ok {
+		if n, err := strconv.Atoi(days); err == nil && n >= 0 {
+			return now.AddDate(0, 0, -n), nil
+		}
+	}
+	if ago, err := time.ParseDuration(value); err == nil && ago >= 0 {
+		return now.Add(-ago), nil
+	}
+	at, err := time.Parse(time.RFC3339, value)
+	if err != nil {
+		return time.Time{}, errors.New("is neither a duration, such as 10m, 2h or 3d, nor a time, such as 2006-01-02T15:04:05Z")
+	}
+	return at, nil
+}
+
 func (a *app) auditCommand() *cobra.Command {
-	cmd := getCommand(a, "audit", auditResource())
+	cmd := getCommand(a, "audit", auditResource(a.Now))
 	cmd.Short = "Show who did what, newest first"
 	return cmd
 }
 
-func auditResource() resource[apiv1.AuditEvent] {
+func auditResource(now func() time.Time) resource[apiv1.AuditEvent] {
 	var fleet bool
 	most := 100
 	filter := url.Values{}
@@ -94,8 +123,8 @@ func auditResource() resource[apiv1.AuditEvent] {
 			queryFlag(f, filter, "action", "only this action, such as deployment.create")
 			queryFlag(f, filter, "kind", "only what was done to this kind of resource")
 			queryFlag(f, filter, "name", "only what was done to the resource of this name")
-			queryFlag(f, filter, "since", "only after this time (RFC 3339)")
-			queryFlag(f, filter, "until", "only before this time (RFC 3339)")
+			timeFlag(f, filter, "since", "only what happened after this: a duration such as 10m, or a time (RFC 3339)", now)
+			timeFlag(f, filter, "until", "only what happened before this: a duration such as 10m, or a time (RFC 3339)", now)
 			f.IntVar(&most, "limit", most, "at most this many")
 			fleetFlag(f, &fleet)
 		},

@@ -41,7 +41,7 @@ func (a *app) getCommand() *cobra.Command {
 		getCommand(a, "", tenantResource()), getCommand(a, "", memberResource()), getCommand(a, "", personResource()), getCommand(a, "", tokenResource()), getCommand(a, "", grantResource()),
 		getCommand(a, "", credentialResource()), getCommand(a, "", operationResource()),
 		getCommand(a, "", agentResource()), getCommand(a, "", deploymentResource()), getCommand(a, "", environmentResource()),
-		getCommand(a, "", eventResource()), getCommand(a, "", repositoryResource()))
+		getCommand(a, "", eventResource(a.Now)), getCommand(a, "", repositoryResource()))
 }
 
 // getCommand makes the command that lists res; use goes before the resource's own name.

@@ -48,7 +48,9 @@ func TestOutputIsAsRecorded(t *testing.T) {
 		"manifest":             "agent manifest prod --image my/agent:v2",
 		"deploy-create":        "deploy create web --repo https://git.example.com/web",
 		"deploy-create-wait":   "deploy create web --repo https://git.example.com/web --wait",
-		"deploy-delete":        "deploy delete web",
+		"deploy-delete":        "deploy delete web --yes",
+		"deploy-delete-keep":   "deploy delete web --keep-objects --yes",
+		"deploy-delete-script": "deploy delete web",
 		"env-create":           "env create eu --agents prod --match-labels region=eu",
 		"doctor":               "doctor",
 		"version":              "version",
@@ -198,5 +200,27 @@ func TestContextsAreKeptApart(t *testing.T) {
 	}
 	if r := run(t, env, "", "get", "agents", "-o", "name", "--context", strings.TrimPrefix(one, "http://")); r.out != "lost\nnew\nprod\n" {
 		t.Errorf("the first login: %s", r)
+	}
+}
+
+func TestExitCodesAreAsDocumented(t *testing.T) {
+	t.Parallel()
+	s, url := newServer(t)
+	env := home(t, url)
+	stale := target("lost", "Failed", "Stale")
+	stale.StaleSince = born
+	sick := staleTarget()
+	sick.Objects[0].Health = "Failed"
+	s.set(func(s *server) {
+		s.deployments = append(s.deployments, deployment("stale-failed", "Failed", "Stale", stale), deployment("stale-sick", "Synced", "Stale", sick))
+	})
+	for args, want := range map[string]int{
+		"status web": 0, "status failing": 3, "status away": 0, "status stale-failed": 3, "status stale-sick": 3,
+		"repo add ftp://example.com/x": 2, // refused by the server as a bad value
+		"env create forbidden":         1, // refused for want of a role
+	} {
+		if got := run(t, env, "", strings.Fields(args)...); got.code != want {
+			t.Errorf("kedge %s: want exit code %d, got %s", args, want, got)
+		}
 	}
 }

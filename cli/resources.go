@@ -104,7 +104,7 @@ func deploymentRows(v apiv1.Deployment, now time.Time) [][]string {
 		sync = "Deleting"
 	}
 	return [][]string{{
-		v.Name, sync, deploymentHealth(v, now), fmt.Sprintf("%d/%d", v.Counts.Ready, v.Counts.Targets-v.Counts.Detached), shortCommit(v.Commit),
+		v.Name, sync, deploymentHealth(v, now), fmt.Sprintf("%d/%d", v.Counts.Ready, v.Counts.Targets-v.Counts.Detached), deploymentCommit(v),
 		v.Environment, v.Namespace, shortened(orDash(policyText(v.Policy)), maxPolicy), cell(v.Message),
 	}}
 }
@@ -146,7 +146,7 @@ func selects(v apiv1.Environment) string {
 	return strings.Join(parts, ", ")
 }
 
-func eventResource() resource[apiv1.Event] {
+func eventResource(now func() time.Time) resource[apiv1.Event] {
 	filter := url.Values{}
 	return resource[apiv1.Event]{
 		use: "events", aliases: []string{"event"}, short: "List what happened, newest last",
@@ -154,6 +154,7 @@ func eventResource() resource[apiv1.Event] {
 		flags: func(f *pflag.FlagSet) {
 			queryFlag(f, filter, "deployment", "only events of this deployment")
 			queryFlag(f, filter, "agent", "only events of this agent")
+			timeFlag(f, filter, "since", "only what happened after this: a duration such as 10m, or a time (RFC 3339)", now)
 			queryFlag(f, filter, "before", "only events before this one, by its number: see -o name")
 			queryFlag(f, filter, "limit", "at most this many of the newest, up to 500; 100 when absent")
 		},

@@ -147,9 +147,9 @@ func TestRequestsOfTheControlRoomHoldWhatWasAsked(t *testing.T) {
 		"deploy set nowhere --prune-limit-percent 5 --ignore= --prune-timeout 0 --drift ignore": {
 			"PATCH " + tenant + "deployments/nowhere", `{"policy":{"drift":"ignore","ignore":[],"pruneTimeout":"0s","pruneLimit":{"objects":3,"percent":5}}}`,
 		},
-		"deploy create y --repo https://x/y --no-prune --force --replace --dry-run --drift report --ignore *:/a --ignore *:/b " +
+		"deploy create y --repo https://x/y --no-prune --force --replace --preview-only --drift report --ignore *:/a --ignore *:/b " +
 			"--service-account a/b --propagation Orphan --prune-timeout 90s --ready-timeout 5m --prune-limit-objects 4": {
-			"POST " + tenant + "deployments", `{"name":"y","source":{"repoURL":"https://x/y"},"policy":{"prune":false,"force":true,"replace":true,"dryRun":true,` +
+			"POST " + tenant + "deployments", `{"name":"y","source":{"repoURL":"https://x/y"},"policy":{"prune":false,"force":true,"replace":true,"previewOnly":true,` +
 				`"drift":"report","ignore":["*:/a","*:/b"],"serviceAccount":"a/b","propagation":"Orphan","pruneTimeout":"1m30s","readyTimeout":"5m0s","pruneLimit":{"objects":4,"percent":30}}}`,
 		},
 		"deploy create z --repo https://x/y --kind helm --helm-release web --values-file /env/eu.yaml --values-file b.yaml --values " + values +

@@ -3,6 +3,7 @@ package cli_test
 import (
 	"fmt"
 	"net/http"
+	"strings"
 	"time"
 
 	"github.com/kedge-dev/kedge/internal/apiv1"
@@ -62,6 +63,7 @@ func (s *server) room(mux *http.ServeMux) {
 	operation := func(id, state, message string) {
 		list(tenant+"operations/"+id, apiv1.Operation{ID: id, Action: "deployment.sync", Kind: "deployment", Name: "web", State: state, Message: message, CreatedAt: born})
 	}
+	list(tenant+"runs/run-2/waiting", apiv1.RunWaiting{For: []apiv1.RunWait{{Reason: "Disconnected", Agent: "lost", Message: "it is not connected since 2026-11-15T12:00:00Z"}}, More: 2})
 	operation("op-2", "Completed", "")
 	operation("op-1", "Failed", "there is no branch nowhere")
 	operation("op-3", "Waiting", "")
@@ -118,11 +120,18 @@ func (s *server) verbs(mux *http.ServeMux, tenant, top string) {
 	for _, pattern := range []string{
 		"POST " + top + "tenants", "PATCH " + top + "tenants/{name}", "POST " + top + "tenants/{name}/{verb}", "PATCH " + tenant + "agents/{name}",
 		"POST " + tenant + "environments/{name}/{verb}", "POST " + tenant + "credentials", "PATCH " + tenant + "credentials/{name}",
-		"POST " + tenant + "repositories", "PATCH " + tenant + "repositories/{id}", "PATCH " + tenant + "deployments/{name}",
+		"PATCH " + tenant + "repositories/{id}", "PATCH " + tenant + "deployments/{name}",
 		"POST " + tenant + "deployments/{name}/{verb}", "POST " + top + "fleet/{verb}",
 	} {
 		answer(pattern, map[string]string{})
 	}
+	mux.HandleFunc("POST "+tenant+"repositories", func(w http.ResponseWriter, r *http.Request) {
+		if strings.Contains(s.got[r.Method+" "+r.URL.Path], "ftp://") {
+			write(w, 422, apiv1.Problem{Status: 422, Detail: "url: the scheme ftp is not allowed; nothing was changed"})
+			return
+		}
+		write(w, 200, map[string]string{})
+	})
 	answer("POST "+tenant+"tokens", apiv1.NewAPIToken{APIToken: apiv1.APIToken{ID: "tok-1", Name: "ci"}, Token: "kedge-api-new"})
 	answer("POST "+top+"tokens", apiv1.NewAPIToken{APIToken: apiv1.APIToken{ID: "tok-9", Name: "ops"}, Token: "kedge-api-fleet"})
 	answer("POST "+tenant+"agents/prod/tokens", apiv1.NewAgentToken{Token: "kedge-agent-second"})

@@ -56,7 +56,7 @@ func build(o Options) (*cobra.Command, *app) {
 		Use:   "kedge",
 		Short: "Clusters pull themselves towards what Git says",
 		Long: "kedge speaks to a Kedge server: enrol agents, deploy from Git, and see what has arrived where.\n\n" +
-			"Exit codes: 0 done, 1 could not be carried out, 2 used wrongly, 3 a deployment has failed, 4 timed out.",
+			"Exit codes: 0 done, 1 could not be carried out, 2 used wrongly (an unknown flag, or a value that the server refuses), 3 a deployment has failed, 4 timed out.",
 		SilenceUsage: true, SilenceErrors: true,
 	}
 	root.SetIn(o.In)

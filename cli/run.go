@@ -120,6 +120,10 @@ func refused(err error) *exitError {
 			next = listing(path[strings.LastIndex(path, "/")+1:]) + " lists what there is; another tenant: --tenant NAME"
 		}
 		return &exitError{exitFailed, text, next}
+	case http.StatusBadRequest, http.StatusUnprocessableEntity:
+		return &exitError{exitUsage, text, ""}
+	case http.StatusForbidden:
+		return &exitError{exitFailed, text, "kedge login URL with a token that has the role, or another tenant: --tenant NAME"}
 	default:
 		return &exitError{exitFailed, text, ""}
 	}

@@ -35,7 +35,8 @@ func (a *app) statusCommand() *cobra.Command {
 		Short: "Show a deployment on every target, and each object that is not as it should be",
 		Long: "Shows a deployment on every target, and each object that is not as it should be.\n\n" +
 			"With --watch it follows until every target is Synced and Current for the newest generation (exit code 0), something has failed " +
-			"for --fail-after (3), or --timeout has passed (4). Without --watch it exits with 3 when something has failed, else with 0.",
+			"for --fail-after (3), or --timeout has passed (4). --commit waits for a commit; one that changes nothing of the deployment has " +
+			"arrived when the server has seen that, and what was there before has arrived. Without --watch it exits with 3 when something has failed, also if its agent is not connected now, else with 0.",
 		Example: "kedge status web\nkedge status web --watch --timeout 2m --commit $(git rev-parse HEAD)",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -93,10 +94,21 @@ func (a *app) status(ctx context.Context, c *client.Client, name, format string)
 	if err != nil {
 		return err
 	}
-	if reason := failed(d); reason != "" {
+	if readsFailed(d) {
 		return &exitError{code: exitUnhealthy}
 	}
 	return nil
+}
+
+// readsFailed reports whether anything that status prints reads Failed, also what was so when its agent was
+// last heard of: nobody has said since that it has passed.
+func readsFailed(d apiv1.Deployment) bool {
+	return failed(d) != "" || d.Sync == string(fleet.SyncFailed) || d.Health == string(fleet.HealthFailed) ||
+		slices.ContainsFunc(attached(d), func(t apiv1.Target) bool {
+			return t.Sync == string(fleet.SyncFailed) || slices.ContainsFunc(t.Objects, func(o apiv1.Object) bool {
+				return o.Sync == string(fleet.SyncFailed) || o.Health == string(fleet.HealthFailed)
+			})
+		})
 }
 
 // arrived reports whether a target holds the newest generation and is well. One whose agent is lost
@@ -198,12 +210,16 @@ func (s *statusWatch) look(d apiv1.Deployment) (step, error) {
 	if n := d.Counts.HeldPrunes; n > 0 {
 		fmt.Fprintf(s.app.Out, "%s held until they are confirmed: kedge deploy prunes %s\n", count(n, "deletion"), d.Name)
 	}
+	if !strings.HasPrefix(d.Commit, s.opts.commit) {
+		fmt.Fprintf(s.app.Out, "It is up to date as of commit %s, which changes nothing of it.\n", shortCommit(d.EvaluatedCommit))
+	}
 	return step{done: true}, nil
 }
 
 func (s *statusWatch) complete(d apiv1.Deployment) bool {
 	targets := attached(d)
-	if len(targets) == 0 || d.Commit == "" || !strings.HasPrefix(d.Commit, s.opts.commit) {
+	at := strings.HasPrefix(d.Commit, s.opts.commit) || strings.HasPrefix(d.EvaluatedCommit, s.opts.commit)
+	if len(targets) == 0 || d.Commit == "" || !at {
 		return false
 	}
 	for _, t := range targets {

@@ -107,6 +107,9 @@ func statusFacts(d apiv1.Deployment, now time.Time) [][]string {
 		{"Sync", deploymentSync(d)},
 		{"Health", deploymentHealth(d, now)},
 	}
+	if d.RunningCommit != d.Commit || d.RunningOther > 0 {
+		rows = slices.Insert(rows, 4, []string{"Running", deploymentCommit(d)})
+	}
 	if by := d.DeclaredBy; by != nil {
 		text := fmt.Sprintf("%s of %s, for agent %s", by.File, by.RepoURL, by.Agent)
 		if !by.ReleasedAt.IsZero() {

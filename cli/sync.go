@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -88,7 +89,7 @@ func (a *app) followRun(ctx context.Context, c *client.Client, run apiv1.SyncRun
 		fmt.Fprintf(a.Err, "See it happen: kedge run get %s, kedge status %s --watch\n", run.Deployment, run.Deployment)
 		return a.say("Run %s (%s %d of deployment %q) is %s.", run.ID, run.Kind, run.Seq, run.Deployment, run.Phase)
 	}
-	if err := a.awaitOperation(ctx, c, run.Operation, w); err != nil {
+	if err := a.awaitOperation(ctx, c, run.Operation, w, func(ctx context.Context) (string, error) { return waitsFor(ctx, c, run.ID) }); err != nil {
 		return err
 	}
 	done, err := client.Get[apiv1.SyncRun](ctx, c, c.In("runs", run.ID))
@@ -96,6 +97,22 @@ func (a *app) followRun(ctx context.Context, c *client.Client, run apiv1.SyncRun
 		return err
 	}
 	return a.say("Run %s (%s of deployment %q to %s) has %s.", done.ID, done.Kind, done.Deployment, shortCommit(done.Commit), lower(done.Phase))
+}
+
+// waitsFor says what a run waits for.
+func waitsFor(ctx context.Context, c *client.Client, id string) (string, error) {
+	v, err := client.Get[apiv1.RunWaiting](ctx, c, c.In("runs", id, "waiting"))
+	var parts []string
+	for _, w := range v.For {
+		if w.Agent != "" {
+			w.Message = "agent " + w.Agent + ": " + w.Message
+		}
+		parts = append(parts, w.Message)
+	}
+	if v.More > 0 {
+		parts = append(parts, fmt.Sprintf("and %s more", count(v.More, "agent")))
+	}
+	return cell(strings.Join(parts, "; ")), err
 }
 
 func lower(phase string) string { return string(phase[0]-'A'+'a') + phase[1:] }

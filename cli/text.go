@@ -51,13 +51,27 @@ func targetSync(t apiv1.Target) string {
 
 // deploymentSync is the same for all targets together: one of them being lost is enough not to know.
 func deploymentSync(d apiv1.Deployment) string {
+	text := d.Sync + share(d.Counts.Sync[d.Sync], d.Counts)
 	if d.Sync == string(fleet.SyncSynced) && d.Counts.Stale > 0 {
-		return "was " + d.Sync
+		text = "was " + text
 	}
 	if n := d.Counts.HeldPrunes; n > 0 && d.Sync == string(fleet.SyncOutOfSync) {
-		return fmt.Sprintf("%s (%d held)", d.Sync, n)
+		text += fmt.Sprintf(" (%d held)", n)
 	}
-	return d.Sync
+	if never := d.Counts.NeverConnected; never > 0 {
+		text += fmt.Sprintf(", %d never connected", never)
+	}
+	return text
+}
+
+// share says how many of the targets are in a state that not all of them are in: " 2/3". It is "" for a
+// state that is of the deployment itself.
+func share(n int, counts apiv1.TargetCounts) string {
+	all := counts.Targets - counts.Detached
+	if n == 0 || n >= all {
+		return ""
+	}
+	return fmt.Sprintf(" %d/%d", n, all)
 }
 
 func targetHealth(t apiv1.Target, now time.Time) string {
@@ -70,9 +84,25 @@ func targetHealth(t apiv1.Target, now time.Time) string {
 // deploymentHealth is the health summed up; Stale names the longest absence.
 func deploymentHealth(d apiv1.Deployment, now time.Time) string {
 	if d.Health != string(fleet.HealthStale) || d.Counts.StaleSince.IsZero() {
-		return d.Health
+		return d.Health + share(d.Counts.Health[d.Health], d.Counts)
 	}
-	return stale(d.Counts.StaleSince, now)
+	text := stale(d.Counts.StaleSince, now)
+	if some := share(d.Counts.Stale, d.Counts); some != "" {
+		text += "," + some
+	}
+	return text
+}
+
+// deploymentCommit is the commit that runs, with the newest one where that is held back.
+func deploymentCommit(d apiv1.Deployment) string {
+	text := shortCommit(d.RunningCommit)
+	if d.RunningOther > 0 {
+		text += fmt.Sprintf(" +%d other", d.RunningOther)
+	}
+	if d.Commit != "" && d.RunningCommit != "" && d.Commit != d.RunningCommit {
+		text += " (newest " + shortCommit(d.Commit) + ")"
+	}
+	return text
 }
 
 // connectionState is how a replica is; led says whether its agent has one that leads.

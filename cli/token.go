@@ -164,7 +164,7 @@ func (a *app) agentRotateCommand() *cobra.Command {
 				fmt.Fprintf(a.Err, "See it happen: kedge operation get %s --watch\n", op.ID)
 				return nil
 			}
-			if err := a.awaitOperation(ctx, c, op.ID, w); err != nil {
+			if err := a.awaitOperation(ctx, c, op.ID, w, nil); err != nil {
 				return err
 			}
 			return a.say("Agent %q has a new token.", args[0])

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -97,15 +98,22 @@ func (w *waiting) flags(cmd *cobra.Command) {
 	cmd.Flags().DurationVar(&w.timeout, "timeout", 5*time.Minute, "with --wait: give up after this long; 0 is never")
 }
 
-// awaitOperation follows an operation to its end.
-func (a *app) awaitOperation(ctx context.Context, c *client.Client, id string, w waiting) error {
+// waitKinds are the changes after which an operation may wait for something else.
+var waitKinds = []string{"run", "operation", "connection", "status", "deployment", "environment", "tenant", "settings", "repository"}
+
+// awaitOperation follows an operation to its end. why says what it waits for; it may be nil.
+func (a *app) awaitOperation(ctx context.Context, c *client.Client, id string, w waiting, why func(context.Context) (string, error)) error {
 	if w.timeout > 0 {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, w.timeout)
 		defer cancel()
 	}
 	var last apiv1.Operation
-	err := a.follow(ctx, c, func(change apiv1.Change) bool { return change.ID == id }, func(ctx context.Context) (step, error) {
+	said := ""
+	relevant := func(change apiv1.Change) bool {
+		return change.ID == id || why != nil && slices.Contains(waitKinds, change.Kind)
+	}
+	err := a.follow(ctx, c, relevant, func(ctx context.Context) (step, error) {
 		op, err := client.Get[apiv1.Operation](ctx, c, c.In("operations", id))
 		if err != nil {
 			return step{}, err
@@ -114,11 +122,26 @@ func (a *app) awaitOperation(ctx context.Context, c *client.Client, id string, w
 			fmt.Fprintf(a.Err, "%s: %s\n", op.Action, op.State)
 		}
 		last = op
-		return step{done: op.State == "Completed" || op.State == "Failed"}, nil
+		if op.State == "Completed" || op.State == "Failed" {
+			return step{done: true}, nil
+		}
+		if why == nil {
+			return step{}, nil
+		}
+		text, err := why(ctx)
+		if err == nil && text != "" && text != said {
+			said = text
+			fmt.Fprintf(a.Err, "waiting: %s\n", text)
+		}
+		return step{}, err
 	})
 	switch {
 	case errors.Is(ctx.Err(), context.DeadlineExceeded):
-		return &exitError{exitTimeout, fmt.Sprintf("%s of %s is not done after %s", last.Action, last.Name, w.timeout), "kedge operation get " + id}
+		text := fmt.Sprintf("%s of %s is not done after %s", last.Action, last.Name, w.timeout)
+		if said != "" {
+			text += "; it waits: " + said
+		}
+		return &exitError{exitTimeout, text, "kedge operation get " + id}
 	case err != nil:
 		return err
 	case last.State == "Failed":

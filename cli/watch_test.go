@@ -166,7 +166,7 @@ func TestDeployDeleteWaitsUntilItIsGone(t *testing.T) {
 	t.Parallel()
 	s, url := newServer(t)
 	out := newConsole()
-	wait := start(t, out, home(t, url), "deploy delete web --wait")
+	wait := start(t, out, home(t, url), "deploy delete web --wait --yes")
 	feed := <-s.streams
 	out.waitFor(t, "is being deleted")
 	s.set(func(s *server) { s.deployments = s.deployments[1:] })
@@ -174,8 +174,27 @@ func TestDeployDeleteWaitsUntilItIsGone(t *testing.T) {
 	if code := wait(); code != 0 || !strings.Contains(out.String(), "1 object was kept: Namespace web\nDeployment \"web\" is gone.") {
 		t.Errorf("exit code %d:\n%s", code, out)
 	}
-	got := run(t, home(t, url), "", "deploy", "delete", "failing", "--wait", "--timeout", "300ms")
+	got := run(t, home(t, url), "", "deploy", "delete", "failing", "--yes", "--wait", "--timeout", "300ms")
 	if got.code != 4 || !strings.Contains(got.err, "not gone everywhere after 300ms") {
 		t.Errorf("one that stays: %s", got)
+	}
+}
+
+func TestWatchedCommitThatTouchesNothingIsUpToDate(t *testing.T) {
+	t.Parallel()
+	s, url := newServer(t)
+	env := home(t, url)
+	s.set(func(s *server) { s.deployments[0].EvaluatedCommit = "dead00112233445566" })
+	for commit, want := range map[string]string{
+		"dead0011": "It is up to date as of commit dead00112233, which changes nothing of it.\n",
+		"c0ffee":   "Deployment \"web\" has arrived on 1 target at commit c0ffee012345.\n",
+	} {
+		got := run(t, env, "", "status", "web", "--watch", "--timeout", "20s", "--commit", commit)
+		if got.code != 0 || !strings.HasSuffix(got.out, want) {
+			t.Errorf("--commit %s: %s", commit, got)
+		}
+	}
+	if got := run(t, env, "", "status", "web", "--watch", "--timeout", "200ms", "--commit", "beef"); got.code != 4 {
+		t.Errorf("a commit that nobody knows: %s", got)
 	}
 }

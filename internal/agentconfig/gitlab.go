@@ -53,6 +53,9 @@ func ParseGitLab(data []byte) (File, error) {
 		}
 	}
 	root.fields(known)
+	if p.exhausted() {
+		return File{}, p.result() // what was read of it is a part
+	}
 	return out, p.result()
 }
 

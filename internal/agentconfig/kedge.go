@@ -47,6 +47,9 @@ func ParseKedge(data []byte) (File, error) {
 			})
 		},
 	})
+	if p.exhausted() {
+		return File{}, p.result() // what was read of it is a part
+	}
 	return out, p.result()
 }
 
@@ -141,7 +144,7 @@ func readPolicy(to *fleet.Policy) func(value) {
 			"manual":         boolean(&to.Manual),
 			"force":          boolean(&to.Force),
 			"replace":        boolean(&to.Replace),
-			"dryRun":         boolean(&to.DryRun),
+			"previewOnly":    boolean(&to.DryRun),
 			"drift":          oneOf((*string)(&to.Drift), string(fleet.DriftCorrect), string(fleet.DriftReport), string(fleet.DriftIgnore)),
 			"ignore":         words(&to.Ignore),
 			"serviceAccount": text(&to.ServiceAccount),

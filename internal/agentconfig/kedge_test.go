@@ -63,7 +63,7 @@ deployments:
       manual: true
       force: true
       replace: true
-      dryRun: true
+      previewOnly: true
       drift: report
       ignore: ["Deployment:/spec/replicas"]
       serviceAccount: shop/deployer

@@ -58,43 +58,55 @@ type Deployment struct {
 	ID   string `json:"id"`
 	Name string `json:"name"`
 	// Labels are the deployment's own, not those of its objects.
-	Labels      map[string]string `json:"labels,omitempty"`
-	Source      Source            `json:"source"`
-	Repository  string            `json:"repository,omitempty" doc:"ID of the repository."`
-	Environment string            `json:"environment"`
-	Namespace   string            `json:"namespace"`
-	Policy      Policy            `json:"policy"`
-	Commit      string            `json:"commit,omitempty" doc:"The newest commit that was rendered whole."`
-	Digest      string            `json:"digest,omitempty" doc:"Names the objects of that commit."`
-	RenderedAt  time.Time         `json:"renderedAt,omitzero"`
-	Suspension  *Suspension       `json:"suspension,omitempty" doc:"Set while it is suspended itself; its environment, tenant and the fleet can be too."`
-	Pin         *Pin              `json:"pin,omitempty" doc:"Set while it is held at a kept revision, after a rollback."`
-	Spec        int64             `json:"spec" doc:"Rises with every edit; the number in the ETag."`
-	Volatile    bool              `json:"volatile,omitempty" doc:"The chart uses time or randomness: it is rendered again only when what it reads has changed."`
-	SourceError string            `json:"sourceError,omitempty" doc:"Why the newest revision could not be used; what runs is undisturbed."`
-	CreatedAt   time.Time         `json:"createdAt,omitzero"`
-	DeletedAt   time.Time         `json:"deletedAt,omitzero" doc:"Set while its objects are being deleted."`
-	Sync        string            `json:"sync" doc:"Pending, Syncing, Synced, OutOfSync, Failed, Deleted, Detached or Rewound: the worst of its targets."`
-	Health      string            `json:"health" doc:"In the words of kstatus, or Stale: the worst of its targets."`
-	Message     string            `json:"message,omitempty"`
-	Counts      TargetCounts      `json:"counts" doc:"How many of its targets are in which state."`
-	Targets     []Target          `json:"targets,omitempty" nullable:"false" doc:"The first ones, by the names of their agents; only when one deployment is read."`
-	MoreTargets string            `json:"moreTargets,omitempty" doc:"Set when there are more: pass it as 'after' to …/targets to read on."`
-	DeclaredBy  *DeclaredBy       `json:"declaredBy,omitempty" doc:"The file in Git that declares it: then it is changed there and nowhere else."`
-	Held        string            `json:"held,omitempty" doc:"Why nothing new is sent: it is suspended, pinned, or waits for a sync run."`
-	Operations  []Operation       `json:"operations,omitempty" nullable:"false" doc:"What goes on, and the newest that failed; only when one deployment is read."`
+	Labels          map[string]string `json:"labels,omitempty"`
+	Source          Source            `json:"source"`
+	Repository      string            `json:"repository,omitempty" doc:"ID of the repository."`
+	Environment     string            `json:"environment"`
+	Namespace       string            `json:"namespace"`
+	Policy          Policy            `json:"policy"`
+	Commit          string            `json:"commit,omitempty" doc:"The newest commit that was rendered whole."`
+	Digest          string            `json:"digest,omitempty" doc:"Names the objects of that commit."`
+	EvaluatedCommit string            `json:"evaluatedCommit,omitempty" doc:"Up to which commit of its revision it was evaluated. Newer than 'commit' when what came since changes nothing of it. Only when one deployment is read."`
+	RunningCommit   string            `json:"runningCommit,omitempty" doc:"The commit that most of its targets were sent: an older one while a newer revision is held back."`
+	RunningOther    int               `json:"runningOther,omitempty" doc:"How many targets were sent another commit than that."`
+	RenderedAt      time.Time         `json:"renderedAt,omitzero"`
+	Suspension      *Suspension       `json:"suspension,omitempty" doc:"Set while it is suspended itself; its environment, tenant and the fleet can be too."`
+	Pin             *Pin              `json:"pin,omitempty" doc:"Set while it is held at a kept revision, after a rollback."`
+	Spec            int64             `json:"spec" doc:"Rises with every edit; the number in the ETag."`
+	Volatile        bool              `json:"volatile,omitempty" doc:"The chart uses time or randomness: it is rendered again only when what it reads has changed."`
+	SourceError     string            `json:"sourceError,omitempty" doc:"Why the newest revision could not be used; what runs is undisturbed."`
+	CreatedAt       time.Time         `json:"createdAt,omitzero"`
+	DeletedAt       time.Time         `json:"deletedAt,omitzero" doc:"Set while its objects are being deleted."`
+	Sync            string            `json:"sync" doc:"Pending, Syncing, Synced, OutOfSync, Failed, Deleted, Detached or Rewound: the worst of its targets, but for those whose agents have never connected."`
+	Health          string            `json:"health" doc:"In the words of kstatus, or Stale: the worst of its targets, but for those whose agents have never connected."`
+	Message         string            `json:"message,omitempty"`
+	Counts          TargetCounts      `json:"counts" doc:"How many of its targets are in which state."`
+	Targets         []Target          `json:"targets,omitempty" nullable:"false" doc:"The first ones, by the names of their agents; only when one deployment is read."`
+	MoreTargets     string            `json:"moreTargets,omitempty" doc:"Set when there are more: pass it as 'after' to …/targets to read on."`
+	DeclaredBy      *DeclaredBy       `json:"declaredBy,omitempty" doc:"The file in Git that declares it: then it is changed there and nowhere else."`
+	Held            string            `json:"held,omitempty" doc:"Why nothing new is sent: it is suspended, pinned, or waits for a sync run."`
+	Operations      []Operation       `json:"operations,omitempty" nullable:"false" doc:"What goes on, and the newest that failed; only when one deployment is read."`
+}
+
+// Deletion is what deleting a deployment would do, as far as its agents have told what they hold.
+type Deletion struct {
+	Clusters int `json:"clusters" doc:"Clusters with a target that would be told to delete."`
+	Away     int `json:"away" doc:"Of these, how many agents are not connected: they delete when they are back."`
+	Objects  int `json:"objects" doc:"Objects that would be deleted, over all clusters."`
+	Kept     int `json:"kept" doc:"Objects that stay all the same: Namespaces, CustomResourceDefinitions and PersistentVolumeClaims."`
 }
 
 // TargetCounts is how many targets of a deployment are in which state.
 type TargetCounts struct {
-	Targets    int            `json:"targets" doc:"All of them."`
-	Ready      int            `json:"ready" doc:"Hold what is desired, and are Current, now."`
-	Detached   int            `json:"detached" doc:"Were let go."`
-	Stale      int            `json:"stale" doc:"Their agents are not connected."`
-	StaleSince time.Time      `json:"staleSince,omitzero" doc:"The longest absence."`
-	Sync       map[string]int `json:"sync" doc:"How many by state; one that no target is in is absent."`
-	Health     map[string]int `json:"health" doc:"The same by health."`
-	HeldPrunes int            `json:"heldPrunes,omitempty" doc:"Deletions that wait to be confirmed: an object on two agents counted twice."`
+	Targets        int            `json:"targets" doc:"All of them."`
+	Ready          int            `json:"ready" doc:"Hold what was sent to them, and are Current, now. A newer revision that is held back does not count against them."`
+	Detached       int            `json:"detached" doc:"Were let go."`
+	Stale          int            `json:"stale" doc:"Their agents are not connected."`
+	NeverConnected int            `json:"neverConnected" doc:"Their agents have never connected. Sync and health of the deployment are those of the others, if there are any."`
+	StaleSince     time.Time      `json:"staleSince,omitzero" doc:"The longest absence."`
+	Sync           map[string]int `json:"sync" doc:"How many by state; one that no target is in is absent."`
+	Health         map[string]int `json:"health" doc:"The same by health."`
+	HeldPrunes     int            `json:"heldPrunes,omitempty" doc:"Deletions that wait to be confirmed: an object on two agents counted twice."`
 }
 
 // Pin holds a deployment at a kept revision until it is released.

@@ -11,7 +11,7 @@ type Policy struct {
 
 	Force          bool       `json:"force" doc:"Take over fields that another manager owns; otherwise they are a conflict."`
 	Replace        bool       `json:"replace" doc:"Delete and create anew what cannot be changed in place; otherwise that is an error."`
-	DryRun         bool       `json:"dryRun" doc:"Say what would change, and change nothing."`
+	PreviewOnly    bool       `json:"previewOnly" doc:"Agents report what would change and change nothing, for as long as this is set."`
 	Drift          string     `json:"drift" doc:"What is done about objects that are changed in the cluster: correct, report or ignore."`
 	Ignore         []string   `json:"ignore,omitempty" nullable:"false" doc:"Fields that may differ from the source: KIND[/NAME]:/json/pointer."`
 	ServiceAccount string     `json:"serviceAccount,omitempty" doc:"NAMESPACE/NAME of the ServiceAccount that the agent acts as; as itself when absent."`
@@ -38,7 +38,7 @@ type UpdatePolicy struct {
 
 	Force          *bool       `json:"force,omitempty"`
 	Replace        *bool       `json:"replace,omitempty"`
-	DryRun         *bool       `json:"dryRun,omitempty"`
+	PreviewOnly    *bool       `json:"previewOnly,omitempty"`
 	Drift          *string     `json:"drift,omitempty" doc:"correct, report or ignore; empty for the default."`
 	Ignore         []string    `json:"ignore,omitzero" nullable:"false" doc:"All of them from now on; [] removes them."`
 	ServiceAccount *string     `json:"serviceAccount,omitempty" doc:"Empty for the agent itself."`
@@ -59,7 +59,7 @@ type NewPolicy struct {
 
 	Force          bool        `json:"force,omitempty" doc:"Take over fields that another manager owns; otherwise they are a conflict."`
 	Replace        bool        `json:"replace,omitempty" doc:"Delete and create anew what cannot be changed in place; otherwise that is an error."`
-	DryRun         bool        `json:"dryRun,omitempty" doc:"Say what would change, and change nothing."`
+	PreviewOnly    bool        `json:"previewOnly,omitempty" doc:"Agents report what would change and change nothing, for as long as this is set."`
 	Drift          string      `json:"drift,omitempty" doc:"What is done about objects that are changed in the cluster: correct (when absent), report or ignore."`
 	Ignore         []string    `json:"ignore,omitempty" nullable:"false" doc:"Fields that may differ from the source: KIND[/NAME]:/json/pointer."`
 	ServiceAccount string      `json:"serviceAccount,omitempty" doc:"NAMESPACE/NAME of the ServiceAccount that the agent acts as; as itself when absent."`

@@ -45,6 +45,19 @@ type SyncRun struct {
 	FinishedAt time.Time `json:"finishedAt,omitzero"`
 }
 
+// RunWaiting is what a sync run waits for; nothing when it is done.
+type RunWaiting struct {
+	For  []RunWait `json:"for" nullable:"false"`
+	More int       `json:"more,omitempty" doc:"How many agents there are beside those that are named."`
+}
+
+// RunWait is one thing that a sync run waits for.
+type RunWait struct {
+	Reason  string `json:"reason" doc:"One of WaitsForTurn, Suspended, RepositoryUnreadable, ReadingSource, NeverConnected, Disconnected, Applying."`
+	Agent   string `json:"agent,omitempty" doc:"The agent that has not answered; absent while the run has not started."`
+	Message string `json:"message"`
+}
+
 // Operation is tracked asynchronous work: what a 202 answer links to.
 type Operation struct {
 	ID         string    `json:"id"`

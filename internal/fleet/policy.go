@@ -1,6 +1,7 @@
 package fleet
 
 import (
+	"errors"
 	"regexp"
 	"slices"
 	"strings"
@@ -127,32 +128,31 @@ func (p Policy) equal(o Policy) bool {
 
 // Check returns an InvalidError that names the field, below field, of what could never work.
 func (p Policy) Check(field string) error {
+	var wrong []error
+	add := func(name, format string, args ...any) { wrong = append(wrong, Invalid(field+name, format, args...)) }
 	switch p.Drift {
 	case "", DriftCorrect, DriftReport, DriftIgnore:
 	default:
-		return Invalid(field+".drift", "%q is none of correct, report and ignore", p.Drift)
+		add(".drift", "%q is none of correct, report and ignore", p.Drift)
 	}
 	switch p.Propagation {
 	case "", PropagationBackground, PropagationForeground, PropagationOrphan:
 	default:
-		return Invalid(field+".propagation", "%q is none of Background, Foreground and Orphan", p.Propagation)
+		add(".propagation", "%q is none of Background, Foreground and Orphan", p.Propagation)
 	}
 	if p.PruneTimeout < 0 || p.PruneTimeout > MaxTimeout {
-		return Invalid(field+".pruneTimeout", "%v is not between 0 and %v", p.PruneTimeout, MaxTimeout)
+		add(".pruneTimeout", "%v is not between 0 and %v", p.PruneTimeout, MaxTimeout)
 	}
 	if p.ReadyTimeout < 0 || p.ReadyTimeout > MaxTimeout {
-		return Invalid(field+".readyTimeout", "%v is not between 0 and %v", p.ReadyTimeout, MaxTimeout)
+		add(".readyTimeout", "%v is not between 0 and %v", p.ReadyTimeout, MaxTimeout)
 	}
 	if l := p.PruneLimit; l.Objects < 0 || l.Objects > maxPruneLimit {
-		return Invalid(field+".pruneLimit.objects", "%d is not between 0 and %d", l.Objects, maxPruneLimit)
+		add(".pruneLimit.objects", "%d is not between 0 and %d", l.Objects, maxPruneLimit)
 	}
 	if l := p.PruneLimit; l.Percent < 0 || l.Percent > 100 {
-		return Invalid(field+".pruneLimit.percent", "%d is not between 0 and 100", l.Percent)
+		add(".pruneLimit.percent", "%d is not between 0 and 100", l.Percent)
 	}
-	if err := CheckServiceAccount(field+".serviceAccount", p.ServiceAccount); err != nil {
-		return err
-	}
-	return checkIgnore(field+".ignore", p.Ignore)
+	return errors.Join(append(wrong, CheckServiceAccount(field+".serviceAccount", p.ServiceAccount), checkIgnore(field+".ignore", p.Ignore))...)
 }
 
 // CheckServiceAccount returns an InvalidError unless text is "namespace/name" or "".

@@ -31,7 +31,7 @@ func TestAgentThatLeavesAnEnvironmentLetsGo(t *testing.T) {
 	uid := cluster.Kubectl(t, "-n", kept, "get", "configmap", "page", "-o", "jsonpath={.metadata.uid}")
 
 	before := len(a.writes(t))
-	if out, err := s.kedge(t, "agent", "label", "leaver", "region=us"); err != nil {
+	if out, err := s.kedge(t, "agent", "label", "leaver", "region=us", "--yes"); err != nil {
 		t.Fatalf("kedge agent label: %v\n%s", err, out)
 	}
 	v := s.awaitDeployment(t, "kept", func(v apiv1.Deployment) error {

@@ -74,7 +74,7 @@ func TestAPolicyIsFollowedEverywhere(t *testing.T) {
 	ns := cluster.Namespace(t)
 	commit := repo.push(t, map[string]string{"web/a.yaml": configMap(ns, "a", "one")})
 	enroll(t, s, cluster, apiv1.EnrollAgent{Name: "obedient"})
-	if out, err := s.kedge(t, "deploy", "create", "web", "--repo", repo.url, "--path", "web", "--dry-run"); err != nil {
+	if out, err := s.kedge(t, "deploy", "create", "web", "--repo", repo.url, "--path", "web", "--preview-only"); err != nil {
 		t.Fatalf("kedge deploy create: %v\n%s", err, out)
 	}
 	outOfSync := func(text string) func(apiv1.Deployment) error {
@@ -87,7 +87,7 @@ func TestAPolicyIsFollowedEverywhere(t *testing.T) {
 	}
 	s.awaitDeployment(t, "web", outOfSync("created"))
 	gone(t, cluster, "-n", ns, "get", "configmap", "a")
-	if out, err := s.kedge(t, "deploy", "set", "web", "--dry-run=false", "--drift=report"); err != nil {
+	if out, err := s.kedge(t, "deploy", "set", "web", "--preview-only=false", "--drift=report"); err != nil {
 		t.Fatalf("kedge deploy set: %v\n%s", err, out)
 	}
 	s.awaitDeployment(t, "web", healthyAt(commit, 1))

@@ -114,7 +114,7 @@ func TestRestoredTargetsGoOnByThemselves(t *testing.T) {
 
 	// After the backup both are deleted, and one of them is made again: it is another target now.
 	for _, name := range []string{"gone", "again"} {
-		if out, err := s.kedge(t, "deploy", "delete", name); err != nil {
+		if out, err := s.kedge(t, "deploy", "delete", name, "--yes"); err != nil {
 			t.Fatalf("%v\n%s", err, out)
 		}
 		gone(t, cluster, "-n", ns, "get", "configmap", "cm-"+name)

@@ -82,7 +82,7 @@ func TestCommandLineWalksThroughATenant(t *testing.T) {
 	refused("credential delete git --tenant shop", "git")
 	refused("repo delete "+repo.url+" --tenant shop", "deployment")
 	refused("agent delete nobody --tenant shop", "kedge get agents")
-	kedge("deploy delete web --wait --tenant shop", "is gone")
+	kedge("deploy delete web --yes --wait --tenant shop", "is gone")
 	kedge("repo delete " + repo.url + " --tenant shop")
 	kedge("credential delete git --tenant shop")
 	kedge("env delete eu --tenant shop")

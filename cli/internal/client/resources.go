@@ -26,6 +26,15 @@ func (c *Client) Deployment(ctx context.Context, name string) (apiv1.Deployment,
 	return out, err
 }
 
+// DeleteDeployment deletes a deployment, and unless keepObjects is set its objects in every cluster.
+func (c *Client) DeleteDeployment(ctx context.Context, name string, keepObjects bool) error {
+	query := url.Values{}
+	if keepObjects {
+		query.Set("keepObjects", "true")
+	}
+	return c.call(ctx, http.MethodDelete, c.In("deployments", name), query, nil, nil)
+}
+
 // ManifestOptions says how an agent is to be installed. Empty ones mean the server's.
 type ManifestOptions struct {
 	Image         string

@@ -6,7 +6,10 @@ import (
 	"crypto/rand"
 	"crypto/sha256"
 	"errors"
+	"fmt"
 	"strings"
+
+	"github.com/kedge-dev/kedge/internal/fleet"
 )
 
 // ErrUnauthenticated says that a token is missing, malformed, unknown or revoked. It never says which.
@@ -14,6 +17,24 @@ var ErrUnauthenticated = errors.New("the token is missing, wrong or revoked")
 
 // ErrForbidden says that the caller is known and may not do that.
 var ErrForbidden = errors.New("not allowed")
+
+// RoleError says which role an action requires. It is an ErrForbidden.
+type RoleError struct {
+	Needs  fleet.Role
+	Tenant string     // name of the tenant that the role is needed in; "" for a role in the whole fleet
+	Has    fleet.Role // what the caller has there; "" for none
+}
+
+func (e *RoleError) Error() string {
+	text := fmt.Sprintf("requires the %s role", e.Needs)
+	if e.Tenant != "" {
+		text += fmt.Sprintf(" in tenant %q", e.Tenant)
+	}
+	return text
+}
+
+// Unwrap makes it an ErrForbidden.
+func (e *RoleError) Unwrap() error { return ErrForbidden }
 
 // Prefixes make a token recognisable wherever it leaks.
 const (

@@ -81,6 +81,14 @@ func (s *Service) applyLook(ctx context.Context, tx store.Tx, look configLook) e
 			}
 			c.Live, c.Declares = look.commit, len(want.deployments)
 		}
+	} else if look.state == fleet.ConfigInvalid && len(look.file.Deployments) > 0 {
+		also, err := s.alsoWrong(ctx, tx, look)
+		if err != nil {
+			return err
+		}
+		more := look.more
+		look.refuse(slices.Concat(look.findings, also))
+		look.more += more
 	}
 	return s.recordLook(ctx, tx, look, c, changed)
 }

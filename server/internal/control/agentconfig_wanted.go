@@ -2,7 +2,7 @@ package control
 
 import (
 	"context"
-	"errors"
+	"slices"
 	"strings"
 
 	"github.com/kedge-dev/kedge/internal/agentconfig"
@@ -28,20 +28,19 @@ func (s *Service) wanted(ctx context.Context, tx store.Tx, look configLook) (wan
 	var out wantedDeployments
 	projects := map[string]string{} // where each repository that was named as a project is named
 	for _, d := range look.file.Deployments {
-		w, finding, err := s.wantedOne(ctx, tx, look, d)
+		w, findings, err := s.wantedOne(ctx, tx, look, d)
 		if err != nil {
 			return out, err
 		}
 		url := w.deployment.Source.RepoURL
-		if finding == nil && d.Source.RepoURL == "" && d.Source.Kind == fleet.SourcePlain && strings.HasPrefix(look.path, ".gitlab/") {
+		if len(findings) == 0 && d.Source.RepoURL == "" && d.Source.Kind == fleet.SourcePlain && strings.HasPrefix(look.path, ".gitlab/") {
 			if before := projects[url]; before != "" {
-				f := d.Finding("", "it is the same repository as "+before+", "+url+": GitLab allows each once")
-				finding = &f
+				findings = append(findings, d.Finding("", "it is the same repository as "+before+", "+url+": GitLab allows each once"))
 			}
 			projects[url] = d.Finding("", "").Field
 		}
-		if finding != nil {
-			out.findings = append(out.findings, *finding)
+		if len(findings) > 0 {
+			out.findings = append(out.findings, findings...)
 			continue
 		}
 		out.deployments = append(out.deployments, w)
@@ -51,7 +50,7 @@ func (s *Service) wanted(ctx context.Context, tx store.Tx, look configLook) (wan
 
 func (s *Service) wantedOne(
 	ctx context.Context, tx store.Tx, look configLook, d agentconfig.Deployment,
-) (wantedDeployment, *fleet.ConfigFinding, error) {
+) (wantedDeployment, []fleet.ConfigFinding, error) {
 	c := look.config
 	w := wantedDeployment{name: d.Name, prune: d.Prune}
 	w.deployment = fleet.Deployment{
@@ -66,24 +65,44 @@ func (s *Service) wantedOne(
 	case mapped:
 		source.RepoURL = url
 	case !strings.Contains(d.Project, "/"):
-		f := d.Finding("source.repoURL", "it is not known where project "+d.Project+" is: say it with kedge gitlab-project set "+d.Project+" URL")
-		return w, &f, nil
+		return w, []fleet.ConfigFinding{d.Finding("source.repoURL", "it is not known where project "+d.Project+" is: say it with kedge gitlab-project set "+d.Project+" URL")}, nil
 	default:
 		url, err := s.projectBeside(ctx, tx, c, d.Project)
 		if err != nil {
-			f := d.Finding("source.repoURL", err.Error()+": say where project "+d.Project+" is with kedge gitlab-project set "+d.Project+" URL")
-			return w, &f, nil
+			return w, []fleet.ConfigFinding{d.Finding("source.repoURL", err.Error()+": say where project "+d.Project+" is with kedge gitlab-project set "+d.Project+" URL")}, nil
 		}
 		source.RepoURL, w.beside = url, true
 	}
-	var invalid *fleet.InvalidError
-	if err := s.checkDeployment(&w.deployment); errors.As(err, &invalid) {
-		f := d.Finding(invalid.Field, invalid.Problem)
-		return w, &f, nil
-	} else if err != nil {
+	err := s.checkDeployment(&w.deployment)
+	var findings []fleet.ConfigFinding
+	for _, invalid := range fleet.Problems(err) {
+		findings = append(findings, d.Finding(invalid.Field, invalid.Problem))
+	}
+	if err != nil && len(findings) == 0 {
 		return w, nil, err
 	}
-	return w, nil, nil
+	return w, findings, nil
+}
+
+// alsoWrong are the mistakes in what could be read of a file that has others: all of them are told at once.
+// A field that was reported already, or a part or the whole of one, is not reported again.
+func (s *Service) alsoWrong(ctx context.Context, tx store.Tx, look configLook) ([]fleet.ConfigFinding, error) {
+	want, err := s.wanted(ctx, tx, look)
+	var out []fleet.ConfigFinding
+	for _, f := range want.findings {
+		if !slices.ContainsFunc(look.findings, func(known fleet.ConfigFinding) bool {
+			return within(f.Field, known.Field) || within(known.Field, f.Field)
+		}) {
+			out = append(out, f)
+		}
+	}
+	return out, err
+}
+
+// within reports whether a field is another one or a part of it.
+func within(field, of string) bool {
+	rest, ok := strings.CutPrefix(field, of)
+	return ok && (rest == "" || rest[0] == '.' || rest[0] == '[')
 }
 
 // projectBeside is where a project is on the host of a configuration: as one that is known already is

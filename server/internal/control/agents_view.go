@@ -80,7 +80,7 @@ func (s *Service) viewAgents(ctx context.Context, tx store.Tx, agents []fleet.Ag
 			}
 		}
 		if text := warnings[a.ID]; text != "" {
-			v.Warnings = append(v.Warnings, text)
+			v.Warnings, v.ConfigWarning = append(v.Warnings, text), text
 		}
 		out = append(out, v)
 	}

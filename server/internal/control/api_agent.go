@@ -36,7 +36,9 @@ type AgentView struct {
 	LastSeenAt  time.Time          // zero when it never connected; now-ish while connected
 	Connections []fleet.Connection // one per replica, newest state of each
 	Warnings    []string           // version skew, several clusters under one name, a rotation that failed, …
-	Targets     int
+	// ConfigWarning is why the newest configuration file is not live, the last of Warnings then; "" when it is.
+	ConfigWarning string
+	Targets       int
 }
 
 // AgentReports is what one agent reported, for one batched write.

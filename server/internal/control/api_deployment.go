@@ -51,6 +51,12 @@ type DeploymentView struct {
 	// Held says why nothing new is sent: suspended, pinned, waiting for a sync run; "" when it would be.
 	Held   string
 	Counts TargetCounts
+	// Running is the commit that most targets were sent, RunningOther how many were sent another one.
+	Running      string
+	RunningOther int
+	// Evaluated is up to which commit of its revision it was evaluated: what that commit holds for it is what
+	// Rendered has, which may be of an older one. Only where one deployment is asked for.
+	Evaluated string
 	// Declared says which file in Git declares it; nil when none does or did.
 	Declared *fleet.Declaration
 	// Targets are the first ones, by the names of their agents. Only where one deployment is asked for.

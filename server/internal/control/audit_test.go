@@ -14,8 +14,8 @@ import (
 
 // reads are the use-cases that change nothing that anybody would want to know about.
 var reads = []string{
-	"APITokens", "Agent", "AgentConfig", "AgentTokens", "Agents", "Audit", "Credential", "Credentials", "Deployment", "Deployments", "Diff", "Environment", "Environments", "Events",
-	"Fleet", "Follow", "GitLabProjects", "Grants", "HeldPrunes", "Images", "Members", "Operation", "Operations", "People", "Person", "Repositories", "Repository", "Revisions", "Run", "Runs", "SyncRun", "TargetObjects", "Targets",
+	"APITokens", "Agent", "AgentConfig", "AgentTokens", "Agents", "Audit", "Credential", "Credentials", "Deployment", "DeploymentDeletion", "Deployments", "Diagnose", "Diff", "Environment", "Environments", "Events",
+	"Fleet", "Follow", "GitLabProjects", "Grants", "HeldPrunes", "Images", "Members", "Operation", "Operations", "People", "Person", "Repositories", "Repository", "Revisions", "Run", "RunWaiting", "Runs", "SyncRun", "TargetObjects", "Targets",
 	"Tenant", "Tenants", "Webhook",
 	// The memory of answers that were given: what was done under them is recorded by what did it.
 	"ClaimReply", "CompleteReply", "ReleaseReply",
@@ -197,8 +197,11 @@ func deploymentWrites(t failer) map[string]write {
 		}),
 		"SuspendDeployment": simply(func(s *scene) error { return result(s.SuspendDeployment(s.ctx, root, "acme", "web", "")) }),
 		"ResumeDeployment":  suspended(func(s *scene) error { return result(s.ResumeDeployment(s.ctx, root, "acme", "web")) }),
-		"DeleteDeployment":  simply(func(s *scene) error { return result(s.DeleteDeployment(s.ctx, root, "acme", "web", control.Match{})) }),
-		"Rollback":          simply(rolledBack),
+		"DeleteDeploymentKeepObjects": simply(func(s *scene) error {
+			return result(s.DeleteDeploymentKeepObjects(s.ctx, root, "acme", "web", control.Match{}))
+		}),
+		"DeleteDeployment": simply(func(s *scene) error { return result(s.DeleteDeployment(s.ctx, root, "acme", "web", control.Match{})) }),
+		"Rollback":         simply(rolledBack),
 		"ReleaseDeployment": {
 			func(s *scene) error {
 				return errors.Join(result(s.TerminateRun(s.ctx, root, "acme", s.run.ID)), rolledBack(s))

@@ -58,14 +58,14 @@ func TestDeploymentOnManyAgentsIsListedByCounts(t *testing.T) {
 	list, err := d.Deployments(d.ctx, root, "default", control.ListDeployments{})
 	ok(t, err)
 	want := control.TargetCounts{
-		Targets: control.FirstTargets + 20, Ready: 1,
+		Targets: control.FirstTargets + 20, Ready: 1, Never: control.FirstTargets + 18,
 		Sync:   map[fleet.SyncState]int{fleet.SyncSynced: 1, fleet.SyncFailed: 1, fleet.SyncPending: control.FirstTargets + 18},
 		Health: map[fleet.Health]int{fleet.HealthCurrent: 1, fleet.HealthFailed: 1, fleet.HealthUnknown: control.FirstTargets + 18},
 	}
 	if diff := cmp.Diff(want, list[0].Counts); diff != "" || list[0].Targets != nil {
 		t.Errorf("%d targets are listed; counts (-want +got):\n%s", len(list[0].Targets), diff)
 	}
-	if v := list[0]; v.Sync != fleet.SyncFailed || v.Health != fleet.HealthFailed || v.Message != "agent-110: forbidden" {
+	if v := list[0]; v.Sync != fleet.SyncFailed || v.Health != fleet.HealthFailed || v.Message != "agent-110: forbidden; 118 agents have never connected" {
 		t.Errorf("it reads %s, %s, %q: not as its worst target", v.Sync, v.Health, v.Message)
 	}
 	one, err := d.Deployment(d.ctx, root, "default", "wide")

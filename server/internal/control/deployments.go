@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/kedge-dev/kedge/internal/fleet"
 	"github.com/kedge-dev/kedge/server/internal/auth"
@@ -74,26 +75,27 @@ func (s *Service) newDeployment(req CreateDeployment) (fleet.Deployment, error) 
 
 // checkDeployment refuses what could never work and puts the rest into its one stored form.
 func (s *Service) checkDeployment(d *fleet.Deployment) error {
-	if len(d.Labels) > maxLabels {
+	return errors.Join(checkLabelCount(d.Labels), fleet.CheckLabels("labels", d.Labels), fleet.CheckName("namespace", d.Namespace), checkPolicy(&d.Policy),
+		checkSource(&d.Source), s.checkURL(&d.Source))
+}
+
+// checkLabelCount bounds how many labels a deployment has.
+func checkLabelCount(labels map[string]string) error {
+	if len(labels) > maxLabels {
 		return fleet.Invalid("labels", "a deployment has at most %d labels", maxLabels)
 	}
-	if err := fleet.CheckLabels("labels", d.Labels); err != nil {
-		return err
+	return nil
+}
+
+func (s *Service) checkURL(src *fleet.Source) error {
+	if strings.TrimSpace(src.RepoURL) == "" {
+		return fleet.Invalid("source.repoURL", "give the URL of a Git repository")
 	}
-	if err := fleet.CheckName("namespace", d.Namespace); err != nil {
-		return err
-	}
-	if err := checkPolicy(&d.Policy); err != nil {
-		return err
-	}
-	if err := checkSource(&d.Source); err != nil {
-		return err
-	}
-	url, err := s.git.CheckURL(d.Source.RepoURL)
+	url, err := s.git.CheckURL(src.RepoURL)
 	if err != nil {
 		return fleet.Invalid("source.repoURL", "%v", err)
 	}
-	d.Source.RepoURL = url
+	src.RepoURL = url
 	return nil
 }
 

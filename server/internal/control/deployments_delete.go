@@ -14,6 +14,26 @@ import (
 // is no longer listed, when its agents have carried them out; its name is free at once. While its
 // environment, a tenant or the fleet is suspended it is refused: nothing may change in a cluster then.
 func (s *Service) DeleteDeployment(ctx context.Context, p auth.Principal, tenant, name string, match Match) (fleet.Operation, error) {
+	return s.deleteDeployment(ctx, p, tenant, name, match, deleteObjects)
+}
+
+// DeleteDeploymentKeepObjects deletes a deployment and no object: agents let go of its targets, as they
+// do when a target leaves its environment. It is refused when DeleteDeployment is.
+func (s *Service) DeleteDeploymentKeepObjects(ctx context.Context, p auth.Principal, tenant, name string, match Match) (fleet.Operation, error) {
+	return s.deleteDeployment(ctx, p, tenant, name, match, keepObjects)
+}
+
+// objectFate says what becomes of the objects of a deployment that is deleted.
+type objectFate int
+
+const (
+	deleteObjects objectFate = iota // agents delete them, by tombstones
+	keepObjects                     // they stay in their clusters, and nobody manages them
+)
+
+func (s *Service) deleteDeployment(
+	ctx context.Context, p auth.Principal, tenant, name string, match Match, fate objectFate,
+) (fleet.Operation, error) {
 	var operation fleet.Operation
 	err := s.store.Update(ctx, func(tx store.Tx) error {
 		_, d, err := s.deployableDeployment(ctx, tx, p, tenant, name)
@@ -26,14 +46,14 @@ func (s *Service) DeleteDeployment(ctx context.Context, p auth.Principal, tenant
 		if err := notDeclared(ctx, tx, d, "deleted"); err != nil {
 			return err
 		}
-		operation, err = s.delete(ctx, tx, p, d)
+		operation, err = s.delete(ctx, tx, p, d, fate)
 		return err
 	})
 	return operation, err
 }
 
 // delete is DeleteDeployment, whoever asks for it.
-func (s *Service) delete(ctx context.Context, tx store.Tx, p auth.Principal, d fleet.Deployment) (fleet.Operation, error) {
+func (s *Service) delete(ctx context.Context, tx store.Tx, p auth.Principal, d fleet.Deployment, fate objectFate) (fleet.Operation, error) {
 	held, err := newHolds(tx).around(ctx, d)
 	if err != nil {
 		return fleet.Operation{}, err
@@ -47,18 +67,22 @@ func (s *Service) delete(ctx context.Context, tx store.Tx, p auth.Principal, d f
 	if err != nil {
 		return fleet.Operation{}, err
 	}
-	if err := s.record(ctx, tx, p, d, "deployment.delete", "DeploymentDeleted", "was deleted"); err != nil {
+	message := "was deleted"
+	if fate == keepObjects {
+		message = "was deleted, and its objects are kept"
+	}
+	if err := s.record(ctx, tx, p, d, "deployment.delete", "DeploymentDeleted", message); err != nil {
 		return fleet.Operation{}, err
 	}
-	if err := s.remove(ctx, tx, d); err != nil {
+	if err := s.remove(ctx, tx, d, fate); err != nil {
 		return fleet.Operation{}, err
 	}
 	return tx.Operations().Get(ctx, d.TenantID, operation.ID)
 }
 
 // remove marks d as deleted, ends its runs and makes tombstones of the targets that an agent may
-// have heard of. The others go at once, and with the last one d itself.
-func (s *Service) remove(ctx context.Context, tx store.Tx, d fleet.Deployment) error {
+// have heard of, or detaches them. The others go at once, and with the last one d itself.
+func (s *Service) remove(ctx context.Context, tx store.Tx, d fleet.Deployment, fate objectFate) error {
 	if err := s.endRuns(ctx, tx, d, "its deployment was deleted"); err != nil {
 		return err
 	}
@@ -79,7 +103,7 @@ func (s *Service) remove(ctx context.Context, tx store.Tx, d fleet.Deployment) e
 	d.Policy = w.grant.Applied(d.Policy)
 	handOvers := newHandOvers(s, tx, nil)
 	for _, t := range targets {
-		if err := s.bury(ctx, tx, d, t, handOvers); err != nil {
+		if err := s.bury(ctx, tx, d, t, fate, handOvers); err != nil {
 			return fmt.Errorf("burying target %s: %w", t.ID, err)
 		}
 	}
@@ -92,14 +116,16 @@ func (s *Service) remove(ctx context.Context, tx store.Tx, d fleet.Deployment) e
 
 // bury makes a tombstone of a target, unless that is not what is due: one that was detached has let
 // its objects go, and they stay; one without an agent can be told nothing; one that nobody heard of
-// has nothing to delete.
-func (s *Service) bury(ctx context.Context, tx store.Tx, d fleet.Deployment, t fleet.Target, handOvers *handOvers) error {
+// has nothing to delete. When objects are kept the target is detached instead.
+func (s *Service) bury(ctx context.Context, tx store.Tx, d fleet.Deployment, t fleet.Target, fate objectFate, handOvers *handOvers) error {
 	unheard := t.Desired.Version == (fleet.Version{}) && t.Observed.Version == (fleet.Version{})
 	switch {
 	case t.AgentID == "", letGo(t), unheard:
 		return tx.Targets().Remove(ctx, t.TenantID, t.ID)
 	case t.Desired.Tombstone, !t.DetachedAt.IsZero():
 		return nil // on its way: removed when its agent has answered
+	case fate == keepObjects:
+		return s.detach(ctx, tx, t, "the deployment was deleted with its objects kept", false)
 	}
 	want := fleet.Desired{Version: s.next(newest(t)), Namespace: d.Namespace, Policy: d.Policy, SourceRevision: d.SourceRevision, Tombstone: true}
 	if t.Desired.SourceRevision != d.SourceRevision && t.Desired.Digest != "" {

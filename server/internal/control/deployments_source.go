@@ -2,6 +2,7 @@ package control
 
 import (
 	"cmp"
+	"errors"
 	"path"
 	"regexp"
 	"strings"
@@ -26,9 +27,14 @@ var (
 
 // checkSource refuses what could never be read and puts the rest into its one stored form.
 func checkSource(src *fleet.Source) error {
-	if strings.TrimSpace(src.RepoURL) == "" {
-		return fleet.Invalid("source.repoURL", "give the URL of a Git repository")
+	if src.Revision == "HEAD" {
+		src.Revision = "" // both are the default branch
 	}
+	return errors.Join(checkPath(src), checkRevision("source.revision", src.Revision), checkVariables(src.Variables), checkKind(*src),
+		checkHelm(&src.Helm), checkGlobs(src.Globs))
+}
+
+func checkPath(src *fleet.Source) error {
 	clean := path.Clean(strings.TrimPrefix(cmp.Or(src.Path, "."), "/"))
 	if clean == ".." || strings.HasPrefix(clean, "../") || strings.ContainsRune(clean, 0) {
 		return fleet.Invalid("source.path", "%q leaves the repository", src.Path)
@@ -37,22 +43,7 @@ func checkSource(src *fleet.Source) error {
 		return err
 	}
 	src.Path = clean
-	if src.Revision == "HEAD" {
-		src.Revision = "" // both are the default branch
-	}
-	if err := checkRevision("source.revision", src.Revision); err != nil {
-		return err
-	}
-	if err := checkVariables(src.Variables); err != nil {
-		return err
-	}
-	if err := checkKind(*src); err != nil {
-		return err
-	}
-	if err := checkHelm(&src.Helm); err != nil {
-		return err
-	}
-	return checkGlobs(src.Globs)
+	return nil
 }
 
 func checkGlobs(globs []string) error {

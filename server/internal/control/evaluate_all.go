@@ -132,6 +132,7 @@ func (c *collector) add(ctx context.Context, o outcome) error {
 	}
 	if !o.needed() && !c.round.due.rewound {
 		c.w.keepVerdicts(o)
+		c.w.evaluatedAt(o)
 		c.w.free(c.round, o.deployment.ID)
 		return nil
 	}
@@ -204,6 +205,9 @@ func (c *collector) write(ctx context.Context, chunk []outcome, whole bool) (ove
 	overtaken, err = c.w.commit(ctx, chunk, &c.scope, c.round.due, whole)
 	if err != nil || overtaken && whole {
 		return overtaken, err
+	}
+	if !overtaken {
+		c.w.evaluatedAt(chunk...)
 	}
 	ids := make([]fleet.DeploymentID, len(chunk))
 	for i, o := range chunk {

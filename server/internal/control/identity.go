@@ -1,7 +1,6 @@
 package control
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -139,7 +138,7 @@ func having(ctx context.Context, tx store.Tx, p auth.Principal, name string, rol
 		return fleet.Tenant{}, err
 	}
 	if !p.Has(t.ID, role) {
-		return fleet.Tenant{}, fmt.Errorf("it takes the role %s in tenant %q, and %s has %s: %w", role, name, p.Name, p.Roles[t.ID], auth.ErrForbidden)
+		return fleet.Tenant{}, &auth.RoleError{Needs: role, Tenant: name, Has: p.Roles[t.ID]}
 	}
 	return t, nil
 }
@@ -147,7 +146,7 @@ func having(ctx context.Context, tx store.Tx, p auth.Principal, name string, rol
 // fleetAdmin returns auth.ErrForbidden unless p may do what concerns the whole fleet.
 func fleetAdmin(p auth.Principal) error {
 	if !p.FleetAdmin {
-		return fmt.Errorf("it takes a fleet admin, which %s is not: %w", cmp.Or(p.Name, "the caller"), auth.ErrForbidden)
+		return &auth.RoleError{Needs: fleet.RoleFleetAdmin}
 	}
 	return nil
 }

@@ -105,7 +105,7 @@ func checkRole(role fleet.Role) error {
 // grantable refuses a role that p does not have itself.
 func grantable(p auth.Principal, t fleet.Tenant, role fleet.Role) error {
 	if !p.Has(t.ID, role) {
-		return fmt.Errorf("nobody gives a role that they do not have, and %s is not %s in tenant %q: %w", p.Name, role, t.Name, auth.ErrForbidden)
+		return fmt.Errorf("nobody gives a role that they do not have: %w", &auth.RoleError{Needs: role, Tenant: t.Name, Has: p.Roles[t.ID]})
 	}
 	return nil
 }

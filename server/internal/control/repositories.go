@@ -26,7 +26,7 @@ func (s *Service) Repositories(ctx context.Context, p auth.Principal, tenant str
 		}
 		out = make([]RepositoryView, len(repos))
 		for i, repo := range repos {
-			if out[i], err = viewRepository(ctx, tx, repo); err != nil {
+			if out[i], err = s.viewRepository(ctx, tx, repo); err != nil {
 				return err
 			}
 		}
@@ -47,14 +47,17 @@ func (s *Service) Repository(ctx context.Context, p auth.Principal, tenant strin
 		if err != nil {
 			return fmt.Errorf("repository %q: %w", id, err)
 		}
-		out, err = viewRepository(ctx, tx, repo)
+		out, err = s.viewRepository(ctx, tx, repo)
 		return err
 	})
 	return out, err
 }
 
-func viewRepository(ctx context.Context, tx store.Tx, repo fleet.Repository) (RepositoryView, error) {
+func (s *Service) viewRepository(ctx context.Context, tx store.Tx, repo fleet.Repository) (RepositoryView, error) {
 	v := RepositoryView{Repository: repo}
+	if at := s.sources.checkedAt(repo.ID); at.After(v.CheckedAt) {
+		v.CheckedAt = at
+	}
 	deployments, err := tx.Deployments().OfRepository(ctx, repo.TenantID, repo.ID)
 	if err != nil {
 		return v, err

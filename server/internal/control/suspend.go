@@ -36,7 +36,11 @@ func (s *Service) setSuspension(ctx context.Context, p auth.Principal, tenant, n
 			return nil
 		}
 		d.Suspension = next
-		return s.edited(ctx, tx, p, t, d, action, next.Reason)
+		what := "resumed"
+		if next.Active() {
+			what = "suspended" + suffixed(next.Reason)
+		}
+		return s.edited(ctx, tx, p, t, d, action, what)
 	})
 	if err != nil {
 		return DeploymentView{}, err

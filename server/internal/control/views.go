@@ -87,6 +87,9 @@ func (s *Service) Deployment(ctx context.Context, p auth.Principal, tenant, name
 			return err
 		}
 		out = views[0]
+		if out.Evaluated, err = evaluatedCommit(ctx, tx, d); err != nil {
+			return err
+		}
 		if out.Operations, err = shownOperations(ctx, tx, d.TenantID, string(d.ID)); err != nil {
 			return err
 		}

@@ -54,6 +54,7 @@ func presenceBy(connections []fleet.Connection) fleet.Presence {
 // sumUp is a deployment as the worst of its targets, with the first thing that a user should know.
 func sumUp(d fleet.Deployment, n tally, worst TargetView, repoError, held string) DeploymentView {
 	v := DeploymentView{Deployment: d, Counts: n.counts, Held: held, Sync: n.sync, Health: n.health}
+	v.Running, v.RunningOther = n.runningCommit(d.Rendered.Commit)
 	v.Message = prefixed(worst.AgentName, worst.View.Message)
 	if v.Sync == "" {
 		v.Sync, v.Health = fleet.SyncPending, fleet.HealthUnknown
@@ -64,6 +65,9 @@ func sumUp(d fleet.Deployment, n tally, worst TargetView, repoError, held string
 	}
 	if held != "" && v.Message == "" && (!d.Policy.Manual || v.Sync != fleet.SyncSynced) {
 		v.Message = held
+	}
+	if never := n.counts.Never; never > 0 && n.weight == weightKnown {
+		v.Message = strings.TrimPrefix(v.Message+"; "+counted(never, "agent")+haveNever(never), "; ")
 	}
 	problem := d.SourceError
 	if repoError != "" {
@@ -79,6 +83,13 @@ func sumUp(d fleet.Deployment, n tally, worst TargetView, repoError, held string
 		v.Message = "being deleted: waiting for its agents" + suffixed(v.Message)
 	}
 	return v
+}
+
+func haveNever(n int) string {
+	if n == 1 {
+		return " has never connected"
+	}
+	return " have never connected"
 }
 
 func prefixed(agent, message string) string {

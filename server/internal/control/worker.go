@@ -40,6 +40,9 @@ type worker struct {
 	busy    map[fleet.DeploymentID]*round
 	configs int                           // how often files of agents were looked at
 	owed    map[fleet.DeploymentID]wakeup // why those are to be looked at again when they are free
+	// evaluated is the commit at which each deployment was last evaluated.
+	evaluated map[fleet.DeploymentID]string
+	checkedAt time.Time // when the remote was last asked
 
 	plains plains
 	rounds sync.WaitGroup
@@ -51,7 +54,8 @@ type worker struct {
 	failures int
 	// configured names what the files of agents were when they were last applied, or found wrong.
 	configured map[fleet.AgentID]string
-	problem    *string // as it was last recorded; nil before the first look
+	problem    *string                       // as it was last recorded; nil before the first look
+	recorded   map[string]store.EvaluatedRef // by revision, as it is stored
 }
 
 func newWorker(svc *Service, repo fleet.Repository) *worker {
@@ -111,6 +115,7 @@ func (w *worker) run(ctx context.Context) {
 	w.seen, w.failures, w.problem = map[unitKey]verdict{}, 0, nil
 	w.busy, w.owed = map[fleet.DeploymentID]*round{}, map[fleet.DeploymentID]wakeup{}
 	w.configured = map[fleet.AgentID]string{}
+	w.evaluated, w.recorded = map[fleet.DeploymentID]string{}, map[string]store.EvaluatedRef{}
 	w.wake(wakeup{check: true, rewound: true, allRuns: true})
 	// The backstop for lost webhooks, and retries. Pushes do not put it off: the next lost webhook may
 	// be of another branch.
@@ -127,7 +132,7 @@ func (w *worker) run(ctx context.Context) {
 			poll = true
 		case r := <-w.left:
 			// That it went well says nothing about the repository as it is by now.
-			if err := w.blame(ctx, r); err != nil && ctx.Err() == nil {
+			if err := errors.Join(w.blame(ctx, r), w.catchUp(ctx)); err != nil && ctx.Err() == nil {
 				timer.Reset(w.failed(r.due, err))
 			}
 			continue
@@ -233,6 +238,9 @@ func (w *worker) runOnce(ctx context.Context, due wakeup) (left bool, err error)
 		r.configs = w.configs
 	}
 	left, err = w.evaluateRound(ctx, r, todo, refs)
+	if err == nil {
+		err = w.recordEvaluated(ctx, todo, refs)
+	}
 	failed = errors.Join(failed, err)
 	if len(todo.runs) == 0 {
 		return left, failed
@@ -334,6 +342,7 @@ func (w *worker) remember(repo fleet.Repository, todo work) {
 		left[p.DeploymentID] = true
 	}
 	maps.DeleteFunc(w.known, func(id fleet.DeploymentID, _ int64) bool { return !left[id] })
+	maps.DeleteFunc(w.evaluated, func(id fleet.DeploymentID, _ string) bool { return !left[id] })
 	maps.DeleteFunc(w.seen, func(key unitKey, _ verdict) bool { return !left[key.deployment] })
 }
 

@@ -74,13 +74,14 @@ func (w *worker) note(ctx context.Context, problem error) error {
 	if problem != nil {
 		message = problem.Error()
 	}
-	if w.problem != nil && *w.problem == message {
+	flush := w.looked(w.svc.cfg.Now())
+	if w.problem != nil && *w.problem == message && !flush {
 		return nil
 	}
 	w.mu.Lock()
 	repo := w.repo
 	w.mu.Unlock()
-	if repo.Error == message && !repo.CheckedAt.IsZero() {
+	if repo.Error == message && !flush {
 		w.problem = &message // as whoever looked before this one left it
 		return nil
 	}
@@ -88,8 +89,8 @@ func (w *worker) note(ctx context.Context, problem error) error {
 		if err := tx.Repositories().SetChecked(ctx, w.tenant, w.id, w.svc.cfg.Now(), message); err != nil {
 			return err
 		}
-		if message == "" && repo.Error == "" {
-			return nil // the first look
+		if message == repo.Error {
+			return nil // the first look, or one of the few whose time is stored
 		}
 		event := fleet.Event{TenantID: w.tenant, Type: fleet.EventNormal, Reason: "RepositoryReadable", Message: repo.URL + " can be read again"}
 		if message != "" {

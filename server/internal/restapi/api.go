@@ -100,6 +100,7 @@ type Control interface {
 	operationControl
 	auditControl
 	eventControl
+	diagnosisControl
 	streamControl
 	hookControl
 	clusterControl
@@ -172,6 +173,7 @@ func (a *api) registerAll(mux *http.ServeMux) {
 	a.registerOperations()
 	a.registerAudit()
 	a.registerEvents()
+	a.registerDiagnosis()
 	a.registerStream(mux)
 }
 

@@ -44,11 +44,12 @@ type (
 	}
 	eventsInput struct {
 		InTenant
-		Deployment string `query:"deployment" maxLength:"253" doc:"Only events of this deployment."`
-		Agent      string `query:"agent" maxLength:"253" doc:"Only events of this agent."`
-		After      int64  `query:"after" minimum:"0" doc:"Those that follow this sequence number: 'next' of the page before. The newest are meant otherwise."`
-		Before     int64  `query:"before" minimum:"0" doc:"The newest of those before this sequence number: 'previous' of the page after."`
-		Limit      int    `query:"limit" minimum:"1" maximum:"500" default:"100" doc:"At most this many."`
+		Deployment string    `query:"deployment" maxLength:"253" doc:"Only events of this deployment."`
+		Agent      string    `query:"agent" maxLength:"253" doc:"Only events of this agent."`
+		After      int64     `query:"after" minimum:"0" doc:"Those that follow this sequence number: 'next' of the page before. The newest are meant otherwise."`
+		Before     int64     `query:"before" minimum:"0" doc:"The newest of those before this sequence number: 'previous' of the page after."`
+		Since      time.Time `query:"since" doc:"Not before this time (RFC 3339)."`
+		Limit      int       `query:"limit" minimum:"1" maximum:"500" default:"100" doc:"At most this many."`
 	}
 )
 
@@ -96,7 +97,7 @@ func (a *api) listEvents(ctx context.Context, p auth.Principal, in *eventsInput)
 		return nil, fleet.Invalid("before", "goes one way, and 'after' the other: give one of them")
 	}
 	found, err := a.control.Events(ctx, p, in.Tenant, store.EventFilter{
-		Agent: in.Agent, Deployment: in.Deployment, AfterSeq: in.After, BeforeSeq: in.Before, Limit: in.Limit + 1,
+		Agent: in.Agent, Deployment: in.Deployment, AfterSeq: in.After, BeforeSeq: in.Before, Since: in.Since, Limit: in.Limit + 1,
 	})
 	if err != nil {
 		return nil, err

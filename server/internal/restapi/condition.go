@@ -75,6 +75,12 @@ type (
 		Named
 		Matching
 	}
+	// deleteDeploymentInput is deleteInput with what becomes of the objects.
+	deleteDeploymentInput struct {
+		Named
+		Matching
+		KeepObjects bool `query:"keepObjects" doc:"Delete no object: agents let go of them, and they stay in their clusters."`
+	}
 	// actInput is for actions whose body may be left out.
 	actInput[B any] struct {
 		Named

@@ -79,7 +79,7 @@ func TestDeploymentIsChangedAsWritten(t *testing.T) {
 				RepoURL: was.Source.RepoURL, Path: was.Source.Path, Revision: was.Source.Revision, Variables: was.Source.Variables, Kind: fleet.SourceKustomize,
 			}}, control.Match{ID: "dep-1", Spec: 6}},
 		{"a part of the policy keeps the rest", `{"policy":{"manual":false,"adopt":true}}`, `"dep-1.6"`, control.UpdateDeployment{Policy: &manual}, control.Match{ID: "dep-1", Spec: 6}},
-		{"every other part of the policy", `{"policy":{"force":true,"replace":true,"dryRun":true,"drift":"report","ignore":[],"serviceAccount":"web/deployer",` +
+		{"every other part of the policy", `{"policy":{"force":true,"replace":true,"previewOnly":true,"drift":"report","ignore":[],"serviceAccount":"web/deployer",` +
 			`"propagation":"Foreground","pruneTimeout":"1m30s","readyTimeout":"","pruneLimit":{"objects":1,"percent":2}}}`, "", control.UpdateDeployment{Policy: &whole}, control.Match{ID: "dep-1", Spec: 6}},
 	}
 	for _, c := range cases {

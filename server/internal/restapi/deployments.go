@@ -17,6 +17,8 @@ type deploymentControl interface {
 	Deployment(ctx context.Context, p auth.Principal, tenant, name string) (control.DeploymentView, error)
 	UpdateDeployment(ctx context.Context, p auth.Principal, tenant, name string, req control.UpdateDeployment, match control.Match) (control.DeploymentView, error)
 	DeleteDeployment(ctx context.Context, p auth.Principal, tenant, name string, match control.Match) (fleet.Operation, error)
+	DeleteDeploymentKeepObjects(ctx context.Context, p auth.Principal, tenant, name string, match control.Match) (fleet.Operation, error)
+	DeploymentDeletion(ctx context.Context, p auth.Principal, tenant, name string) (control.Deletion, error)
 	SuspendDeployment(ctx context.Context, p auth.Principal, tenant, name, reason string) (control.DeploymentView, error)
 	ResumeDeployment(ctx context.Context, p auth.Principal, tenant, name string) (control.DeploymentView, error)
 	ReleaseDeployment(ctx context.Context, p auth.Principal, tenant, name string) (control.DeploymentView, error)
@@ -48,8 +50,10 @@ func (a *api) registerDeployments() {
 	register(a, operation("update-deployment", http.MethodPatch, oneDeployment,
 		"Change a deployment; the same change twice changes nothing", http.StatusOK, http.StatusPreconditionFailed), deployments, a.updateDeployment)
 	register(a, operation("delete-deployment", http.MethodDelete, oneDeployment,
-		"Delete a deployment: its objects are deleted in every cluster, and it is gone when they are",
+		"Delete a deployment: its objects are deleted in every cluster, or kept if so asked, and it is gone when its agents have answered",
 		http.StatusAccepted, http.StatusPreconditionFailed), deployments, a.deleteDeployment)
+	register(a, operation("preview-deployment-deletion", http.MethodGet, oneDeployment+"/deletion",
+		"Say how many objects deleting a deployment would delete, on how many clusters; changes nothing", http.StatusOK), deployments, a.deploymentDeletion)
 }
 
 func (a *api) listDeployments(ctx context.Context, p auth.Principal, in *listDeploymentsInput) (*listOutput[apiv1.Deployment], error) {
@@ -94,16 +98,28 @@ func (a *api) getDeployment(ctx context.Context, p auth.Principal, in *Named) (*
 	return deploymentAnswer(a.control.Deployment(ctx, p, in.Tenant, in.Name))
 }
 
-func (a *api) deleteDeployment(ctx context.Context, p auth.Principal, in *deleteInput) (*accepted[apiv1.Operation], error) {
+func (a *api) deleteDeployment(ctx context.Context, p auth.Principal, in *deleteDeploymentInput) (*accepted[apiv1.Operation], error) {
 	match, err := in.match()
 	if err != nil {
 		return nil, err
 	}
-	done, err := a.control.DeleteDeployment(ctx, p, in.Tenant, in.Name, match)
+	remove := a.control.DeleteDeployment
+	if in.KeepObjects {
+		remove = a.control.DeleteDeploymentKeepObjects
+	}
+	done, err := remove(ctx, p, in.Tenant, in.Name, match)
 	if err != nil {
 		return nil, err
 	}
 	return operationAccepted(in.Tenant, done), nil
+}
+
+func (a *api) deploymentDeletion(ctx context.Context, p auth.Principal, in *Named) (*plain[apiv1.Deletion], error) {
+	d, err := a.control.DeploymentDeletion(ctx, p, in.Tenant, in.Name)
+	if err != nil {
+		return nil, err
+	}
+	return &plain[apiv1.Deletion]{apiv1.Deletion(d)}, nil
 }
 
 func deploymentAnswer(v control.DeploymentView, err error) (*tagged[apiv1.Deployment], error) {
@@ -122,6 +138,7 @@ func deploymentJSON(v control.DeploymentView) apiv1.Deployment {
 		Commit: v.Rendered.Commit, Digest: v.Rendered.Digest, RenderedAt: utc(v.Rendered.At), Volatile: v.Rendered.Volatile, SourceError: v.SourceError,
 		CreatedAt: utc(v.CreatedAt), DeletedAt: utc(v.DeletedAt),
 		Sync: string(v.Sync), Health: string(v.Health), Message: v.Message,
+		EvaluatedCommit: v.Evaluated, RunningCommit: v.Running, RunningOther: v.RunningOther,
 		Held: v.Held, Counts: countsJSON(v.Counts), DeclaredBy: declaredJSON(v.Declared),
 	}
 	for _, o := range v.Operations {
@@ -138,7 +155,7 @@ func deploymentJSON(v control.DeploymentView) apiv1.Deployment {
 
 func countsJSON(n control.TargetCounts) apiv1.TargetCounts {
 	return apiv1.TargetCounts{
-		Targets: n.Targets, Ready: n.Ready, Detached: n.Detached, Stale: n.Stale, StaleSince: utc(n.StaleSince),
+		Targets: n.Targets, Ready: n.Ready, Detached: n.Detached, Stale: n.Stale, NeverConnected: n.Never, StaleSince: utc(n.StaleSince),
 		HeldPrunes: n.HeldPrunes, Sync: words(n.Sync), Health: words(n.Health),
 	}
 }

@@ -97,6 +97,9 @@ func TestAnswersAreAsRecorded(t *testing.T) {
 		"grants":             {"GET", base + "grants", "", 200},
 		"deployments":        {"GET", base + "deployments", "", 200},
 		"deployment":         {"GET", base + "deployments/web", "", 200},
+		"run-waiting":        {"GET", base + "runs/run-1/waiting", "", 200},
+		"diagnosis":          {"GET", base + "diagnosis", "", 200},
+		"deletion":           {"GET", base + "deployments/web/deletion", "", 200},
 		"held-prunes":        {"GET", base + "deployments/web/held-prunes", "", 200},
 		"confirm-prune":      {"POST", base + "deployments/web/confirm-prune", `{"objects":["ConfigMap shop/old"]}`, 200},
 		"revisions":          {"GET", base + "deployments/web/revisions", "", 200},
@@ -141,7 +144,7 @@ func TestDeploymentIsAskedForAsWritten(t *testing.T) {
 		"everything": {
 			`{"name":"web","labels":{"a":"b"},"source":{"repoURL":"https://x/y","path":"p","revision":"v1","globs":["*.yaml"],"variables":{"k":"v"}},"environment":"eu",` +
 				`"namespace":"web","policy":{"prune":false,"adopt":true,"allowEmpty":true,"manual":true,"pruneOnDetach":true,` +
-				`"force":true,"replace":true,"dryRun":true,"drift":"report","ignore":["*:/spec/replicas"],"serviceAccount":"web/deployer",` +
+				`"force":true,"replace":true,"previewOnly":true,"drift":"report","ignore":["*:/spec/replicas"],"serviceAccount":"web/deployer",` +
 				`"propagation":"Orphan","pruneTimeout":"90s","readyTimeout":"1h30m","pruneLimit":{"objects":3,"percent":7}}}`,
 			control.CreateDeployment{
 				Name: "web", Labels: map[string]string{"a": "b"},

@@ -34,7 +34,7 @@ const (
 
 var (
 	errBadSignature = errors.New("the signature is missing or wrong, or there is no such repository: " +
-		"compare URL and secret with those of kedge get repositories -o yaml")
+		"compare URL and secret with those that kedge repo webhook URL shows to an admin")
 	errOldHook = errors.New("the signed time is more than five minutes from that of the server: send it again, and compare the clocks")
 )
 

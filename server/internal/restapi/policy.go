@@ -17,7 +17,7 @@ func policyJSON(p fleet.Policy) apiv1.Policy {
 	}
 	return apiv1.Policy{
 		Prune: p.Prune, Adopt: p.Adopt, AllowEmpty: p.AllowEmpty, Manual: p.Manual, PruneOnDetach: p.PruneOnDetach,
-		Force: p.Force, Replace: p.Replace, DryRun: p.DryRun, Drift: string(p.Drift.OrDefault()), Ignore: p.Ignore,
+		Force: p.Force, Replace: p.Replace, PreviewOnly: p.DryRun, Drift: string(p.Drift.OrDefault()), Ignore: p.Ignore,
 		ServiceAccount: p.ServiceAccount, Propagation: string(p.Propagation.OrDefault()),
 		PruneTimeout: durationText(p.PruneTimeout), ReadyTimeout: durationText(p.ReadyTimeout), PruneLimit: apiv1.PruneLimit(limit),
 	}
@@ -27,7 +27,7 @@ func policyJSON(p fleet.Policy) apiv1.Policy {
 func newPolicy(p apiv1.NewPolicy) (fleet.Policy, error) {
 	return mergePolicy(fleet.Policy{
 		Prune: p.Prune == nil || *p.Prune, Adopt: p.Adopt, AllowEmpty: p.AllowEmpty, Manual: p.Manual, PruneOnDetach: p.PruneOnDetach,
-		Force: p.Force, Replace: p.Replace, DryRun: p.DryRun, Drift: fleet.DriftMode(p.Drift), Ignore: p.Ignore,
+		Force: p.Force, Replace: p.Replace, DryRun: p.PreviewOnly, Drift: fleet.DriftMode(p.Drift), Ignore: p.Ignore,
 		ServiceAccount: p.ServiceAccount, Propagation: fleet.Propagation(p.Propagation),
 	}, apiv1.UpdatePolicy{PruneTimeout: &p.PruneTimeout, ReadyTimeout: &p.ReadyTimeout, PruneLimit: p.PruneLimit})
 }
@@ -42,7 +42,7 @@ func mergePolicy(p fleet.Policy, with apiv1.UpdatePolicy) (fleet.Policy, error) 
 	set(&p.PruneOnDetach, with.PruneOnDetach)
 	set(&p.Force, with.Force)
 	set(&p.Replace, with.Replace)
-	set(&p.DryRun, with.DryRun)
+	set(&p.DryRun, with.PreviewOnly)
 	set((*string)(&p.Drift), with.Drift)
 	set(&p.ServiceAccount, with.ServiceAccount)
 	set((*string)(&p.Propagation), with.Propagation)

@@ -47,15 +47,14 @@ func (s subject) String() string {
 func mapError(ctx context.Context, err error, about subject) *huma.ErrorModel {
 	info := infoFrom(ctx)
 	info.err = err
-	var invalid *fleet.InvalidError
+	var invalid *fleet.InvalidError // one of them at least
 	var conflict *control.ConflictError
 	var quota *control.QuotaError
 	var throttled *throttledError
+	var role *auth.RoleError
 	switch {
 	case errors.As(err, &invalid):
-		p := problem(http.StatusUnprocessableEntity, invalid.Error()+"; nothing was changed")
-		p.Errors = []*huma.ErrorDetail{{Location: info.location(invalid.Field), Message: invalid.Problem}}
-		return p
+		return info.invalid(fleet.Problems(err))
 	case errors.As(err, &conflict):
 		return problem(http.StatusConflict, conflict.Reason+"; nothing was changed")
 	case errors.As(err, &quota):
@@ -71,6 +70,8 @@ func mapError(ctx context.Context, err error, about subject) *huma.ErrorModel {
 		return problem(http.StatusConflict, fmt.Sprintf("%s already exists: %s; nothing was changed", about, about.instead()))
 	case errors.Is(err, auth.ErrUnauthenticated):
 		return problem(http.StatusUnauthorized, auth.ErrUnauthenticated.Error()+`: send the header "Authorization: Bearer TOKEN" with a valid one`)
+	case errors.As(err, &role):
+		return problem(http.StatusForbidden, fmt.Sprintf("this %s; %s %s: ask an administrator for the role; nothing was changed", role, info.caller(), has(role)))
 	case errors.Is(err, auth.ErrForbidden):
 		return problem(http.StatusForbidden, fmt.Sprintf("%s may not do this to %s: ask an administrator for the role", info.caller(), about))
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
@@ -79,6 +80,29 @@ func mapError(ctx context.Context, err error, about subject) *huma.ErrorModel {
 		return problem(http.StatusInternalServerError, fmt.Sprintf(
 			"the server failed to answer; the reason is in its log under request id %s", info.id))
 	}
+}
+
+// has says which role a caller has instead of the one that is needed.
+func has(e *auth.RoleError) string {
+	switch {
+	case e.Has != "":
+		return "has " + string(e.Has)
+	case e.Tenant == "":
+		return "does not have it"
+	default:
+		return "has no role there"
+	}
+}
+
+// invalid names every field that is wrong.
+func (i *requestInfo) invalid(all []*fleet.InvalidError) *huma.ErrorModel {
+	p := problem(http.StatusUnprocessableEntity, "")
+	for _, e := range all {
+		p.Detail += e.Error() + "; "
+		p.Errors = append(p.Errors, &huma.ErrorDetail{Location: i.location(e.Field), Message: e.Problem})
+	}
+	p.Detail += "nothing was changed"
+	return p
 }
 
 // location is where a field of the request is.

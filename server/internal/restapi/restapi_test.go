@@ -65,6 +65,8 @@ func TestErrorsBecomeProblems(t *testing.T) {
 	}{
 		{"a user's mistake names the field", fleet.Invalid("source.path", "must not leave the repository"), 422,
 			[]string{"source.path: must not leave the repository", "query.source.path: must not leave", "nothing was changed"}},
+		{"all mistakes are told at once", errors.Join(fleet.Invalid("source.path", "no"), fleet.Invalid("namespace", "never")), 422,
+			[]string{"source.path: no; namespace: never; nothing was changed", "query.source.path: no", "query.namespace: never"}},
 		{"missing names the object and the tenant", fmt.Errorf("deployment: %w", store.ErrNotFound), 404,
 			[]string{`deployment "web" in tenant "default" was not found`, "GET " + deployments + " lists"}},
 		{"taken says what there is, how to see it and how to be rid of it", fmt.Errorf("creating: %w", store.ErrExists), 409,
@@ -73,6 +75,9 @@ func TestErrorsBecomeProblems(t *testing.T) {
 		{"a quota names its limit", &control.QuotaError{Tenant: "default", What: "agents", Limit: 3}, 403, []string{"agents"}},
 		{"changed meanwhile says what to do", fmt.Errorf("deployment: %w", control.ErrStale), 412, []string{`deployment "web"`, "read it again", "new ETag"}},
 		{"not allowed names the caller", auth.ErrForbidden, 403, []string{`token "admin" may not`, `deployment "web"`}},
+		{"a missing role is named, with what the caller has", fmt.Errorf("x: %w", &auth.RoleError{Needs: fleet.RoleDeployer, Tenant: "default", Has: fleet.RoleViewer}), 403,
+			[]string{`this requires the deployer role in tenant "default"; token "admin" has viewer`}},
+		{"a missing role in the fleet is named", &auth.RoleError{Needs: fleet.RoleFleetAdmin}, 403, []string{`this requires the fleet-admin role; token "admin" does not have it`}},
 		{"the caller left", context.Canceled, 503, []string{"try again"}},
 		{"internals stay inside", errors.New("sqlite: disk I/O error in /var/lib/kedge"), 500, []string{"request id"}},
 	}

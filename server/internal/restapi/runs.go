@@ -19,6 +19,8 @@ type runControl interface {
 	Runs(ctx context.Context, p auth.Principal, tenant, deployment string, page store.Page) ([]fleet.SyncRun, error)
 	Run(ctx context.Context, p auth.Principal, tenant string, id fleet.RunID) (fleet.SyncRun, error)
 	UpdateRun(ctx context.Context, p auth.Principal, tenant string, id fleet.RunID, req control.UpdateRun) (fleet.SyncRun, error)
+	// RunWaiting names some of what a run waits for; more is how many agents there are beside.
+	RunWaiting(ctx context.Context, p auth.Principal, tenant string, id fleet.RunID) (waits []control.RunWait, more int, err error)
 	TerminateRun(ctx context.Context, p auth.Principal, tenant string, id fleet.RunID) (fleet.SyncRun, error)
 }
 
@@ -51,6 +53,7 @@ func (a *api) registerRuns() {
 		"Go back to a kept revision, with or without Git; an automated deployment is pinned there until it is released", http.StatusAccepted), deployments, a.rollback)
 	register(a, operation("get-run", http.MethodGet, one, "Read a sync run", http.StatusOK), runs, a.getRun)
 	register(a, operation("update-run", http.MethodPatch, one, "Change the revision of a sync run that has not started", http.StatusOK), runs, a.updateRun)
+	register(a, operation("get-run-waiting", http.MethodGet, one+"/waiting", "Say what a sync run waits for", http.StatusOK), runs, a.runWaiting)
 	register(a, operation("terminate-run", http.MethodPost, one+"/terminate",
 		"End a sync run: what it has applied stays", http.StatusOK), runs, a.terminateRun)
 }
@@ -98,6 +101,18 @@ func (a *api) updateRun(ctx context.Context, p auth.Principal, in *updateRunInpu
 
 func (a *api) terminateRun(ctx context.Context, p auth.Principal, in *OneRun) (*plain[apiv1.SyncRun], error) {
 	return runAnswer(a.control.TerminateRun(ctx, p, in.Tenant, fleet.RunID(in.Run)))
+}
+
+func (a *api) runWaiting(ctx context.Context, p auth.Principal, in *OneRun) (*plain[apiv1.RunWaiting], error) {
+	waits, more, err := a.control.RunWaiting(ctx, p, in.Tenant, fleet.RunID(in.Run))
+	if err != nil {
+		return nil, err
+	}
+	out := apiv1.RunWaiting{For: []apiv1.RunWait{}, More: more}
+	for _, w := range waits {
+		out.For = append(out.For, apiv1.RunWait{Reason: string(w.Reason), Agent: w.Agent, Message: w.Message})
+	}
+	return &plain[apiv1.RunWaiting]{out}, nil
 }
 
 func runAnswer(r fleet.SyncRun, err error) (*plain[apiv1.SyncRun], error) {

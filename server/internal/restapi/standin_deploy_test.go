@@ -178,6 +178,24 @@ func (s *standin) DeleteDeployment(_ context.Context, _ auth.Principal, _, _ str
 	return anOperation(), stale(match, deploymentView().ID, deploymentView().Spec)
 }
 
+func (s *standin) DeleteDeploymentKeepObjects(_ context.Context, _ auth.Principal, _, _ string, match control.Match) (fleet.Operation, error) {
+	s.called("DeleteDeploymentKeepObjects")
+	return anOperation(), stale(match, deploymentView().ID, deploymentView().Spec)
+}
+
+func (s *standin) DeploymentDeletion(context.Context, auth.Principal, string, string) (control.Deletion, error) {
+	s.called("DeploymentDeletion")
+	return control.Deletion{Clusters: 2, Away: 1, Objects: 12, Kept: 1}, nil
+}
+
+func (s *standin) Diagnose(context.Context, auth.Principal, string) (control.Diagnosis, error) {
+	s.called("Diagnose")
+	return control.Diagnosis{Agents: 2, Repositories: 3, Deployments: 4, Truncated: true, Findings: []control.Finding{{
+		Part: control.PartFleet, Severity: control.SeverityNotice, Reason: control.ReasonEnvironmentSuspended, Subject: "eu",
+		Message: `environment "eu" is suspended by anna`, Next: "kedge env resume eu",
+	}}}, nil
+}
+
 func (s *standin) SuspendDeployment(context.Context, auth.Principal, string, string, string) (control.DeploymentView, error) {
 	s.called("SuspendDeployment")
 	return deploymentView(), nil
@@ -251,6 +269,11 @@ func (s *standin) Runs(context.Context, auth.Principal, string, string, store.Pa
 func (s *standin) Run(context.Context, auth.Principal, string, fleet.RunID) (fleet.SyncRun, error) {
 	s.called("Run")
 	return aRun(), nil
+}
+
+func (s *standin) RunWaiting(context.Context, auth.Principal, string, fleet.RunID) ([]control.RunWait, int, error) {
+	s.called("RunWaiting")
+	return []control.RunWait{{Reason: control.ReasonDisconnected, Agent: "lost", Message: "it is not connected"}}, 3, nil
 }
 
 func (s *standin) UpdateRun(context.Context, auth.Principal, string, fleet.RunID, control.UpdateRun) (fleet.SyncRun, error) {

@@ -7,6 +7,14 @@ import (
 	"github.com/kedge-dev/kedge/internal/fleet"
 )
 
+// EvaluatedRef is up to which commit the deployments of a revision were evaluated. It is one row for all of them,
+// so that a push that concerns few of many costs one write.
+type EvaluatedRef struct {
+	Revision string
+	Commit   string
+	Except   []fleet.DeploymentID // those that were not evaluated at that commit
+}
+
 // Repositories is the aggregate of Git URLs, unique per tenant.
 type Repositories interface {
 	Create(ctx context.Context, r fleet.Repository) error
@@ -27,6 +35,12 @@ type Repositories interface {
 	SetCredential(ctx context.Context, tenant fleet.TenantID, id fleet.RepositoryID, credential fleet.CredentialID) error
 	// SetPolicy sets whether submodules are read and who must have signed, and raises Spec.
 	SetPolicy(ctx context.Context, tenant fleet.TenantID, id fleet.RepositoryID, submodules bool, signers string) error
+	// Evaluated is up to which commit the deployments of a revision were evaluated; its zero value when that is
+	// not known.
+	Evaluated(ctx context.Context, tenant fleet.TenantID, id fleet.RepositoryID, revision string) (EvaluatedRef, error)
+	// SetEvaluated writes what is known of some revisions, records ChangeRepository, and forgets the revisions
+	// that are not in use.
+	SetEvaluated(ctx context.Context, tenant fleet.TenantID, id fleet.RepositoryID, refs []EvaluatedRef, inUse []string) error
 	// SetChecked records a look at the remote; message is "" when it could be read.
 	SetChecked(ctx context.Context, tenant fleet.TenantID, id fleet.RepositoryID, at time.Time, message string) error
 	// Delete fails with ErrExists while deployments, pending specs or configurations of agents refer to it.

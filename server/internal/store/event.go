@@ -54,7 +54,8 @@ type EventFilter struct {
 	// AfterSeq asks for those that are newer, the oldest of them first. Otherwise the newest are meant:
 	// of all, or of those older than BeforeSeq.
 	AfterSeq, BeforeSeq int64
-	Limit               int // 0 means 100
+	Since               time.Time // not before; zero means any
+	Limit               int       // 0 means 100
 }
 
 // Events is the log of what happened, for users.

@@ -69,9 +69,28 @@ type Targets interface {
 	// CountHeld counts what Held returns of many deployments in one query, by target. Targets without any are
 	// absent, and so are those that have left or whose agent is gone.
 	CountHeld(ctx context.Context, tenant fleet.TenantID, ids []fleet.DeploymentID) ([]HeldCount, error)
+	// HeldByDeployment counts the held objects of a tenant by deployment, in the order of their names; those of
+	// targets that were detached or are to be deleted do not count.
+	HeldByDeployment(ctx context.Context, tenant fleet.TenantID, limit int) ([]HeldDeployment, error)
+	// CountObjects counts the objects of a deployment by kind, over the targets that are on an agent and were
+	// not detached.
+	CountObjects(ctx context.Context, tenant fleet.TenantID, id fleet.DeploymentID) ([]KindCount, error)
 	// Remove deletes the row: for a tombstone that was carried out, a target that was let go and
 	// acknowledged, or one that its agent never heard of.
 	Remove(ctx context.Context, tenant fleet.TenantID, id fleet.TargetID) error
+}
+
+// HeldDeployment is how much of a deployment waits to be confirmed.
+type HeldDeployment struct {
+	Deployment       fleet.DeploymentID
+	Name             string
+	Objects, Targets int
+}
+
+// KindCount is how many objects of a kind there are.
+type KindCount struct {
+	Group, Kind string
+	Objects     int
 }
 
 // HeldObject is an object whose deletion waits to be confirmed.
@@ -145,8 +164,10 @@ type TargetTally struct {
 	Deployment fleet.DeploymentID
 	Sync       fleet.SyncState // as if nothing held the deployment
 	Health     fleet.Health
-	Stale      bool // Health is what was last known, and users read Stale
-	Waiting    bool // something newer was rendered than was sent
+	Stale      bool   // Health is what was last known, and users read Stale
+	Never      bool   // nothing is known: the agent has never connected, and nothing was ever reported
+	Waiting    bool   // something newer was rendered than was sent
+	Sent       string // while Waiting: the commit that was sent; "" when nothing was, and while nothing waits
 	Count      int
 	First      fleet.TargetID // by the name of its agent
 	FirstAgent string

@@ -51,6 +51,9 @@ func eventQuery(tenant fleet.TenantID, f store.EventFilter) (string, []any) {
 	if f.BeforeSeq > 0 {
 		where += ` AND seq < ` + a.add(f.BeforeSeq)
 	}
+	if !f.Since.IsZero() {
+		where += ` AND at >= ` + a.add(micros(f.Since)) // the log is trimmed, so what is passed over is bounded
+	}
 	const columns = `seq, at, tenant_id, type, reason, agent, deployment, object, message`
 	if f.AfterSeq > 0 {
 		return `SELECT ` + columns + ` FROM events WHERE ` + where + ` AND seq > ` + a.add(f.AfterSeq) +

@@ -29,3 +29,37 @@ func (s targets) Held(
 	}
 	return out, nil
 }
+
+func (s targets) CountObjects(ctx context.Context, tenant fleet.TenantID, id fleet.DeploymentID) ([]store.KindCount, error) {
+	var out []store.KindCount
+	err := s.tx.of(tenant).each(ctx, func(row Row) error {
+		var k store.KindCount
+		err := row.Scan(&k.Group, &k.Kind, &k.Objects)
+		out = append(out, k)
+		return err
+	}, `SELECT o.api_group, o.kind, COUNT(*) FROM targets t JOIN target_objects o ON o.tenant_id = t.tenant_id AND o.target_id = t.id
+		WHERE t.tenant_id = $1 AND t.deployment_id = $2 AND t.agent_id IS NOT NULL AND t.detached_at IS NULL
+		GROUP BY o.api_group, o.kind ORDER BY o.api_group, o.kind`, tenant, id)
+	if err != nil {
+		return nil, fmt.Errorf("counting the objects of deployment %q: %w", id, err)
+	}
+	return out, nil
+}
+
+// HeldByDeployment goes by the index of what is held, so that a tenant in which nothing is costs nothing.
+func (s targets) HeldByDeployment(ctx context.Context, tenant fleet.TenantID, limit int) ([]store.HeldDeployment, error) {
+	var out []store.HeldDeployment
+	err := s.tx.of(tenant).each(ctx, func(row Row) error {
+		var h store.HeldDeployment
+		err := row.Scan(&h.Name, &h.Deployment, &h.Objects, &h.Targets)
+		out = append(out, h)
+		return err
+	}, `SELECT t.deployment_name, t.deployment_id, COUNT(*), COUNT(DISTINCT o.target_id) FROM target_objects o
+			CROSS JOIN targets t ON (t.tenant_id = o.tenant_id AND t.id = o.target_id)
+		WHERE o.tenant_id = $1 AND o.sync = 'Held' AND t.detached_at IS NULL AND NOT t.desired_tombstone
+		GROUP BY t.deployment_name, t.deployment_id ORDER BY t.deployment_name, t.deployment_id LIMIT $2`, tenant, limitOf(limit))
+	if err != nil {
+		return nil, fmt.Errorf("counting held deletions: %w", err)
+	}
+	return out, nil
+}

@@ -94,18 +94,18 @@ func (s targets) Tally(ctx context.Context, tenant fleet.TenantID, ids []fleet.D
 	err := s.reading(tenant).each(ctx, func(row Row) error {
 		var t store.TargetTally
 		var first string
-		err := row.Scan(&t.Deployment, &t.Sync, &t.Health, &t.Waiting, &t.Stale, &t.Count, &first, timeInto(&t.StaleSince))
+		err := row.Scan(&t.Deployment, &t.Sync, &t.Health, &t.Waiting, &t.Sent, &t.Stale, &t.Never, &t.Count, &first, timeInto(&t.StaleSince))
 		agent, id, _ := strings.Cut(first, " ")
 		t.FirstAgent, t.First = agent, fleet.TargetID(id)
 		out = append(out, t)
 		return err
 		// MATERIALIZED: each expression is evaluated once for a target, and not wherever it is named.
 	}, `WITH words AS MATERIALIZED (SELECT t.deployment_id, t.id, t.agent_name, `+readSync+` AS sync, t.read_health, t.waiting,
-				t.observed_as_of, `+lastSeen+` AS lost
+				CASE WHEN t.waiting THEN t.desired_commit ELSE '' END AS sent, t.observed_as_of, `+lastSeen+` AS lost, a.id IS NOT NULL AND NOT a.connected AS away
 			`+fromTargets+`WHERE t.tenant_id = $1 AND t.deployment_id IN (SELECT value FROM json_each($2)))
-		SELECT deployment_id, sync, read_health, waiting, lost IS NOT NULL, COUNT(*), MIN(agent_name || ' ' || id),
+		SELECT deployment_id, sync, read_health, waiting, sent, lost IS NOT NULL, away AND lost IS NULL, COUNT(*), MIN(agent_name || ' ' || id),
 			MIN(CASE WHEN observed_as_of > lost THEN observed_as_of ELSE lost END)
-		FROM words GROUP BY deployment_id, sync, read_health, waiting, lost IS NOT NULL`, tenant, idList(ids))
+		FROM words GROUP BY deployment_id, sync, read_health, waiting, sent, lost IS NOT NULL, away AND lost IS NULL`, tenant, idList(ids))
 	if err != nil {
 		return nil, fmt.Errorf("counting targets of %d deployments: %w", len(ids), err)
 	}

@@ -92,6 +92,13 @@ var placeCalls = []call{
 	{"Repositories.SetPolicy", true, notFound, func(ctx context.Context, tx store.Tx, tenant fleet.TenantID, w *world) (any, error) {
 		return nil, tx.Repositories().SetPolicy(ctx, tenant, w.repo.ID, true, "x")
 	}},
+	{"Repositories.Evaluated", false, empty, func(ctx context.Context, tx store.Tx, tenant fleet.TenantID, w *world) (any, error) {
+		r, err := tx.Repositories().Evaluated(ctx, tenant, w.repo.ID, "main")
+		return r.Except, err
+	}},
+	{"Repositories.SetEvaluated", true, notFound, func(ctx context.Context, tx store.Tx, tenant fleet.TenantID, w *world) (any, error) {
+		return nil, tx.Repositories().SetEvaluated(ctx, tenant, w.repo.ID, []store.EvaluatedRef{{Revision: "main", Commit: "c"}}, []string{"main"})
+	}},
 	{"Repositories.SetChecked", true, notFound, func(ctx context.Context, tx store.Tx, tenant fleet.TenantID, w *world) (any, error) {
 		return nil, tx.Repositories().SetChecked(ctx, tenant, w.repo.ID, at(50), "broken")
 	}},

@@ -183,6 +183,12 @@ var workCalls = []call{
 	{"Targets.CountHeld", false, empty, func(ctx context.Context, tx store.Tx, tenant fleet.TenantID, w *world) (any, error) {
 		return tx.Targets().CountHeld(ctx, tenant, []fleet.DeploymentID{w.deployment.ID})
 	}},
+	{"Targets.HeldByDeployment", false, empty, func(ctx context.Context, tx store.Tx, tenant fleet.TenantID, _ *world) (any, error) {
+		return tx.Targets().HeldByDeployment(ctx, tenant, 10)
+	}},
+	{"Targets.CountObjects", false, empty, func(ctx context.Context, tx store.Tx, tenant fleet.TenantID, w *world) (any, error) {
+		return tx.Targets().CountObjects(ctx, tenant, w.deployment.ID)
+	}},
 	{"Targets.Remove", true, notFound, func(ctx context.Context, tx store.Tx, tenant fleet.TenantID, w *world) (any, error) {
 		return nil, tx.Targets().Remove(ctx, tenant, w.target.ID)
 	}},

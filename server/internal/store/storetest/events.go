@@ -77,6 +77,8 @@ func eventListing(t *testing.T, s store.Store) {
 		{"older than one, at most two", store.EventFilter{BeforeSeq: all[5].Seq, Limit: 2}, []string{"e3", "e4"}},
 		{"of a deployment, older than one", store.EventFilter{Deployment: "y", BeforeSeq: all[6].Seq}, []string{"e0", "e3"}},
 		{"older than the first", store.EventFilter{BeforeSeq: all[0].Seq}, nil},
+		{"not before a time", store.EventFilter{Since: at(6)}, []string{"e6", "e7"}},
+		{"of an agent, not before a time", store.EventFilter{Agent: "x", Since: at(3)}, []string{"e4", "e6"}},
 		{"of nobody", store.EventFilter{Agent: "nobody"}, nil},
 	}
 	for _, c := range cases {

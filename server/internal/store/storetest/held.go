@@ -2,6 +2,8 @@ package storetest
 
 import (
 	"context"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -27,10 +29,6 @@ func heldAreListed(t *testing.T, s store.Store) {
 		}
 		return tx.Targets().Create(ctx, foreign)
 	})
-	for _, x := range []fleet.Target{first, foreign, w.target} {
-		x.DetachedAt, x.DetachedWhy = time.Time{}, ""
-		update(t, s, func(ctx context.Context, tx store.Tx) error { return tx.Targets().SetPlace(ctx, x) })
-	}
 	held := func(group, kind, namespace, name string) fleet.ObjectStatus {
 		o := newObject(group, kind, namespace, name, "held: 12 of 20 objects would be deleted")
 		o.Sync = fleet.SyncHeld
@@ -65,16 +63,43 @@ func heldAreListed(t *testing.T, s store.Store) {
 		got, after = append(got, page...), page[0]
 	}
 	same(t, "held, page by page", got, want)
-	counts := read(t, s, func(ctx context.Context, tx store.Tx) ([]store.HeldCount, error) {
+	heldCounts := func(limit int) []store.HeldDeployment {
+		return read(t, s, func(ctx context.Context, tx store.Tx) ([]store.HeldDeployment, error) {
+			return tx.Targets().HeldByDeployment(ctx, w.tenant.ID, limit)
+		})
+	}
+	byDeployment := []store.HeldDeployment{
+		{Deployment: w.deployment.ID, Name: w.deployment.Name, Objects: 3, Targets: 2}, {Deployment: other.ID, Name: other.Name, Objects: 1, Targets: 1},
+	}
+	slices.SortFunc(byDeployment, func(a, b store.HeldDeployment) int { return strings.Compare(a.Name, b.Name) })
+	same(t, "held by deployments that were let go", heldCounts(10), nil)
+	for _, x := range []fleet.Target{first, w.target, foreign} {
+		x.DetachedAt = time.Time{}
+		update(t, s, func(ctx context.Context, tx store.Tx) error { return tx.Targets().SetPlace(ctx, x) })
+	}
+	same(t, "held by deployment", heldCounts(10), byDeployment)
+	same(t, "the first of them", heldCounts(1), byDeployment[:1])
+	counts := func() []store.KindCount {
+		return read(t, s, func(ctx context.Context, tx store.Tx) ([]store.KindCount, error) {
+			return tx.Targets().CountObjects(ctx, w.tenant.ID, w.deployment.ID)
+		})
+	}
+	same(t, "objects by kind", counts(), []store.KindCount{
+		{Kind: "ConfigMap", Objects: 1}, {Kind: "Namespace", Objects: 1}, {Kind: "Service", Objects: 2}, {Group: "apps", Kind: "ConfigMap", Objects: 1},
+	})
+	byTarget := read(t, s, func(ctx context.Context, tx store.Tx) ([]store.HeldCount, error) {
 		return tx.Targets().CountHeld(ctx, w.tenant.ID, []fleet.DeploymentID{w.deployment.ID, other.ID, fleet.NewDeploymentID()})
 	})
 	found := map[fleet.TargetID]store.HeldCount{}
-	for _, n := range counts {
+	for _, n := range byTarget {
 		found[n.Target] = n
 	}
-	same(t, "counts", found, map[fleet.TargetID]store.HeldCount{
+	same(t, "held by target", found, map[fleet.TargetID]store.HeldCount{
 		first.ID:    {Deployment: w.deployment.ID, Target: first.ID, Count: 2},
 		w.target.ID: {Deployment: w.deployment.ID, Target: w.target.ID, Count: 1},
 		foreign.ID:  {Deployment: other.ID, Target: foreign.ID, Count: 1},
 	})
+	first.DetachedAt = at(50)
+	update(t, s, func(ctx context.Context, tx store.Tx) error { return tx.Targets().SetPlace(ctx, first) })
+	same(t, "objects by kind of what is attached", counts(), []store.KindCount{{Kind: "Namespace", Objects: 1}, {Kind: "Service", Objects: 1}})
 }

@@ -13,6 +13,7 @@ import (
 var repositoryTests = map[string]func(*testing.T, store.Store){
 	"are unique by URL in their tenant":           repositoriesAreUnique,
 	"tell others only of news":                    repositoryChecks,
+	"say up to which commit they were evaluated":  repositoryRefs,
 	"are polled while a live deployment uses one": repositoriesInUse,
 	"are read with a credential or without":       repositoryCredentials,
 	"keep their policy":                           repositoryPolicy,
@@ -85,6 +86,34 @@ func repositoryChecks(t *testing.T, s store.Store) {
 		}), want)
 		same(t, step.reason+": changes", since(t, s, before), step.changes)
 	}
+}
+
+func repositoryRefs(t *testing.T, s store.Store) {
+	w := newWorld(t, s, "a")
+	evaluated := func(revision string) store.EvaluatedRef {
+		return read(t, s, func(ctx context.Context, tx store.Tx) (store.EvaluatedRef, error) {
+			return tx.Repositories().Evaluated(ctx, w.tenant.ID, w.repo.ID, revision)
+		})
+	}
+	set := func(inUse []string, refs ...store.EvaluatedRef) {
+		before := last(t, s)
+		update(t, s, func(ctx context.Context, tx store.Tx) error {
+			return tx.Repositories().SetEvaluated(ctx, w.tenant.ID, w.repo.ID, refs, inUse)
+		})
+		same(t, "changes", since(t, s, before), []store.Change{{TenantID: w.tenant.ID, Kind: store.ChangeRepository, ID: string(w.repo.ID)}})
+	}
+	same(t, "before the first", evaluated("main"), store.EvaluatedRef{})
+	main := store.EvaluatedRef{Revision: "main", Commit: "c1", Except: []fleet.DeploymentID{w.deployment.ID}}
+	branch := store.EvaluatedRef{Commit: "c2"}
+	set([]string{"", "main"}, main, branch)
+	same(t, "a branch", evaluated("main"), main)
+	same(t, "the default branch", evaluated(""), branch)
+	main.Commit, main.Except = "c3", nil
+	set([]string{"main"}, main)
+	same(t, "a newer commit", evaluated("main"), main)
+	same(t, "a revision that is no longer in use", evaluated(""), store.EvaluatedRef{})
+	set(nil)
+	same(t, "no revision in use", evaluated("main"), store.EvaluatedRef{})
 }
 
 func repositoriesInUse(t *testing.T, s store.Store) {

@@ -101,6 +101,10 @@ func (m *model) compareTally(ctx context.Context, rt *rapid.T, tx store.Tx, prob
 			g := store.TargetTally{
 				Deployment: l.ID, Sync: r.View.Sync, Health: known, Stale: !r.StaleSince.IsZero(), Waiting: r.waiting,
 				First: r.ID, FirstAgent: r.AgentName, StaleSince: r.StaleSince,
+				Never: r.AgentID != "" && !m.presence[r.AgentID].Connected && r.StaleSince.IsZero(),
+			}
+			if r.waiting {
+				g.Sent = r.Desired.Commit
 			}
 			key := groupOf(g)
 			if had, ok := want[key]; ok {
@@ -125,7 +129,7 @@ func (m *model) compareTally(ctx context.Context, rt *rapid.T, tx store.Tx, prob
 }
 
 func groupOf(g store.TargetTally) string {
-	return fmt.Sprint(g.Deployment, " ", g.Sync, " ", g.Health, " ", g.Stale, " ", g.Waiting)
+	return fmt.Sprint(g.Deployment, " ", g.Sync, " ", g.Health, " ", g.Stale, " ", g.Never, " ", g.Waiting, " ", g.Sent)
 }
 
 func (m *model) comparePages(ctx context.Context, rt *rapid.T, tx store.Tx, l Listed, problem string) error {

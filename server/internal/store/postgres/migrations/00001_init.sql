@@ -291,6 +291,17 @@ CREATE TABLE repositories (
 
 CREATE INDEX repositories_by_credential ON repositories (tenant_id, credential_id, url);
 
+-- Up to which commit the deployments of a revision were evaluated, but for some: one row for all of them.
+CREATE TABLE repository_refs (
+    tenant_id          TEXT COLLATE "C" NOT NULL,
+    repository_id      TEXT COLLATE "C" NOT NULL,
+    revision           TEXT COLLATE "C" NOT NULL,
+    commit_hash        TEXT COLLATE "C" NOT NULL,
+    except_deployments TEXT COLLATE "C" NOT NULL,
+    PRIMARY KEY (tenant_id, repository_id, revision),
+    FOREIGN KEY (tenant_id, repository_id) REFERENCES repositories (tenant_id, id) ON DELETE CASCADE
+);
+
 -- What a search looks up: every word of the URL from each of its letters on, in lower case, so that
 -- any part of a word is the beginning of some suffix. It is an index, kept by hand: a foreign key
 -- would need another one, as large as this.

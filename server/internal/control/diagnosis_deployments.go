@@ -1,0 +1,86 @@
+package control
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/kedge-dev/kedge/internal/fleet"
+	"github.com/kedge-dev/kedge/server/internal/store"
+)
+
+// deployments finds those that are not well by the filters of the listing: what is well is not read.
+func (e *examiner) deployments(ctx context.Context) error {
+	var err error
+	if e.out.Deployments, err = e.tx.Deployments().Count(ctx, e.tenant.ID); err != nil {
+		return err
+	}
+	found := map[fleet.DeploymentID]fleet.Deployment{}
+	for _, f := range []store.DeploymentFilter{
+		{Sync: fleet.SyncFailed}, {Sync: fleet.SyncRewound}, {Sync: fleet.SyncOutOfSync},
+		{Health: fleet.HealthFailed}, {Health: fleet.HealthStale},
+	} {
+		f.Limit = maxFindings + 1
+		list, err := e.tx.Deployments().List(ctx, e.tenant.ID, f)
+		if err != nil {
+			return err
+		}
+		e.out.Truncated = e.out.Truncated || len(list) > maxFindings
+		for _, d := range list[:min(len(list), maxFindings)] {
+			found[d.ID] = d
+		}
+	}
+	unwell := make([]fleet.Deployment, 0, len(found))
+	for _, d := range found {
+		unwell = append(unwell, d)
+	}
+	slices.SortFunc(unwell, func(a, b fleet.Deployment) int { return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.ID, b.ID)) })
+	views, err := newViewer(e.tx, e.tenant.ID).deployments(ctx, unwell)
+	for _, v := range views {
+		e.deployment(v)
+	}
+	return err
+}
+
+// deployment adds the first thing that there is to say about a deployment.
+func (e *examiner) deployment(v DeploymentView) {
+	f := Finding{Part: PartDeployments, Severity: SeverityProblem, Subject: v.Name, Message: v.Message, Next: "kedge status " + v.Name}
+	switch {
+	case !v.DeletedAt.IsZero() && v.Sync != fleet.SyncFailed:
+		return // on its way out
+	case v.SourceError != "":
+		f.Reason = ReasonSourceInvalid
+	case v.Sync == fleet.SyncFailed:
+		f.Reason = ReasonSyncFailed
+	case v.Sync == fleet.SyncRewound:
+		f.Reason = ReasonRewound
+	case v.Health == fleet.HealthFailed:
+		f.Reason, f.Message = ReasonUnhealthy, "it is not healthy"+suffixed(v.Message)
+	case v.Health == fleet.HealthStale:
+		f.Reason = ReasonStale
+		f.Message = fmt.Sprintf("nothing is known of %s since %s: the agents are not connected", counted(v.Counts.Stale, "target"), v.Counts.StaleSince.UTC().Format(time.RFC3339))
+	case v.Sync == fleet.SyncOutOfSync && v.Counts.HeldBack > 0:
+		f.Severity, f.Reason, f.Message = SeverityNotice, ReasonHeldBack, "a newer revision is not sent: "+v.Held
+	case v.Sync == fleet.SyncOutOfSync:
+		f.Reason = ReasonDrifted
+	default:
+		return
+	}
+	e.add(f)
+}
+
+// prunes are the deletions that wait to be confirmed.
+func (e *examiner) prunes(ctx context.Context) error {
+	held, err := e.tx.Targets().HeldByDeployment(ctx, e.tenant.ID, maxFindings+1)
+	e.out.Truncated = e.out.Truncated || len(held) > maxFindings
+	for _, h := range held[:min(len(held), maxFindings)] {
+		e.add(Finding{
+			PartDeployments, SeverityProblem, ReasonPrunesHeld, h.Name,
+			fmt.Sprintf("the deletion of %s on %s waits to be confirmed", counted(h.Objects, "object"), counted(h.Targets, "cluster")),
+			"kedge deploy prunes " + h.Name,
+		})
+	}
+	return err
+}

@@ -1,0 +1,123 @@
+package control
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/kedge-dev/kedge/internal/fleet"
+	"github.com/kedge-dev/kedge/server/internal/auth"
+	"github.com/kedge-dev/kedge/server/internal/store"
+)
+
+// The reasons for which a run waits, beside those of findings.
+const (
+	ReasonWaitsForTurn  Reason = "WaitsForTurn"  // another run of the deployment comes first
+	ReasonSuspended     Reason = "Suspended"     // the deployment, its environment, a tenant or the fleet is
+	ReasonReadingSource Reason = "ReadingSource" // the repository is being read
+	ReasonApplying      Reason = "Applying"      // the agent is connected and has not answered yet
+)
+
+// RunWait is one thing that a run waits for.
+type RunWait struct {
+	Reason  Reason
+	Agent   string // name of the agent that has not answered; "" while the run has not started
+	Message string
+}
+
+// maxRunWaits bounds how many agents are named.
+const maxRunWaits = 10
+
+// RunWaiting says what a run waits for: nothing when it is done. more is how many agents there are beside those
+// that are named.
+func (s *Service) RunWaiting(ctx context.Context, p auth.Principal, tenant string, id fleet.RunID) (waits []RunWait, more int, err error) {
+	err = s.store.View(ctx, func(tx store.Tx) error {
+		t, err := readable(ctx, tx, p, tenant)
+		if err != nil {
+			return err
+		}
+		run, err := tx.Runs().Get(ctx, t.ID, id)
+		if err != nil {
+			return fmt.Errorf("sync run %q: %w", id, err)
+		}
+		switch run.Phase {
+		case fleet.RunPending:
+			wait, err := waitsToStart(ctx, tx, run)
+			waits = []RunWait{wait}
+			return err
+		case fleet.RunRunning:
+			waits, more, err = waitsForAgents(ctx, tx, run)
+		}
+		return err
+	})
+	return waits, more, err
+}
+
+// waitsToStart is why a run has not started.
+func waitsToStart(ctx context.Context, tx store.Tx, run fleet.SyncRun) (RunWait, error) {
+	open, err := tx.Runs().Open(ctx, run.TenantID, run.DeploymentID)
+	if err != nil {
+		return RunWait{}, err
+	}
+	if len(open) > 0 && open[0].ID != run.ID {
+		return RunWait{Reason: ReasonWaitsForTurn, Message: fmt.Sprintf("run %d of the same deployment is %s and comes first", open[0].Seq, open[0].Phase)}, nil
+	}
+	d, err := tx.Deployments().Get(ctx, run.TenantID, run.DeploymentID)
+	if err != nil {
+		return RunWait{}, err
+	}
+	held, err := heldBy(ctx, tx, d)
+	if err != nil {
+		return RunWait{}, err
+	}
+	if held != "" {
+		return RunWait{Reason: ReasonSuspended, Message: held}, nil
+	}
+	problems, err := tx.Repositories().Problems(ctx, run.TenantID, []fleet.RepositoryID{d.RepositoryID})
+	if problem := problems[d.RepositoryID]; problem != "" {
+		return RunWait{Reason: ReasonRepositoryUnreadable, Message: fmt.Sprintf("repository %s cannot be read: %s", d.Source.RepoURL, problem)}, err
+	}
+	return RunWait{Reason: ReasonReadingSource, Message: fmt.Sprintf("repository %s is being read", d.Source.RepoURL)}, err
+}
+
+// waitsForAgents names agents that have not answered.
+func waitsForAgents(ctx context.Context, tx store.Tx, run fleet.SyncRun) (waits []RunWait, more int, err error) {
+	all, err := tx.Runs().Targets(ctx, run.TenantID, run.ID)
+	if err != nil {
+		return nil, 0, err
+	}
+	var ids []fleet.TargetID
+	for _, rt := range all {
+		if rt.Done {
+			continue
+		}
+		if len(ids) == maxRunWaits {
+			more++
+			continue
+		}
+		ids = append(ids, rt.TargetID)
+	}
+	targets, err := tx.Targets().List(ctx, run.TenantID, ids)
+	if err != nil {
+		return nil, 0, err
+	}
+	connections, err := presenceOf(ctx, tx, targets)
+	for _, t := range targets {
+		waits = append(waits, waitsForAgent(t, presenceBy(connections[t.AgentID])))
+	}
+	return waits, more, err
+}
+
+func waitsForAgent(t fleet.Target, presence fleet.Presence) RunWait {
+	w := RunWait{Agent: t.AgentName}
+	switch lost := t.LostSince(presence); {
+	case presence.Connected:
+		view := t.ViewAt(presence)
+		w.Reason, w.Message = ReasonApplying, string(view.Sync)+suffixed(view.Message)
+	case lost.IsZero():
+		w.Reason, w.Message = ReasonNeverConnected, "it has never connected"
+	default:
+		w.Reason, w.Message = ReasonDisconnected, "it is not connected since "+lost.UTC().Format(time.RFC3339)
+	}
+	return w
+}

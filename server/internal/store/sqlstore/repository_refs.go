@@ -1,0 +1,64 @@
+package sqlstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/kedge-dev/kedge/internal/fleet"
+	"github.com/kedge-dev/kedge/server/internal/store"
+)
+
+func (s repositories) Evaluated(ctx context.Context, tenant fleet.TenantID, id fleet.RepositoryID, revision string) (store.EvaluatedRef, error) {
+	out := store.EvaluatedRef{Revision: revision}
+	var except []string
+	err := s.tx.of(tenant).get(ctx, []any{&out.Commit, listInto(&except)}, `SELECT commit_hash, except_deployments FROM repository_refs
+		WHERE tenant_id = $1 AND repository_id = $2 AND revision = $3`, tenant, id, revision)
+	if errors.Is(err, store.ErrNotFound) {
+		return store.EvaluatedRef{}, nil
+	}
+	if err != nil {
+		return store.EvaluatedRef{}, fmt.Errorf("reading up to which commit repository %q was evaluated: %w", id, err)
+	}
+	for _, d := range except {
+		out.Except = append(out.Except, fleet.DeploymentID(d))
+	}
+	return out, nil
+}
+
+func (s repositories) SetEvaluated(
+	ctx context.Context, tenant fleet.TenantID, id fleet.RepositoryID, refs []store.EvaluatedRef, inUse []string,
+) error {
+	if err := s.setEvaluated(ctx, tenant, id, refs, inUse); err != nil {
+		return fmt.Errorf("recording up to which commit repository %q was evaluated: %w", id, err)
+	}
+	return s.recordRepository(tenant, id)
+}
+
+func (s repositories) setEvaluated(
+	ctx context.Context, tenant fleet.TenantID, id fleet.RepositoryID, refs []store.EvaluatedRef, inUse []string,
+) error {
+	db := s.tx.of(tenant)
+	var there int
+	if err := db.get(ctx, []any{&there}, `SELECT COUNT(*) FROM repositories WHERE tenant_id = $1 AND id = $2`, tenant, id); err != nil {
+		return err
+	}
+	if there == 0 {
+		return store.ErrNotFound
+	}
+	for _, r := range refs {
+		except := make([]string, len(r.Except))
+		for i, d := range r.Except {
+			except[i] = string(d)
+		}
+		if _, err := db.exec(ctx, `INSERT INTO repository_refs (tenant_id, repository_id, revision, commit_hash, except_deployments)
+			VALUES ($1, $2, $3, $4, $5) ON CONFLICT (tenant_id, repository_id, revision)
+			DO UPDATE SET commit_hash = excluded.commit_hash, except_deployments = excluded.except_deployments`,
+			tenant, id, r.Revision, r.Commit, textList(except)); err != nil {
+			return err
+		}
+	}
+	_, err := db.exec(ctx, `DELETE FROM repository_refs WHERE tenant_id = $1 AND repository_id = $2
+		AND revision NOT IN (SELECT value FROM json_each($3))`, tenant, id, idList(inUse))
+	return err
+}
