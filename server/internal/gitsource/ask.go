@@ -40,7 +40,7 @@ func (r *mirror) askThrough(ctx context.Context, via *route, p *passage, err err
 func (r *mirror) remoteError(ctx context.Context, p *passage, err error) error {
 	switch {
 	case errors.Is(context.Cause(ctx), errTooLarge):
-		return r.tooLarge()
+		return r.tooLarge(context.Cause(ctx))
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(context.Cause(ctx), context.DeadlineExceeded):
 		return &RemoteError{URL: r.url, Problem: fmt.Sprintf("timed out after %s", r.cfg.Timeout)}
 	case ctx.Err() != nil:
@@ -53,6 +53,10 @@ func (r *mirror) remoteError(ctx context.Context, p *passage, err error) error {
 	var exit *exitError
 	if !errors.As(err, &exit) {
 		return err
+	}
+	if exit.outOfMemory() {
+		r.complain(ctx, lastLine(exit.stderr))
+		return r.needsMemory()
 	}
 	said := lastLine(exit.stderr)
 	problem := problemOf(exit.stderr)

@@ -12,8 +12,8 @@ import (
 
 const (
 	defaultAtOnce = 64
-	// mostAtOnce bounds git processes when very many owners have a host that hangs.
-	mostAtOnce = 512
+	// defaultMostAtOnce bounds git processes when very many owners have a host that hangs.
+	defaultMostAtOnce = 512
 	// perHostMinute is how often one host is asked; an owner beyond half of that waits for itself. It is
 	// more than hosts of a thousand repositories need, and less than what large ones begin to refuse.
 	perHostMinute = 3000
@@ -43,12 +43,12 @@ type silence struct {
 	problem, detail string
 }
 
-func newBudget(atOnce int) *budget {
+func newBudget(atOnce, most int) *budget {
 	perHost := max(2, atOnce/4)
 	return &budget{
 		// Wide: a host that hangs costs a process that sleeps.
 		places: places.New(places.Config{
-			Usual: atOnce, Share: atOnce / 4, Most: max(atOnce, mostAtOnce), PerHost: perHost, HostShare: max(1, perHost*3/4),
+			Usual: atOnce, Share: atOnce / 4, Most: max(atOnce, most), PerHost: perHost, HostShare: max(1, perHost*3/4),
 		}),
 		quiet: map[asker]silence{},
 	}

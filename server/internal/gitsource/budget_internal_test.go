@@ -55,7 +55,7 @@ func newTestRoute(b *budget, owner string) *route {
 func TestWaitingForATurnIsNotPartOfTheTimeout(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		b := newBudget(8) // one owner has one turn at a host
+		b := newBudget(8, defaultMostAtOnce) // one owner has one turn at a host
 		slow, waiting := newTestRoute(b, "a"), newTestRoute(b, "a")
 		ctx, cancel := slow.within(t.Context())
 		defer cancel()
@@ -89,7 +89,7 @@ func TestWaitingForATurnIsNotPartOfTheTimeout(t *testing.T) {
 func TestAHostIsLeftAloneByThoseWhoWait(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		b := newBudget(8)
+		b := newBudget(8, defaultMostAtOnce)
 		open := func(r *route) (*passage, error) {
 			ctx, cancel := r.within(t.Context())
 			t.Cleanup(cancel)

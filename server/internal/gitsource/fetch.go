@@ -36,6 +36,10 @@ func (m *Manager) Fetch(ctx context.Context, access Access, revisions []string) 
 		return nil, err
 	}
 	defer r.unlock()
+	if err := m.makeRoom(ctx, r.mirror); err != nil {
+		return nil, err
+	}
+	defer m.weigh(r.mirror)
 	ctx, cancel := via.within(ctx)
 	defer cancel()
 	refs, err := r.mendingLocked(ctx, func() (map[string]Ref, error) { return r.watchedLocked(ctx, via, revisions) })

@@ -4,14 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 )
 
 // mendingLocked fetches, and once more into an empty mirror when what is there is damaged or mostly
 // garbage.
 func (r *mirror) mendingLocked(ctx context.Context, fetch func() (map[string]Ref, error)) (map[string]Ref, error) {
-	if time.Now().Before(r.tooLargeUntil) {
-		return nil, r.tooLarge()
+	if err := r.refusedLocked(); err != nil {
+		return nil, err
 	}
 	fresh := !r.exists()
 	refs, err := fetch()
@@ -33,11 +32,10 @@ func (r *mirror) mendingLocked(ctx context.Context, fetch func() (map[string]Ref
 		fresh = true
 		refs, err = fetch()
 	}
-	if errors.Is(err, errTooLarge) {
-		r.tooLargeUntil = time.Now().Add(tooLargeFor)
-		if fresh {
-			err = errors.Join(err, r.discardLocked())
-		}
+	if err == nil {
+		r.admitLocked()
+	} else if r.exceededLocked(ctx, err) && fresh {
+		err = errors.Join(err, r.discardLocked())
 	}
 	return refs, err
 }
@@ -45,7 +43,7 @@ func (r *mirror) mendingLocked(ctx context.Context, fetch func() (map[string]Ref
 // watchedLocked is fetchLocked within the limit of size. The first fetch of a repository whose files
 // are many begins anew, without their contents.
 func (r *mirror) watchedLocked(ctx context.Context, via *route, revisions []string) (map[string]Ref, error) {
-	most := r.cfg.MaxMirrorBytes
+	most := r.room.bytes
 	limit := most
 	if !r.partial.Load() && !hasPacks(r.dir) {
 		limit = min(limit, r.cfg.MaxWholeBytes)
@@ -64,12 +62,16 @@ func (r *mirror) watchedLocked(ctx context.Context, via *route, revisions []stri
 
 // withinLocked ends what makes the mirror grow beyond limit.
 func (r *mirror) withinLocked(ctx context.Context, limit int64, do func(context.Context) (map[string]Ref, error)) (map[string]Ref, error) {
-	watched, stop := watchSize(ctx, r.dir, limit, sizeCheckEvery)
+	watched, stop := watchSize(ctx, sizeCheckEvery, func() error { return r.checkSize(limit) })
 	refs, err := do(watched)
 	stop()
+	exceeded := context.Cause(watched)
+	if err == nil {
+		exceeded = r.checkSize(limit)
+	}
 	// Whatever was under way when that was noticed, or did not even begin, may say so in its own words.
-	if (err == nil && folderSize(r.dir) > limit) || (err != nil && errors.Is(context.Cause(watched), errTooLarge)) {
-		err = r.tooLarge()
+	if errors.Is(exceeded, errTooLarge) {
+		err = r.tooLarge(exceeded)
 	}
 	return refs, err
 }

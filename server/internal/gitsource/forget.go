@@ -30,6 +30,7 @@ func (m *Manager) Forget(ctx context.Context, age time.Duration, keep func(owner
 		if strings.HasSuffix(e.Name(), goneSuffix) {
 			failed = errors.Join(failed, os.RemoveAll(filepath.Join(m.cfg.Dir, e.Name())))
 		}
+		failed = errors.Join(failed, forgetExceeded(filepath.Join(m.cfg.Dir, e.Name())))
 		key, ok := strings.CutSuffix(e.Name(), mirrorSuffix)
 		if !ok {
 			continue
@@ -64,6 +65,7 @@ func (m *Manager) forget(ctx context.Context, key string, age time.Duration, kee
 	if err := r.discardLocked(); err != nil {
 		return false, err
 	}
+	m.setDisk(key, diskUse{})
 	r.cfg.Log.InfoContext(ctx, "deleted the mirror of a repository that is not used", "url", n.URL)
 	return true, nil
 }

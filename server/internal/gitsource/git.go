@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"time"
 )
@@ -24,9 +25,13 @@ const (
 
 // git runs the git program apart from the user that the server runs as.
 type git struct {
-	path string
-	env  []string
-	home string // an empty folder
+	path   string
+	shell  string
+	env    []string
+	home   string // an empty folder
+	memory int64  // that each process may have, in bytes
+	// peak is the most memory in KiB that a process of any run has had.
+	peak atomic.Int64
 }
 
 // gitConfig is the only configuration that git sees. It is a file, not a list of -c arguments,
@@ -76,12 +81,16 @@ func newGit(cfg Config) (*git, error) {
 	if err != nil {
 		return nil, fmt.Errorf("finding git: %w", err)
 	}
-	g := &git{path: path, home: filepath.Join(cfg.Dir, "home")}
+	shell, err := exec.LookPath("sh")
+	if err != nil {
+		return nil, fmt.Errorf("finding sh, which bounds the memory of git: %w", err)
+	}
+	g := &git{path: path, shell: shell, home: filepath.Join(cfg.Dir, "home"), memory: cfg.Memory}
 	if err := os.MkdirAll(g.home, 0o700); err != nil {
 		return nil, fmt.Errorf("making the folder of mirrors: %w", err)
 	}
 	config := filepath.Join(cfg.Dir, "gitconfig")
-	if err := os.WriteFile(config, []byte(gitConfig), 0o600); err != nil {
+	if err := os.WriteFile(config, []byte(gitConfig+memoryConfig(cfg.Memory)), 0o600); err != nil {
 		return nil, fmt.Errorf("configuring git: %w", err)
 	}
 	g.env = append(inherited(),
@@ -137,7 +146,8 @@ func (g *git) command(ctx context.Context, dir string, args ...string) *exec.Cmd
 	if dir != "" {
 		args = append([]string{"--git-dir=" + dir}, args...)
 	}
-	cmd := exec.CommandContext(ctx, g.path, args...)
+	line := g.limited(g.path, args...)
+	cmd := exec.CommandContext(ctx, line[0], line[1:]...)
 	cmd.Env = g.env
 	cmd.Dir = g.home
 	// git starts others (remote helpers, index-pack): all of them end together.
@@ -189,6 +199,7 @@ func (g *git) do(ctx context.Context, c call) (string, error) {
 	p.closeFiles()
 	if err == nil {
 		err = cmd.Wait()
+		g.notePeak(cmd.ProcessState)
 	}
 	if ctxErr := ctx.Err(); err != nil && ctxErr != nil {
 		return "", fmt.Errorf("running git %s: %w", c.args[0], ctxErr)
@@ -203,6 +214,20 @@ func (g *git) do(ctx context.Context, c call) (string, error) {
 		*c.said = stderr.String()
 	}
 	return stdout.String(), nil
+}
+
+// notePeak remembers the most that a run, or anything that it has started, had in memory.
+func (g *git) notePeak(state *os.ProcessState) {
+	usage, ok := state.SysUsage().(*syscall.Rusage)
+	if !ok {
+		return
+	}
+	for {
+		was := g.peak.Load()
+		if usage.Maxrss <= was || g.peak.CompareAndSwap(was, usage.Maxrss) {
+			return
+		}
+	}
 }
 
 var errTooMuch = errors.New("it wrote more than is read")

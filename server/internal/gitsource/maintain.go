@@ -18,6 +18,9 @@ const (
 	pruneAge     = "--prune=1.day.ago"
 
 	collectedFile = "kedge-collected"
+
+	// maxUpkeep is how many mirrors are kept up at once: each takes a process that reads the whole mirror.
+	maxUpkeep = 2
 )
 
 // maintainLater starts upkeep of a mirror in the background if it is due. The caller has the
@@ -35,6 +38,12 @@ func (m *Manager) maintainLater(r *mirror) {
 	r.users++
 	m.work.Go(func() {
 		defer m.end(r)
+		select {
+		case m.upkeep <- struct{}{}:
+			defer func() { <-m.upkeep }()
+		case <-m.background.Done():
+			return
+		}
 		if err := r.lock(m.background); err != nil {
 			return // closing
 		}

@@ -17,6 +17,7 @@ import (
 
 	"golang.org/x/net/http/httpproxy"
 
+	"github.com/kedge-dev/kedge/internal/obs"
 	"github.com/kedge-dev/kedge/server/internal/gitsource/egress"
 )
 
@@ -30,10 +31,19 @@ type Config struct {
 	// Timeout bounds each run of git against a remote, from when it has its turn. Zero means five minutes:
 	// a first fetch may be large.
 	Timeout time.Duration
-	// AtOnce bounds how many remotes are asked at once, for all owners. Zero means 64.
-	AtOnce int
+	// AtOnce bounds how many remotes are asked at once, for all owners. Zero means 64. An owner that asks
+	// none at the time need not wait for the others, up to MostAtOnce; zero means 512.
+	AtOnce, MostAtOnce int
+	// Memory bounds what one process of git may have, in bytes. Zero means 512 MiB, and at least it is MinMemory.
+	Memory int64
 	// MaxMirrorBytes bounds the files of one mirror. Zero means 4 GiB.
 	MaxMirrorBytes int64
+	// MaxOwnerBytes and MaxTotalBytes bound the mirrors of one owner, and all of them. Zero means 16 GiB and
+	// 64 GiB.
+	MaxOwnerBytes, MaxTotalBytes int64
+	// MinFreeBytes is the free space of the disk below which nothing is fetched: the database may be on it.
+	// Zero means 1 GiB.
+	MinFreeBytes int64
 	// MaxWholeBytes is how large the first fetch of a repository may be. Of one that is larger only the
 	// folders are fetched, and the contents of files when they are read. Zero means 64 MiB.
 	MaxWholeBytes int64
@@ -70,7 +80,12 @@ type Manager struct {
 
 	mu      sync.Mutex
 	mirrors map[string]*mirror
+	disk    map[string]diskUse // by the name of the mirror
 	closed  bool
+
+	upkeep    chan struct{} // holds a token for each upkeep that is under way
+	measured  sync.Once     // what was there before
+	evictIdle time.Duration // how long nobody has used what is deleted for others
 }
 
 var transports = []string{"https", "ssh", "http", "file"}
@@ -91,9 +106,12 @@ func New(cfg Config) (*Manager, error) {
 			return nil, fmt.Errorf("%q is not a transport: use %v", transport, transports)
 		}
 	}
-	m := &Manager{cfg: cfg, readers: newReaders(cfg.MaxReaders), budget: newBudget(cfg.AtOnce), mirrors: map[string]*mirror{}}
+	m := &Manager{cfg: cfg, readers: newReaders(cfg.MaxReaders), budget: newBudget(cfg.AtOnce, cfg.MostAtOnce), mirrors: map[string]*mirror{}, disk: map[string]diskUse{}, evictIdle: evictIdle, upkeep: make(chan struct{}, maxUpkeep)}
 	if m.git, err = newGit(cfg); err != nil {
 		return nil, err
+	}
+	if err := m.git.checkLimits(); err != nil {
+		cfg.Log.Warn("git runs without a limit of memory", obs.Err(err))
 	}
 	m.dialer = &egress.Dialer{Policy: *cfg.Addresses, Resolver: cfg.Resolver}
 	m.web = newWebTransport(m.dialer, cfg.RootCAs, cfg.Proxy)
@@ -107,9 +125,14 @@ func New(cfg Config) (*Manager, error) {
 func (c Config) withDefaults() Config {
 	c.Timeout = cmp.Or(c.Timeout, 5*time.Minute)
 	c.MaxMirrorBytes = cmp.Or(c.MaxMirrorBytes, 4<<30)
+	c.MaxOwnerBytes = cmp.Or(c.MaxOwnerBytes, 16<<30)
+	c.MaxTotalBytes = cmp.Or(c.MaxTotalBytes, 64<<30)
+	c.MinFreeBytes = cmp.Or(c.MinFreeBytes, 1<<30)
 	c.MaxWholeBytes = cmp.Or(c.MaxWholeBytes, 64<<20)
 	c.MaxReaders = cmp.Or(c.MaxReaders, 64)
 	c.AtOnce = cmp.Or(c.AtOnce, defaultAtOnce)
+	c.MostAtOnce = cmp.Or(c.MostAtOnce, defaultMostAtOnce)
+	c.Memory = max(cmp.Or(c.Memory, defaultMemory), MinMemory)
 	c.Log = cmp.Or(c.Log, slog.New(slog.DiscardHandler))
 	if len(c.Allow) == 0 {
 		c.Allow = []string{"https", "ssh"}

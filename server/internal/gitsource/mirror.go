@@ -28,11 +28,12 @@ type mirror struct {
 	used    time.Time
 	touched time.Time // when the notes were last told of a use
 
-	writer        chan struct{} // holds one token: who has it may change the repository
-	ready         bool          // the repository exists and is tidy; under writer
-	maintaining   bool          // upkeep is on its way; under writer
-	maxPacks      int           // beyond which upkeep is due
-	tooLargeUntil time.Time     // before which the remote is not asked; under writer
+	writer      chan struct{} // holds one token: who has it may change the repository
+	ready       bool          // the repository exists and is tidy; under writer
+	maintaining bool          // upkeep is on its way; under writer
+	maxPacks    int           // beyond which upkeep is due
+	room        room          // how large the repository may become; under writer
+	refused     *exceeded     // nil until it was looked for; under writer
 
 	knownMu sync.Mutex
 	known   map[string]string // full ref by revision

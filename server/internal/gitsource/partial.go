@@ -92,13 +92,21 @@ func (m *Manager) fetchBlobs(ctx context.Context, a Access, ids []string) error 
 		return err
 	}
 	defer r.unlock()
+	if err := r.refusedLocked(); err != nil {
+		return err
+	}
+	if err := m.makeRoom(ctx, r.mirror); err != nil {
+		return err
+	}
+	defer m.weigh(r.mirror)
 	ctx, cancel := via.within(ctx)
 	defer cancel()
-	_, err = r.withinLocked(ctx, m.cfg.MaxMirrorBytes, func(ctx context.Context) (map[string]Ref, error) {
+	_, err = r.withinLocked(ctx, r.room.bytes, func(ctx context.Context) (map[string]Ref, error) {
 		_, err := r.askFetch(ctx, via, strings.NewReader(strings.Join(ids, "\n")+"\n"), []string{"--stdin"}, nil)
 		return nil, err
 	})
 	if err != nil {
+		r.exceededLocked(ctx, err)
 		r.ready = false // git may have been killed
 		return err
 	}

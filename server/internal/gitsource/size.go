@@ -9,22 +9,9 @@ import (
 	"time"
 )
 
-const (
-	sizeCheckEvery = 250 * time.Millisecond
-	// tooLargeFor is how long a repository is not asked for that was too large: each attempt costs as
-	// much traffic as the limit allows.
-	tooLargeFor = 10 * time.Minute
-)
+const sizeCheckEvery = 250 * time.Millisecond
 
 var errTooLarge = errors.New("the repository is too large")
-
-// tooLarge is the error for users.
-func (r *mirror) tooLarge() error {
-	return &RemoteError{
-		URL: r.url, Problem: fmt.Sprintf("the repository is larger than %s, the limit of this server", sizeText(r.cfg.MaxMirrorBytes)),
-		cause: errTooLarge,
-	}
-}
 
 // sizeText writes a limit, which is mostly a round number.
 func sizeText(bytes int64) string {
@@ -37,9 +24,9 @@ func sizeText(bytes int64) string {
 	return fmt.Sprintf("%d bytes", bytes)
 }
 
-// watchSize ends the context that it returns, for errTooLarge, when the folder has grown beyond
-// limit. The caller calls stop, which waits for the watch to end.
-func watchSize(ctx context.Context, dir string, limit int64, every time.Duration) (watched context.Context, stop func()) {
+// watchSize ends the context that it returns for the error that check returns, which it calls every so often. The
+// caller calls stop, which waits for the watch to end.
+func watchSize(ctx context.Context, every time.Duration, check func() error) (watched context.Context, stop func()) {
 	watched, cancel := context.WithCancelCause(ctx)
 	done := make(chan struct{})
 	go func() {
@@ -51,8 +38,8 @@ func watchSize(ctx context.Context, dir string, limit int64, every time.Duration
 			case <-watched.Done():
 				return
 			case <-ticker.C:
-				if folderSize(dir) > limit {
-					cancel(errTooLarge)
+				if err := check(); err != nil {
+					cancel(err)
 				}
 			}
 		}

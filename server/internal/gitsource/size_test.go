@@ -79,7 +79,7 @@ func TestARepositoryBeyondTheLimitIsRefused(t *testing.T) {
 	if err := repo.Reset(t.Context(), small); err != nil {
 		t.Fatal(err)
 	}
-	u.tooLargeUntil = time.Time{}
+	u.refused = &exceeded{}
 	if err := fetch(); err != nil {
 		t.Errorf("after it was made smaller: %v", err)
 	}
@@ -104,7 +104,12 @@ func TestGarbageDoesNotCountForEver(t *testing.T) {
 func TestGrowthBeyondTheLimitEndsWhatGrows(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	watched, stop := watchSize(t.Context(), dir, 1000, time.Millisecond)
+	watched, stop := watchSize(t.Context(), time.Millisecond, func() error {
+		if folderSize(dir) > 1000 {
+			return errTooLarge
+		}
+		return nil
+	})
 	defer stop()
 	if err := os.WriteFile(filepath.Join(dir, "pack"), make([]byte, 1001), 0o600); err != nil {
 		t.Fatal(err)

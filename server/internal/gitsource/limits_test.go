@@ -1,0 +1,124 @@
+package gitsource
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/kedge-dev/kedge/internal/testkit/gitserver"
+)
+
+// hostileCommit is the size of a commit object, which git can only read as a whole: compressed it is a
+// thousandth of that.
+const hostileCommit = 200 << 20
+
+// commitLarge makes a commit with a huge message the head of a repository.
+func commitLarge(t *testing.T, dir string, size int64) {
+	t.Helper()
+	git := func(in io.Reader, args ...string) string {
+		t.Helper()
+		cmd := exec.CommandContext(t.Context(), "git", append([]string{"--git-dir=" + dir}, args...)...)
+		cmd.Stdin = in
+		var stderr bytes.Buffer
+		cmd.Stderr = &stderr
+		out, err := cmd.Output()
+		if err != nil {
+			t.Fatalf("git %s: %v: %s", args[0], err, stderr.String())
+		}
+		return strings.TrimSpace(string(out))
+	}
+	tree := git(strings.NewReader(""), "mktree")
+	who := "Anna <anna@example.com> 1700000000 +0000"
+	head := fmt.Sprintf("tree %s\nauthor %s\ncommitter %s\n\n", tree, who, who)
+	file := filepath.Join(t.TempDir(), "commit")
+	f, err := os.Create(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if _, err := io.Copy(f, io.MultiReader(strings.NewReader(head), io.LimitReader(letters{}, size))); err != nil {
+		t.Fatal(err)
+	}
+	git(nil, "update-ref", "refs/heads/main", git(nil, "hash-object", "-t", "commit", "-w", file))
+}
+
+// letters never ends.
+type letters struct{}
+
+func (letters) Read(p []byte) (int, error) {
+	for i := range p {
+		p[i] = 'a'
+	}
+	return len(p), nil
+}
+
+// TestAHostileCommitIsRefused serves a small pack with one huge commit and measures the processes of git.
+//
+// covers: T11
+func TestAHostileCommitIsRefused(t *testing.T) {
+	t.Parallel()
+	server, err := gitserver.Start(filepath.Join(t.TempDir(), "server"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { server.Close() })
+	if err := server.Create("app"); err != nil {
+		t.Fatal(err)
+	}
+	commitLarge(t, server.Dir("app"), hostileCommit)
+	cfg := Config{Dir: t.TempDir(), Allow: []string{"http", "file"}, Memory: 64 << 20}
+	fetch := func() (*Manager, error) {
+		t.Helper()
+		m, err := New(cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer m.Close()
+		_, err = m.Fetch(t.Context(), Access{URL: server.URL("app")}, []string{"main"})
+		return m, err
+	}
+	m, err := fetch()
+	var remote *RemoteError
+	if !errors.As(err, &remote) || !errors.Is(err, errMemory) || !strings.Contains(remote.Problem, "64 MiB of memory") {
+		t.Fatalf("got error %v, want one that names the limit", err)
+	}
+	if peak := m.git.peak.Load() >> 10; peak > 100 || peak == 0 {
+		t.Errorf("a process of git had %d MiB", peak)
+	}
+	// A server that restarts does not ask for it again.
+	server.SetDown(true)
+	if _, err = fetch(); !errors.As(err, &remote) || !strings.Contains(remote.Problem, "64 MiB of memory") {
+		t.Errorf("after a restart: got error %v", err)
+	}
+	// With another limit it does.
+	server.SetDown(false)
+	cfg.Memory = 1 << 30
+	if _, err = fetch(); err != nil {
+		t.Errorf("with more memory: %v", err)
+	}
+}
+
+// covers: T11
+func TestGitIsEndedBeforeTheServer(t *testing.T) {
+	t.Parallel()
+	m, err := New(Config{Dir: t.TempDir(), Allow: []string{"file"}, Memory: 100 << 20})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { m.Close() })
+	for question, want := range map[string]string{
+		"ulimit -d": "102400", "ulimit -v": fmt.Sprint((100<<20 + mapped) >> 10), "ulimit -c": "0", "cat /proc/self/oom_score_adj": "1000",
+	} {
+		line := m.git.limited(m.git.shell, "-c", question)
+		out, err := exec.CommandContext(t.Context(), line[0], line[1:]...).Output()
+		if got := strings.TrimSpace(string(out)); err != nil || got != want {
+			t.Errorf("%s: got %q, %v, want %q", question, got, err, want)
+		}
+	}
+}
