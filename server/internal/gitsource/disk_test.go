@@ -167,3 +167,22 @@ func TestNothingIsFetchedOntoAFullDisk(t *testing.T) {
 		t.Errorf("there are mirrors of %q", got)
 	}
 }
+
+// TestSubmodulesThatAreNotThereLeaveNothing names others each time, as a repository can with every commit.
+//
+// covers: T11
+func TestSubmodulesThatAreNotThereLeaveNothing(t *testing.T) {
+	t.Parallel()
+	b := newDiskBench(t, Config{})
+	for i := range 3 {
+		url := "file://" + filepath.Join(t.TempDir(), fmt.Sprintf("nowhere-%d.git", i))
+		if _, err := b.Fetch(t.Context(), Access{Owner: "acme", URL: url, parent: b.urls[0]}, []string{"main"}); err == nil {
+			t.Fatal("there should be nothing to fetch")
+		}
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if len(b.mirrors) != 0 {
+		t.Errorf("%d mirrors are remembered", len(b.mirrors))
+	}
+}

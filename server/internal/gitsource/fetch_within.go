@@ -34,7 +34,10 @@ func (r *mirror) mendingLocked(ctx context.Context, fetch func() (map[string]Ref
 	}
 	if err == nil {
 		r.admitLocked()
-	} else if r.exceededLocked(ctx, err) && fresh {
+		return refs, nil
+	}
+	// Every commit can name other submodules: of those that cannot be fetched nothing is kept.
+	if exceeded := r.exceededLocked(ctx, err); fresh && (exceeded || r.parent != "") {
 		err = errors.Join(err, r.discardLocked())
 	}
 	return refs, err

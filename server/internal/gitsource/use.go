@@ -49,6 +49,10 @@ func (m *Manager) end(r *mirror) {
 	defer m.mu.Unlock()
 	r.users--
 	r.used = time.Now()
+	// Every commit can name other submodules: of those that cannot be fetched nothing is kept.
+	if r.users == 0 && r.parent != "" && !r.exists() {
+		delete(m.mirrors, r.key())
+	}
 }
 
 func (m *Manager) newMirror(key string, n notes) *mirror {
