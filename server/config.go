@@ -57,6 +57,8 @@ type Config struct {
 	// addresses and metadata services are refused in any case, and this machine unless GitAllow has "file".
 	GitAllowCIDRs, GitDenyCIDRs, GitOnlyHosts []string
 	GitDenyPrivate                            bool
+	// GitResources bounds what git takes of this machine.
+	GitResources GitResources
 	// Render says how Kustomize and Helm render.
 	Render RenderConfig
 	// OIDC lets people log in by an identity provider.
@@ -77,6 +79,17 @@ type Config struct {
 	Log *slog.Logger
 
 	trustedProxies []netip.Prefix
+}
+
+// GitResources bounds what git takes of this machine. Zero fields take their defaults.
+type GitResources struct {
+	// Processes is how many remotes are asked at once, and Memory what a process of git may have, in bytes. The
+	// defaults follow from the memory that there is.
+	Processes int
+	Memory    int64
+	// Disk bounds all mirrors, TenantDisk those of one tenant, in bytes; default 64 GiB and 16 GiB. Below MinFree of
+	// free space, default 1 GiB, nothing is fetched.
+	Disk, TenantDisk, MinFree int64
 }
 
 func (c Config) withDefaults() (Config, error) {

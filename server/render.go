@@ -21,17 +21,18 @@ type RenderConfig struct {
 	// Program is what children run: this program, whose main turns into one when it is asked to, see
 	// child.Self. Without it Kustomize and Helm are refused.
 	Program string
-	// Timeout, Memory and Output bound one render; default 30 s, 1 GiB and 64 MiB. Timeout is for plain
-	// manifests too.
+	// Timeout, Memory and Output bound one render; default 30 s, 1 GiB, or less where there is less memory, and
+	// 64 MiB. Timeout is for plain manifests too.
 	Timeout        time.Duration
 	Memory, Output int64
-	// Processes is how many renders go on at once; default four times the number of processors, of which
-	// one tenant has a quarter.
+	// Processes is how many renders go on at once; default four times the number of processors, or as many as
+	// the memory holds, of which one tenant has a quarter.
 	Processes int
 	// RequireSandbox are mechanisms of package sandbox, or "all": the server does not start without.
 	RequireSandbox []string
 
-	off []sandbox.Mechanism // left out, for tests
+	idle int                 // processes that wait for the next render; 0 for the pool's default
+	off  []sandbox.Mechanism // left out, for tests
 }
 
 // mechanisms are the ones that are required.
@@ -85,7 +86,7 @@ func openRenderer(ctx context.Context, cfg Config, metrics prometheus.Registerer
 	pool, err := child.NewPool(child.Config{
 		Program:   cfg.Render.Program,
 		Limits:    child.Limits{Time: cfg.Render.Timeout, Memory: cfg.Render.Memory, Output: cfg.Render.Output},
-		Processes: cfg.Render.Processes, Require: required, Off: cfg.Render.off, Observe: newRenderHistogram(metrics), Log: cfg.Log,
+		Processes: cfg.Render.Processes, Idle: cfg.Render.idle, Require: required, Off: cfg.Render.off, Observe: newRenderHistogram(metrics), Log: cfg.Log,
 	})
 	if err != nil {
 		return nil, err

@@ -18,6 +18,7 @@ import (
 	"github.com/kedge-dev/kedge/server/internal/gateway"
 	"github.com/kedge-dev/kedge/server/internal/gitsource"
 	"github.com/kedge-dev/kedge/server/internal/listen"
+	"github.com/kedge-dev/kedge/server/internal/machine"
 	"github.com/kedge-dev/kedge/server/internal/restapi"
 	"github.com/kedge-dev/kedge/server/internal/store"
 )
@@ -26,6 +27,9 @@ import (
 func Run(ctx context.Context, cfg Config) error {
 	cfg, err := cfg.withDefaults()
 	if err != nil {
+		return err
+	}
+	if cfg, err = cfg.withMemory(machine.Limit); err != nil {
 		return err
 	}
 	db, err := DatabaseConfig{DataDir: cfg.DataDir, Database: cfg.Database, Log: cfg.Log}.resolve()
@@ -109,7 +113,12 @@ func openGit(cfg Config) (*gitsource.Manager, error) {
 	if err != nil {
 		return nil, err
 	}
-	return gitsource.New(gitsource.Config{Dir: filepath.Join(cfg.DataDir, "git"), Allow: cfg.GitAllow, Addresses: addresses, Log: cfg.Log})
+	res := cfg.GitResources
+	return gitsource.New(gitsource.Config{
+		Dir: filepath.Join(cfg.DataDir, "git"), Allow: cfg.GitAllow, Addresses: addresses, Log: cfg.Log,
+		AtOnce: min(res.Processes, usualGitProcesses), MostAtOnce: res.Processes, Memory: res.Memory,
+		MaxTotalBytes: res.Disk, MaxOwnerBytes: res.TenantDisk, MinFreeBytes: res.MinFree,
+	})
 }
 
 func build(ctx context.Context, cfg Config, db database, st store.Store, git *gitsource.Manager, renders *renderer, metrics prometheus.Registerer) (rooms, error) {

@@ -65,6 +65,7 @@ func parseServe(args []string, s streams) (command, error) {
 	f.StringSliceVar(&cfg.GitDenyCIDRs, "git-deny-cidr", nil, "addresses that Git URLs may not lead to")
 	f.StringSliceVar(&cfg.GitOnlyHosts, "git-only-host", nil, "the only hosts of Git URLs, such as github.com or *.example.com")
 	f.BoolVar(&cfg.GitDenyPrivate, "git-deny-private", false, "refuse Git URLs that lead to private networks")
+	gitFlags(f.FlagSet, &cfg.GitResources)
 	renderFlags(f.FlagSet, &cfg.Render)
 	oidcFlags(f.FlagSet, &cfg.OIDC)
 	f.StringArrayVar(&cfg.TrustedProxies, "trusted-proxy", nil, "addresses of load balancers, such as 10.0.0.0/8, whose X-Forwarded-For is believed (repeatable)")

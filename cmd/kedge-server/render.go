@@ -13,13 +13,22 @@ import (
 
 func renderFlags(f *pflag.FlagSet, r *server.RenderConfig) {
 	r.Program = child.Self()
-	r.Memory, r.Output = 1<<30, 64<<20
+	r.Output = 64 << 20
 	f.DurationVar(&r.Timeout, "render-timeout", 30*time.Second, "how long one render may take")
-	f.Var((*size)(&r.Memory), "render-memory", "how much memory one render may have")
+	f.Var((*size)(&r.Memory), "render-memory", "how much memory one render may have (default: 1Gi, or less where there is less memory)")
 	f.Var((*size)(&r.Output), "render-output", "how large the objects of one render may be together")
-	f.IntVar(&r.Processes, "render-processes", 0, "how many renders go on at once (default: four for each processor; a tenant has at most a quarter of them)")
+	f.IntVar(&r.Processes, "render-processes", 0, "how many renders go on at once (default: four for each processor, or as many as the memory holds; a tenant has at most a quarter of them)")
 	f.StringSliceVar(&r.RequireSandbox, "require-sandbox", nil, "do not start unless renders are confined by these: limits, namespaces, root, landlock, seccomp, or all (the default when none is named)")
 	f.Lookup("require-sandbox").NoOptDefVal = "all"
+}
+
+func gitFlags(f *pflag.FlagSet, g *server.GitResources) {
+	g.Disk, g.TenantDisk, g.MinFree = 64<<30, 16<<30, 1<<30
+	f.IntVar(&g.Processes, "git-processes", 0, "how many repositories are read at once (default: as many as the memory holds)")
+	f.Var((*size)(&g.Memory), "git-memory", "how much memory a process of git may have (default: 512Mi, or less where there is less memory)")
+	f.Var((*size)(&g.Disk), "git-disk", "how much disk the mirrors of all repositories may take")
+	f.Var((*size)(&g.TenantDisk), "git-tenant-disk", "how much disk the mirrors of one tenant's repositories may take")
+	f.Var((*size)(&g.MinFree), "git-min-free", "free space of the disk below which nothing is fetched")
 }
 
 // size is a number of bytes on the command line, as Kubernetes writes them: 512Mi, 1Gi.

@@ -19,8 +19,8 @@ type Limits struct {
 	Output int64         // of all objects as JSON, in bytes; default 64 MiB
 }
 
-// The least that a child can do with: Go itself and the libraries take that much.
-const minMemory = 128 << 20
+// MinMemory is the least that a child can do with: Go itself and the libraries take that much.
+const MinMemory = 128 << 20
 
 func (l Limits) orDefault() Limits {
 	return Limits{
@@ -36,8 +36,8 @@ func (l Limits) Check() error {
 	switch {
 	case l.Time < time.Second:
 		return fmt.Errorf("a limit of %v for the time of a render is less than the least possible, 1s", l.Time)
-	case l.Memory < minMemory:
-		return fmt.Errorf("a limit of %s for the memory of a render is less than the least possible, %s", bytesText(l.Memory), bytesText(minMemory))
+	case l.Memory < MinMemory:
+		return fmt.Errorf("a limit of %s for the memory of a render is less than the least possible, %s", bytesText(l.Memory), bytesText(MinMemory))
 	case l.Output < 1<<10:
 		return fmt.Errorf("a limit of %s for the output of a render is less than the least possible, 1 KiB", bytesText(l.Output))
 	}

@@ -1,0 +1,143 @@
+package server
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math"
+	"runtime"
+	"runtime/debug"
+
+	"github.com/kedge-dev/kedge/internal/render/child"
+	"github.com/kedge-dev/kedge/server/internal/gitsource"
+	"github.com/kedge-dev/kedge/server/internal/machine"
+)
+
+const (
+	// minServer is what the server itself needs beside what it starts.
+	minServer = 192 << 20
+	// Of all memory, in percent, renders have renderShare and runs of git have gitShare. The rest is the server's.
+	renderShare, gitShare = 45, 25
+
+	maxRenderMemory, maxGitMemory = 1 << 30, 512 << 20
+	// maxGitProcesses is for when very many tenants have a host that hangs, and usualGitProcesses for all other times.
+	maxGitProcesses, usualGitProcesses = 512, 64
+	// leastGitProcesses are enough for one tenant's host that hangs to hold up no other.
+	leastGitProcesses = 8
+)
+
+// share is a number of processes of which each may have so much memory.
+type share struct {
+	processes int
+	memory    int64 // of each, in bytes
+}
+
+// memoryPlan divides the memory that there is between the server and what it starts, so that all of them
+// together cannot exceed it: where a whole control group ends with the first process that does, a render or a
+// fetch would take the server with it.
+type memoryPlan struct {
+	limit   machine.Memory
+	renders share
+	idle    int // processes that wait for the next render, with at most half of that memory each
+	git     share
+}
+
+// planMemory divides limit. What is configured stays as it is, and is an error where it cannot hold.
+func planMemory(limit machine.Memory, r RenderConfig, g GitResources, processors int) (memoryPlan, error) {
+	p := memoryPlan{limit: limit}
+	part := func(percent int64) int64 { return limit.Bytes * percent / 100 }
+	p.renders = planRenders(part(renderShare), r, processors)
+	p.idle = idleOf(p.renders.processes)
+	p.git = planGit(part(gitShare), g)
+	if p.needed() > limit.Bytes {
+		return p, p.tooMuch()
+	}
+	return p, nil
+}
+
+func planRenders(bytes int64, r RenderConfig, processors int) share {
+	most := 4 * max(2, processors)
+	out := share{r.Processes, r.Memory}
+	switch {
+	case out.processes == 0 && out.memory == 0:
+		out.memory = min(max(bytes/3, child.MinMemory), maxRenderMemory)
+	case out.memory == 0:
+		out.memory = min(max(bytes/int64(out.processes), child.MinMemory), maxRenderMemory)
+	}
+	if out.processes == 0 {
+		for most > 1 && int64(most)*out.memory+int64(idleOf(most))*out.memory/2 > bytes {
+			most--
+		}
+		out.processes = most
+	}
+	return out
+}
+
+// idleOf is how many processes wait for the next render where so many render at once.
+func idleOf(processes int) int { return min(4, max(1, processes/2)) }
+
+func planGit(bytes int64, g GitResources) share {
+	out := share{g.Processes, g.Memory}
+	if out.memory == 0 {
+		out.memory = min(max(bytes/int64(cmp.Or(out.processes, leastGitProcesses)), gitsource.MinMemory), maxGitMemory)
+	}
+	if out.processes == 0 {
+		out.processes = int(min(max(bytes/out.memory, 1), maxGitProcesses))
+	}
+	return out
+}
+
+// children is what all processes may have together that the server starts.
+func (p memoryPlan) children() int64 {
+	return int64(p.renders.processes)*p.renders.memory + int64(p.idle)*p.renders.memory/2 + int64(p.git.processes)*p.git.memory
+}
+
+func (p memoryPlan) needed() int64 { return minServer + p.children() }
+
+// tooMuch says what does not hold and what to do.
+func (p memoryPlan) tooMuch() error {
+	return fmt.Errorf("the memory does not hold what is configured: %d renders of %s (--render-processes, --render-memory), "+
+		"%d that wait for the next one with half of that, %d runs of git of %s (--git-processes, --git-memory) and %s for the server itself need %s, "+
+		"and there are %s (%s): lower one of these or give the server more memory",
+		p.renders.processes, mebibytes(p.renders.memory), p.idle, p.git.processes, mebibytes(p.git.memory), mebibytes(minServer), mebibytes(p.needed()),
+		mebibytes(p.limit.Bytes), p.limit.Source)
+}
+
+func mebibytes(bytes int64) string { return fmt.Sprintf("%d MiB", bytes>>20) }
+
+// heap is what the server's own heap may have before garbage is collected more eagerly: what is left, without
+// what the database and the system need beside it.
+func (p memoryPlan) heap() int64 { return (p.limit.Bytes - p.children()) / 10 * 9 }
+
+// withMemory fills in how many processes there are and what each may have, from the memory that is there, and
+// bounds the heap of this process unless $GOMEMLIMIT does.
+func (c Config) withMemory(limit func() (machine.Memory, error)) (Config, error) {
+	found, err := limit()
+	if errors.Is(err, machine.ErrUnknown) {
+		c.Log.Warn("it is not known how much memory there is: nothing bounds what renders and git take together")
+		return c, nil
+	}
+	if err != nil {
+		return c, err
+	}
+	switch {
+	case c.Render.Processes < 0 || c.GitResources.Processes < 0:
+		return c, errors.New("--render-processes and --git-processes are numbers of processes: at least 1")
+	case c.GitResources.Memory != 0 && c.GitResources.Memory < gitsource.MinMemory:
+		return c, fmt.Errorf("--git-memory: git needs at least %s", mebibytes(gitsource.MinMemory))
+	}
+	plan, err := planMemory(found, c.Render, c.GitResources, runtime.GOMAXPROCS(0))
+	if err != nil {
+		return c, err
+	}
+	c.Render.Processes, c.Render.Memory, c.Render.idle = plan.renders.processes, plan.renders.memory, plan.idle
+	c.GitResources.Processes, c.GitResources.Memory = plan.git.processes, plan.git.memory
+	if debug.SetMemoryLimit(-1) == math.MaxInt64 {
+		debug.SetMemoryLimit(plan.heap())
+	}
+	c.Log.Info("memory is divided", "limit", mebibytes(found.Bytes), "source", found.Source, "heap", mebibytes(debug.SetMemoryLimit(-1)),
+		slog.Group("renders", "processes", plan.renders.processes, "memory", mebibytes(plan.renders.memory)),
+		slog.Group("git", "processes", plan.git.processes, "memory", mebibytes(plan.git.memory)))
+	return c, nil
+}
