@@ -36,7 +36,16 @@ func Parse(source string, data []byte) ([]Object, error) {
 		}
 		// A YAML file may begin with a flow mapping.
 	}
-	return p.objects(splitDocuments(data), decodeYAML)
+	return p.objects(splitDocuments(endLine(data)), decodeYAML)
+}
+
+// endLine adds the line break that the last line lacks. Without it a block scalar at the end has one line break
+// less than kubectl and helm read.
+func endLine(data []byte) []byte {
+	if len(data) == 0 || data[len(data)-1] == '\n' {
+		return data
+	}
+	return append(data[:len(data):len(data)], '\n')
 }
 
 type parser struct {

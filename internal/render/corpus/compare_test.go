@@ -84,7 +84,8 @@ func runReal(t testing.TB, home, program string, args ...string) answer {
 // last one wins.
 func parseLeniently(source, text string) ([]manifest.Object, error) {
 	var objects []manifest.Object
-	for doc := range strings.SplitSeq("\n"+text, "\n---\n") {
+	for doc := range strings.SplitSeq("\n"+strings.TrimSuffix(text, "\n"), "\n---\n") {
+		doc += "\n" // which was cut with the marker, and which a block scalar may end with
 		if parsed, err := manifest.Parse(source, []byte(doc)); err == nil {
 			objects = append(objects, parsed...)
 			continue

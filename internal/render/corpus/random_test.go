@@ -30,7 +30,7 @@ func agree(t *rapid.T, files map[string]string, theirs, got answer) {
 }
 
 // treeOf puts files on disk, below a folder of the test.
-func treeOf(t *rapid.T, parent string, files map[string]string) string {
+func treeOf(t rapid.TB, parent string, files map[string]string) string {
 	dir, err := os.MkdirTemp(parent, "tree")
 	if err != nil {
 		t.Fatal(err)

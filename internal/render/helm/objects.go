@@ -57,9 +57,11 @@ func (b *builder) withHooks(objects []manifest.Object, rendered map[string]strin
 	return plan.arrange(b), nil
 }
 
-// appendParsed adds the objects of one document that a template gave. Helm takes a key that is there
-// twice, and so do charts that people use: the last one wins.
+// appendParsed adds the objects of one document that a template gave. Helm puts a line break after each, which counts
+// where a block scalar ends the document. Helm takes a key that is there twice, and so do charts that people use: the
+// last one wins.
 func (b *builder) appendParsed(objects []manifest.Object, name, text string) ([]manifest.Object, error) {
+	text += "\n"
 	source := b.sourceOf(name)
 	parsed, err := manifest.Parse(source, []byte(text))
 	var user *manifest.Error
