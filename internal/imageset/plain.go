@@ -11,7 +11,7 @@ import (
 
 // plain finds the images of manifests.
 func (s *search) plain(ctx context.Context) ([]site, error) {
-	files, err := plain.Select(ctx, s.tree, s.req.Path, s.req.Globs, s.req.Limits)
+	files, _, err := plain.Select(ctx, s.tree, s.req.Path, s.req.Globs, s.req.Limits)
 	if err != nil {
 		return nil, err
 	}

@@ -43,7 +43,8 @@ func identify(content map[string]any) (fleet.ObjectRef, error) {
 
 func checkMetadata(ref *fleet.ObjectRef, metadata map[string]any) error {
 	if name, ok := metadata["generateName"]; ok && name != "" && name != nil {
-		return errors.New("metadata.generateName is not supported: it would make a new object on every sync; set metadata.name")
+		return errors.New("metadata.generateName is not supported: each sync would create another object; set metadata.name instead, " +
+			"and give a Job that has to run again another name, for example one that ends with the tag of its image")
 	}
 	name, err := requiredString(metadata, "name")
 	if err != nil {

@@ -10,12 +10,12 @@ import (
 
 	"github.com/kedge-dev/kedge/internal/filetree"
 	"github.com/kedge-dev/kedge/internal/fleet"
+	"github.com/kedge-dev/kedge/internal/render/plain"
 )
 
 const chartFile = "Chart.yaml"
 
-// kustomizations are the names that the file of a Kustomize root may have.
-var kustomizations = []string{"kustomization.yaml", "kustomization.yml", "Kustomization"}
+var kustomizations = plain.Kustomizations
 
 // kindWords are what an object of a kind is called.
 var kindWords = map[fleet.SourceKind]string{fleet.SourceKustomize: "the Kustomize build", fleet.SourceHelm: "the chart"}

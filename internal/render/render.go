@@ -91,7 +91,7 @@ func Key(ctx context.Context, tree filetree.Tree, req Request, reads []string) (
 	if kind != fleet.SourcePlain {
 		return keyOfReads(ctx, tree, req, kind, reads)
 	}
-	files, err := plain.Select(ctx, tree, req.Path, req.Globs, req.Limits)
+	files, _, err := plain.Select(ctx, tree, req.Path, req.Globs, req.Limits)
 	if err != nil {
 		return "", err
 	}
@@ -128,6 +128,9 @@ func (r *Result) fill(ctx context.Context, tree filetree.Tree, req Request, buil
 			return err
 		}
 	}
+	if objects, err = r.checkForeign(objects); err != nil {
+		return err
+	}
 	if len(objects) == 0 && !req.AllowEmpty {
 		return emptyError(req, r.Kind, r.Files)
 	}
@@ -136,9 +139,13 @@ func (r *Result) fill(ctx context.Context, tree filetree.Tree, req Request, buil
 }
 
 func (r *Result) plain(ctx context.Context, tree filetree.Tree, req Request) ([]manifest.Object, error) {
-	files, err := plain.Select(ctx, tree, req.Path, req.Globs, req.Limits)
+	files, roots, err := plain.Select(ctx, tree, req.Path, req.Globs, req.Limits)
 	if err != nil {
 		return nil, err
+	}
+	if len(roots) > 0 {
+		r.note("these folders hold a kustomization file, which is not used: their other files are read as plain manifests. "+
+			"Deploy such a folder by a deployment of its own to have it built, or leave it out by globs: %s", some(roots))
 	}
 	r.Key, r.Files = keyOf(files, req), len(files)
 	return plain.Parse(ctx, tree, files, req.Limits)
@@ -157,7 +164,7 @@ func emptyError(req Request, kind fleet.SourceKind, files int) error {
 }
 
 // keyVersion changes when the same input is rendered to something else than before.
-const keyVersion = "plain/1"
+const keyVersion = "plain/2"
 
 // keyOf quotes what it hashes, so that no two inputs look alike.
 func keyOf(files []plain.File, req Request) string {

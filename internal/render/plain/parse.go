@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path"
+	"slices"
 
 	"github.com/kedge-dev/kedge/internal/filetree"
 	"github.com/kedge-dev/kedge/internal/manifest"
@@ -38,7 +40,7 @@ func Parse(ctx context.Context, tree filetree.Tree, files []File, limits Limits)
 		}
 		parsed, err := manifest.Parse(f.Path, data)
 		if err != nil {
-			return nil, err
+			return nil, explainKustomization(f.Path, err)
 		}
 		for _, o := range parsed {
 			values += o.Values()
@@ -52,4 +54,13 @@ func Parse(ctx context.Context, tree filetree.Tree, files []File, limits Limits)
 		}
 	}
 	return objects, nil
+}
+
+// explainKustomization says what to do about a kustomization file among plain manifests, which mostly is no object.
+func explainKustomization(file string, err error) error {
+	if !slices.Contains(Kustomizations, path.Base(file)) {
+		return err
+	}
+	return problem(file, "the file of a Kustomize root below a folder of plain manifests, which is not built (%v): "+
+		"deploy the folder %q by a deployment of its own, or leave it out by globs", err, path.Dir(file))
 }

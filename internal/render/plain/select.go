@@ -68,36 +68,47 @@ type File struct {
 }
 
 // Select finds the files below folder that the globs match, in the order of their paths, without
-// reading any. No globs mean fleet.DefaultGlob. A user's mistake is an [*Error].
-func Select(ctx context.Context, tree filetree.Tree, folder string, globs []string, limits Limits) ([]File, error) {
-	folder, err := cleanFolder(folder)
+// reading any. No globs mean fleet.DefaultGlob. A user's mistake is an [*Error]. roots are the folders below folder from
+// which files were chosen and whose kustomization file was not.
+func Select(ctx context.Context, tree filetree.Tree, folder string, globs []string, limits Limits) (files []File, roots []string, err error) {
+	folder, err = cleanFolder(folder)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	limits = limits.OrDefault()
 	if len(globs) == 0 {
 		globs = []string{fleet.DefaultGlob}
 	}
 	if len(globs) > limits.Globs {
-		return nil, problem("", "%d globs are more than the %d that are allowed", len(globs), limits.Globs)
+		return nil, nil, problem("", "%d globs are more than the %d that are allowed", len(globs), limits.Globs)
 	}
 	w := walker{tree: tree, folder: folder, limits: limits, watch: startWatch(limits)}
 	for _, text := range globs {
 		g, err := compileGlob(text)
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		w.globs = append(w.globs, g)
 	}
 	if err := w.walk(ctx, "."); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	if err := w.checkBases(ctx); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	slices.SortFunc(w.files, func(a, b File) int { return cmp.Compare(a.Path, b.Path) })
-	return w.files, nil
+	return w.files, w.usedRoots(), nil
 }
+
+// usedRoots are the roots that hold a chosen file.
+func (w *walker) usedRoots() []string {
+	return slices.DeleteFunc(w.roots, func(root string) bool {
+		return !slices.ContainsFunc(w.files, func(f File) bool { return strings.HasPrefix(f.Path, root+"/") })
+	})
+}
+
+// Kustomizations are the names that the file of a Kustomize root may have.
+var Kustomizations = []string{"kustomization.yaml", "kustomization.yml", "Kustomization"}
 
 // cleanFolder takes "", ".", "/", "apps/a", "/apps/a/" and the like.
 func cleanFolder(folder string) (string, error) {
@@ -119,6 +130,7 @@ type walker struct {
 	watch   *stopwatch
 	entries int
 	files   []File
+	roots   []string // folders below w.folder whose kustomization file is not chosen
 }
 
 // walk looks at the folder dir, which is relative to w.folder, and at those below it.
@@ -174,6 +186,9 @@ func (w *walker) visit(name string, e filetree.Entry) error {
 		matched = g
 	}
 	if matched == nil {
+		if path.Dir(name) != "." && slices.Contains(Kustomizations, e.Name) {
+			w.roots = append(w.roots, within(w.folder, path.Dir(name)))
+		}
 		return nil
 	}
 	where := within(w.folder, name)

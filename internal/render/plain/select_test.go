@@ -55,7 +55,7 @@ func TestSelect(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.reason, func(t *testing.T) {
 			t.Parallel()
-			got, err := Select(t.Context(), memtree.New(files), tt.folder, tt.globs, Limits{})
+			got, _, err := Select(t.Context(), memtree.New(files), tt.folder, tt.globs, Limits{})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -102,7 +102,7 @@ func TestSelectNamesMistakes(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.reason, func(t *testing.T) {
 			t.Parallel()
-			selected, err := Select(t.Context(), memtree.New(files), tt.folder, tt.globs, tt.limits)
+			selected, _, err := Select(t.Context(), memtree.New(files), tt.folder, tt.globs, tt.limits)
 			var got *Error
 			if !errors.As(err, &got) {
 				t.Fatalf("got %v, %v, want an Error", paths(selected), err)
@@ -129,7 +129,7 @@ func TestSelectListsOnlyWhatCanMatch(t *testing.T) {
 	}
 	for _, tt := range tests {
 		tree := memtree.New(files)
-		if _, err := Select(t.Context(), tree, tt.folder, tt.globs, Limits{}); err != nil {
+		if _, _, err := Select(t.Context(), tree, tt.folder, tt.globs, Limits{}); err != nil {
 			t.Fatal(err)
 		}
 		if diff := cmp.Diff(tt.want, tree.Listed()); diff != "" {

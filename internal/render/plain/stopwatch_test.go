@@ -13,7 +13,7 @@ import (
 func TestTimeIsLookedAtBetweenFiles(t *testing.T) {
 	t.Parallel()
 	tree := memtree.New(map[string]string{"a.yaml": "# a", "b/b.yaml": "# b"})
-	files, err := Select(t.Context(), tree, ".", nil, Limits{})
+	files, _, err := Select(t.Context(), tree, ".", nil, Limits{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -21,7 +21,7 @@ func TestTimeIsLookedAtBetweenFiles(t *testing.T) {
 	canceled, cancel := context.WithCancelCause(t.Context())
 	cancel(gone)
 	for reason, do := range map[string]func(context.Context, Limits) error{
-		"folders": func(ctx context.Context, l Limits) error { _, err := Select(ctx, tree, ".", nil, l); return err },
+		"folders": func(ctx context.Context, l Limits) error { _, _, err := Select(ctx, tree, ".", nil, l); return err },
 		"files":   func(ctx context.Context, l Limits) error { _, err := Parse(ctx, tree, files, l); return err },
 	} {
 		var late *Error
