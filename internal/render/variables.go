@@ -5,16 +5,14 @@ import (
 	"fmt"
 	"io"
 	"maps"
-	"regexp"
 	"slices"
 	"strings"
 
 	"github.com/kedge-dev/kedge/internal/manifest"
 )
 
-// placeholder is ${name}, or $${name}, which stands for the text ${name}. Anything else that begins
-// with a dollar sign is left as it is.
-var placeholder = regexp.MustCompile(`\$?\$\{([A-Za-z_][A-Za-z0-9_]*)\}`)
+// fluxSubstitute is how objects tell Flux to leave their text alone.
+const fluxSubstitute = "kustomize.toolkit.fluxcd.io/substitute"
 
 // substitute replaces placeholders in the string values of objects. Keys and the shape of an object
 // stay as they are, whatever the values hold: a string becomes a string.
@@ -22,6 +20,10 @@ func substitute(objects []manifest.Object, variables map[string]string, limit in
 	s := substitution{variables: variables, left: limit}
 	out := make([]manifest.Object, len(objects))
 	for i, o := range objects {
+		if annotationOf(o, fluxSubstitute) == "disabled" {
+			out[i] = o
+			continue
+		}
 		content, err := s.value(o.Content)
 		if err != nil {
 			return nil, &manifest.Error{Source: o.Source, Problem: err.Error()}
@@ -52,6 +54,7 @@ func reread(source string, content any) (manifest.Object, error) {
 type substitution struct {
 	variables map[string]string
 	left      int64 // how many bytes may still be put in
+	depth     int   // of placeholders in placeholders
 }
 
 // value returns a copy of v with its placeholders replaced.
@@ -82,34 +85,41 @@ func (s *substitution) value(v any) (any, error) {
 	}
 }
 
+// text returns a text with its placeholders replaced. What begins with a dollar sign and is no placeholder stays, and of
+// $${name} the text ${name}.
 func (s *substitution) text(text string) (string, error) {
 	if !strings.Contains(text, "${") {
 		return text, nil
 	}
-	undefined := ""
-	out := placeholder.ReplaceAllStringFunc(text, func(match string) string {
-		if strings.HasPrefix(match, "$$") {
-			return match[1:]
-		}
-		name := match[2 : len(match)-1]
-		value, ok := s.variables[name]
-		if !ok && undefined == "" {
-			undefined = name
-		}
-		// Checked by the growth, and before it is put together: a small file of many placeholders must
-		// not become a large one.
-		if s.left -= int64(len(value)); s.left < 0 {
-			return ""
-		}
-		return value
-	})
-	switch {
-	case undefined != "":
-		return "", fmt.Errorf("the variable %q is not defined: give it a value in source.variables, or write $${%s} to keep the text", undefined, undefined)
-	case s.left < 0:
-		return "", fmt.Errorf("with the values of variables the objects are larger than is allowed")
+	if s.depth++; s.depth > maxNested {
+		return "", fmt.Errorf("placeholders are nested more than %d deep", maxNested)
 	}
-	return out, nil
+	defer func() { s.depth-- }()
+	var out strings.Builder
+	done := 0
+	ends := placeholderEnds(text)
+	for start := 0; start < len(text); start++ {
+		end, ok := ends[start]
+		if !ok {
+			continue
+		}
+		p, ok := parsePlaceholder(text[start+2 : end])
+		if !ok {
+			continue
+		}
+		if start > done && text[start-1] == '$' {
+			out.WriteString(text[done:start-1] + text[start:end+1])
+		} else {
+			value, err := s.expand(p)
+			if err != nil {
+				return "", err
+			}
+			out.WriteString(text[done:start] + value)
+		}
+		start, done = end, end+1
+	}
+	out.WriteString(text[done:])
+	return out.String(), nil
 }
 
 // writeVariables adds variables to what a key is a hash of.
