@@ -27,7 +27,8 @@ func (a *app) syncCommand() *cobra.Command {
 		return a.followRun(ctx, c, run, w)
 	})
 	cmd.Long = "Syncs a deployment to the newest commit of its source, or to a revision. Syncing an automated deployment to a revision pins it there\n" +
-		"until kedge deploy release. Runs of one deployment go one after another."
+		"until kedge deploy release. Runs of one deployment go one after another. A sync also puts right what was changed in the clusters, whatever\n" +
+		"the policy says of drift; a dry run changes nothing."
 	cmd.Flags().StringVar(&req.Revision, "revision", "", "branch, tag or commit (default: the deployment's own)")
 	w.flags(cmd)
 	return cmd

@@ -61,8 +61,8 @@
 //
 // A tombstone deletes the objects of its target in the reverse order of waves and kinds, each step gone before the
 // next, so that a controller outlives the objects that it has to finalize. Protected kinds
-// (Namespace, CustomResourceDefinition, PersistentVolumeClaim) and objects annotated
-// kedge.dev/prune: disabled are kept, named in the status, and released: their ownership labels are
+// (Namespace, CustomResourceDefinition, PersistentVolumeClaim) and objects that an annotation keeps
+// (see keepMarks) are kept, named in the status, and released: their ownership labels are
 // removed, so that no dead target owns them, while the annotation kedge.dev/deployment stays. A
 // deployment of the same tenant and name takes them up again without adopt, so that deleting and
 // creating one again works; for every other one they are foreign objects.
