@@ -42,6 +42,11 @@ func deployment(name, sync, health string, targets ...apiv1.Target) apiv1.Deploy
 		if !t.DetachedAt.IsZero() {
 			counts.Detached++
 		}
+		for _, o := range t.Objects {
+			if o.Sync == "Held" {
+				counts.HeldPrunes++
+			}
+		}
 		if !t.StaleSince.IsZero() {
 			counts.Stale, counts.StaleSince = counts.Stale+1, t.StaleSince
 		}

@@ -138,7 +138,7 @@ func (s *server) verbs(mux *http.ServeMux, tenant, top string) {
 	answer("POST "+tenant+"agents/prod/rotate-token", apiv1.Operation{ID: "op-2", Action: "agent.rotate-token"})
 	answer("PATCH "+tenant+"environments/{name}", apiv1.Environment{Name: "eu", Agents: []string{"prod"}, Selected: []string{"prod"}})
 	answer("POST "+tenant+"grants", apiv1.Grant{ID: "grt-1"})
-	answer("POST "+tenant+"deployments/{name}/confirm-prune", apiv1.ConfirmedPrune{Objects: []string{"ConfigMap dude/old", "Namespace old"}, Targets: 1})
+	answer("POST "+tenant+"deployments/{name}/confirm-prune", apiv1.ConfirmedPrune{Objects: []string{"ConfigMap dude/old", "Namespace old"}, Deletions: 2, Targets: 1})
 	answer("POST "+tenant+"deployments/{name}/rollback", run2())
 	answer("POST "+tenant+"runs/{id}/terminate", apiv1.SyncRun{ID: "run-2", Phase: "Terminated"})
 	answer("POST "+tenant+"repositories/rep-1/webhook", apiv1.Webhook{URL: "https://k/api/v1/hooks/rep-1", Secret: "s3cret", SigningToken: "whsec_czNjcmV0"})
