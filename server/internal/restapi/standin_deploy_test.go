@@ -246,7 +246,7 @@ func (s *standin) HeldPrunes(context.Context, auth.Principal, string, string, st
 
 func (s *standin) ConfirmPrune(_ context.Context, _ auth.Principal, _, _ string, req control.ConfirmPrune) (control.ConfirmedPrune, error) {
 	s.called("ConfirmPrune")
-	return control.ConfirmedPrune{Objects: req.Objects, Targets: 1}, nil
+	return control.ConfirmedPrune{Objects: req.Objects, Deletions: len(req.Objects), Targets: 1}, nil
 }
 
 func (s *standin) CreateRun(context.Context, auth.Principal, string, string, control.CreateRun) (fleet.SyncRun, error) {
