@@ -120,10 +120,27 @@ func (o owner) claim(live metav1.Object, uid string, abandoned func(fleet.Target
 	case live.GetAnnotations()[AnnotationDeployment] == o.deployment:
 		// Released when a deployment of this name was deleted or detached.
 		return o.adopt, nil
+	case sameFile(live.GetAnnotations()[AnnotationDeployment], o.deployment):
+		// Released by another entry of the same configuration file, as when one is renamed there.
+		return o.adopt, nil
 	case o.adopt:
 		return true, nil
 	}
 	return false, &refusal{"exists and is not managed by this deployment; set adopt: true to take it over"}
+}
+
+// sameFile reports whether two deployments, as tenant/name, are declared by the configuration file of one agent. Their
+// names are AGENT.NAME then; nobody can give such a name to a deployment in another way.
+func sameFile(a, b string) bool {
+	file := func(deployment string) string {
+		tenant, name, _ := strings.Cut(deployment, "/")
+		agent, _, declared := strings.Cut(name, ".")
+		if !declared {
+			return ""
+		}
+		return tenant + "/" + agent
+	}
+	return file(a) != "" && file(a) == file(b)
 }
 
 // foreign says whose a live object is, and what can be done about it.
