@@ -68,7 +68,13 @@ func (s *server) handler() http.Handler {
 	mux.HandleFunc("GET "+tenant+"deployments/{name}/deletion", func(w http.ResponseWriter, _ *http.Request) {
 		write(w, 200, apiv1.Deletion{Clusters: 2, Away: 1, Objects: 12, Kept: 1})
 	})
-	mux.HandleFunc("POST "+tenant+"deployments", func(w http.ResponseWriter, _ *http.Request) { write(w, 201, s.deployments[0]) })
+	mux.HandleFunc("POST "+tenant+"deployments", func(w http.ResponseWriter, r *http.Request) {
+		made := s.deployments[0]
+		if strings.Contains(s.got[r.Method+" "+r.URL.Path], "https://away/") && r.URL.Query().Get("check") != "false" {
+			made.Warnings = []string{"the source was stored unchecked: the host is away"}
+		}
+		write(w, 201, made)
+	})
 	mux.HandleFunc("POST "+tenant+"environments", func(w http.ResponseWriter, r *http.Request) {
 		if strings.Contains(s.got[r.Method+" "+r.URL.Path], "forbidden") {
 			write(w, 403, apiv1.Problem{Status: 403, Detail: `this requires the admin role in tenant "default"; token "ci" has viewer`})

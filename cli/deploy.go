@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/kedge-dev/kedge/cli/internal/client"
 	"github.com/kedge-dev/kedge/internal/apiv1"
@@ -24,13 +25,14 @@ func (a *app) deployCreateCommand() *cobra.Command {
 	var req apiv1.CreateDeployment
 	var policy policyFlags
 	var source sourceFlags
-	var noPrune, wait bool
+	var noPrune, noCheck, wait bool
 	w := watchOptions{failAfter: defaultFailAfter}
 	cmd := &cobra.Command{
 		Use:   "create NAME --repo URL",
 		Short: "Deploy a folder of a Git repository to every cluster of an environment",
 		Long: "What the folder holds is detected: a chart (Chart.yaml), a Kustomize root (kustomization.yaml), or plain manifests. " +
-			"--kind says it instead.",
+			"--kind says it instead.\n\nThe server looks at the source first, for at most a few seconds: a repository that cannot be read and a revision or a " +
+			"folder that does not exist are refused. A host that cannot be reached is a warning. --no-check stores it unseen.",
 		Example: "kedge deploy create web --repo https://github.com/example/web --path deploy --namespace web --wait\n" +
 			"kedge deploy create shop --repo https://github.com/example/shop --path chart --values-file ../env/{agent.labels.region}.yaml --set image.tag=v2",
 		Args: cobra.ExactArgs(1),
@@ -45,7 +47,7 @@ func (a *app) deployCreateCommand() *cobra.Command {
 				prune := false
 				req.Policy.Prune = &prune
 			}
-			return a.createDeployment(cmd.Context(), req, wait, w)
+			return a.createDeployment(cmd.Context(), req, noCheck, wait, w)
 		},
 	}
 	f := cmd.Flags()
@@ -60,27 +62,49 @@ func (a *app) deployCreateCommand() *cobra.Command {
 	policy.add(f)
 	f.StringToStringVar(&req.Source.Variables, "variables", nil, "replace ${name} in the objects, name=value,…; values may use {agent.name} and {agent.labels.KEY}")
 	f.StringToStringVar(&req.Labels, "labels", nil, "labels of the deployment, key=value,…")
+	noCheckFlag(f, &noCheck)
 	f.BoolVar(&wait, "wait", false, "wait until it has arrived in every cluster, as status --watch does")
 	f.DurationVar(&w.timeout, "timeout", 5*time.Minute, "with --wait: give up after this long; 0 is never")
 	must(cmd.MarkFlagRequired("repo"))
 	return cmd
 }
 
-func (a *app) createDeployment(ctx context.Context, req apiv1.CreateDeployment, wait bool, w watchOptions) error {
+func (a *app) createDeployment(ctx context.Context, req apiv1.CreateDeployment, noCheck, wait bool, w watchOptions) error {
 	c, err := a.connect()
 	if err != nil {
 		return err
 	}
-	made, err := client.Send[apiv1.Deployment](ctx, c, http.MethodPost, c.In("deployments"), req)
+	made, err := client.Send[apiv1.Deployment](ctx, c, http.MethodPost, unchecked(c.In("deployments"), noCheck), req)
 	if err != nil {
 		return err
 	}
+	a.warn(made.Warnings)
 	fmt.Fprintf(a.Out, "Deployment %q is created, with %s.\n", made.Name, count(made.Counts.Targets, "target"))
 	if wait {
 		return a.watchStatus(ctx, c, made.Name, w)
 	}
 	fmt.Fprintf(a.Err, "See it arrive: kedge status %s --watch\n", made.Name)
 	return nil
+}
+
+// noCheckFlag is for commands that store a source.
+func noCheckFlag(f *pflag.FlagSet, noCheck *bool) {
+	f.BoolVar(noCheck, "no-check", false, "store the source without looking at it first")
+}
+
+// unchecked is the path of a request whose source the server shall not look at.
+func unchecked(path string, noCheck bool) string {
+	if noCheck {
+		return path + "?check=false"
+	}
+	return path
+}
+
+// warn tells what the server could not find out.
+func (a *app) warn(warnings []string) {
+	for _, text := range warnings {
+		fmt.Fprintln(a.Err, "Warning:", printable(text))
+	}
 }
 
 // must is for mistakes in this program that its first run shows.

@@ -17,7 +17,7 @@ func (a *app) deploySetCommand() *cobra.Command {
 	var repo, path, revision, env, namespace string
 	var globs []string
 	var labels, variables map[string]string
-	var prune bool
+	var prune, noCheck bool
 	var policy policyFlags
 	var source sourceFlags
 	var cmd *cobra.Command
@@ -53,9 +53,11 @@ func (a *app) deploySetCommand() *cobra.Command {
 			req.Source.Globs = append([]string{}, globs...)
 		}
 		req.Source.Variables, req.Labels = variables, labels
-		if err := client.Do(ctx, c, http.MethodPatch, deploymentPath(c, args[0]), req); err != nil {
+		changed, err := client.Send[apiv1.Deployment](ctx, c, http.MethodPatch, unchecked(deploymentPath(c, args[0]), noCheck), req)
+		if err != nil {
 			return err
 		}
+		a.warn(changed.Warnings)
 		return a.say("Deployment %q is changed.", args[0])
 	})
 	cmd.Long = "Changing the source brings the new objects and, unless pruning is off, removes those that are gone. Labels, variables and globs are replaced whole, and so are the values files of a chart and, with --values, its values; " +
@@ -73,6 +75,7 @@ func (a *app) deploySetCommand() *cobra.Command {
 	f.StringVar(&namespace, "namespace", "", "namespace of objects that name none")
 	f.BoolVar(&prune, "prune", true, "delete objects that have left the source")
 	policy.add(f)
+	noCheckFlag(f, &noCheck)
 	return cmd
 }
 

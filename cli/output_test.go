@@ -39,6 +39,8 @@ func TestOutputIsAsRecorded(t *testing.T) {
 		"status-watch-failing": "status failing --watch --fail-after 0s",
 		"enroll":               "agent enroll prod --namespaces dude",
 		"enroll-near":          "agent enroll near",
+		"create-warned":        "deploy create web --repo https://away/y",
+		"create-unchecked":     "deploy create web --repo https://away/y --no-check",
 		"enroll-no-image":      "agent enroll bare",
 		"enroll-outside":       "agent enroll bare --without-deployment",
 		"enroll-two-ways":      "agent enroll bare --without-deployment --image i",

@@ -85,6 +85,7 @@ type Deployment struct {
 	MoreTargets     string            `json:"moreTargets,omitempty" doc:"Set when there are more: pass it as 'after' to …/targets to read on."`
 	DeclaredBy      *DeclaredBy       `json:"declaredBy,omitempty" doc:"The file in Git that declares it: then it is changed there and nowhere else."`
 	Held            string            `json:"held,omitempty" doc:"Why nothing new is sent: it is suspended, pinned, or waits for a sync run."`
+	Warnings        []string          `json:"warnings,omitempty" nullable:"false" doc:"What could not be found out about the source; only in the answer to the request that stores it."`
 	Operations      []Operation       `json:"operations,omitempty" nullable:"false" doc:"What goes on, and the newest that failed; only when one deployment is read."`
 }
 

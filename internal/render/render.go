@@ -98,6 +98,17 @@ func Key(ctx context.Context, tree filetree.Tree, req Request, reads []string) (
 	return keyOf(files, req), nil
 }
 
+// Files names the plain manifests that a request for this folder and these globs would read, without
+// reading any.
+func Files(ctx context.Context, tree filetree.Tree, folder string, globs []string, limits Limits) ([]string, error) {
+	files, err := plain.Select(ctx, tree, folder, globs, limits)
+	names := make([]string, len(files))
+	for i, f := range files {
+		names[i] = f.Path
+	}
+	return names, err
+}
+
 // Render returns the objects that req asks for. builder may be nil: then only plain manifests can be
 // rendered, and the others are a user's mistake. One that shows in a build is a [Failed].
 func Render(ctx context.Context, tree filetree.Tree, req Request, builder Builder) (*Result, error) {

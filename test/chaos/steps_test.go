@@ -169,7 +169,7 @@ func (w *world) stepCreate(rng *rand.Rand) bool {
 		name: name, folder: again, env: pick(rng, []string{"default", t.name}),
 		prune: rng.IntN(5) > 0, manual: rng.IntN(6) == 0, pruneLeave: rng.IntN(3) == 0,
 	}
-	w.change(rng, t, name, d, http.MethodPost, "/tenants/"+t.name+"/deployments", apiv1.CreateDeployment{
+	w.change(rng, t, name, d, http.MethodPost, "/tenants/"+t.name+"/deployments?check=false", apiv1.CreateDeployment{
 		Name: name, Source: apiv1.Source{RepoURL: t.url, Path: d.folder, Revision: "main"}, Environment: d.env,
 		Policy: apiv1.NewPolicy{
 			Prune: &d.prune, Adopt: true, Manual: d.manual, PruneOnDetach: d.pruneLeave,

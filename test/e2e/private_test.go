@@ -94,8 +94,13 @@ func (d desk) refuses(t *testing.T, repo *testRepo, why string) {
 	missing := repo.server.URL("no-such-repository")
 	errs := map[string]string{}
 	for _, url := range []string{repo.url, missing} {
-		stranger.want(t, 201, "POST", "deployments", apiv1.CreateDeployment{Name: "spy-" + fmt.Sprint(len(errs)), Source: apiv1.Source{RepoURL: url}})
+		checked := stranger.want(t, 422, "POST", "deployments", apiv1.CreateDeployment{Name: "spy", Source: apiv1.Source{RepoURL: url}})
+		errs["checked "+url] = strings.ReplaceAll(string(checked.Body), url, "URL")
+		stranger.want(t, 201, "POST", "deployments?check=false", apiv1.CreateDeployment{Name: "spy-" + fmt.Sprint(len(errs)), Source: apiv1.Source{RepoURL: url}})
 		errs[url] = strings.ReplaceAll(stranger.awaitReadable(t, url, false), url, "URL")
+	}
+	if errs["checked "+repo.url] != errs["checked "+missing] {
+		t.Errorf("the check tells a repository of others %q, a missing one %q", errs["checked "+repo.url], errs["checked "+missing])
 	}
 	if errs[repo.url] != errs[missing] {
 		t.Errorf("a repository of others reads %q, a missing one %q", errs[repo.url], errs[missing])

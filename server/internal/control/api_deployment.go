@@ -13,6 +13,9 @@ type CreateDeployment struct {
 	Environment string        // or "owner/environment" when it was granted; "" means fleet.DefaultEnvironment
 	Namespace   string        // "" means "default"
 	Policy      *fleet.Policy // nil means to prune, and nothing else
+	// Check reads the source first. What is certainly wrong with it is an error, and nothing is stored;
+	// what could not be found out in time is a warning.
+	Check bool
 }
 
 // UpdateDeployment asks for a deployment to be changed; what is nil stays as it is.
@@ -22,6 +25,8 @@ type UpdateDeployment struct {
 	Environment *string
 	Namespace   *string
 	Policy      *fleet.Policy
+	// Check reads a changed source first, as CreateDeployment does.
+	Check bool
 }
 
 // ListDeployments narrows a listing; zero fields match everything. What it names by a name that does
@@ -64,6 +69,8 @@ type DeploymentView struct {
 	// Operations are the newest ones that are not done, and the newest of all when it failed. Only
 	// where one deployment is asked for.
 	Operations []fleet.Operation
+	// Warnings are about the request that this is the answer to.
+	Warnings []string
 }
 
 // TargetView is a target as users see it.

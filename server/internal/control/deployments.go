@@ -19,6 +19,10 @@ func (s *Service) CreateDeployment(ctx context.Context, p auth.Principal, tenant
 	if err != nil {
 		return DeploymentView{}, err
 	}
+	warnings, err := s.checkNew(ctx, p, tenant, d, req.Check)
+	if err != nil {
+		return DeploymentView{}, err
+	}
 	err = s.store.Update(ctx, func(tx store.Tx) error {
 		t, err := deployable(ctx, tx, p, tenant)
 		if err != nil {
@@ -31,7 +35,9 @@ func (s *Service) CreateDeployment(ctx context.Context, p auth.Principal, tenant
 	if err != nil {
 		return DeploymentView{}, err
 	}
-	return s.Deployment(ctx, p, tenant, d.Name)
+	view, err := s.Deployment(ctx, p, tenant, d.Name)
+	view.Warnings = warnings
+	return view, err
 }
 
 // create stores a deployment that was checked, and places it.

@@ -16,7 +16,11 @@ import (
 // nothing. An edit is one change: when it needs its source to be rendered, nothing of it comes into force until
 // that is done, see setPending. Another environment detaches the targets that it does not select.
 func (s *Service) UpdateDeployment(ctx context.Context, p auth.Principal, tenant, name string, req UpdateDeployment, match Match) (DeploymentView, error) {
-	err := s.store.Update(ctx, func(tx store.Tx) error {
+	warnings, err := s.checkEdit(ctx, p, tenant, name, req)
+	if err != nil {
+		return DeploymentView{}, err
+	}
+	err = s.store.Update(ctx, func(tx store.Tx) error {
 		t, was, err := s.deployableDeployment(ctx, tx, p, tenant, name)
 		if err != nil {
 			return err
@@ -51,7 +55,9 @@ func (s *Service) UpdateDeployment(ctx context.Context, p auth.Principal, tenant
 	if err != nil {
 		return DeploymentView{}, err
 	}
-	return s.Deployment(ctx, p, tenant, name)
+	view, err := s.Deployment(ctx, p, tenant, name)
+	view.Warnings = warnings
+	return view, err
 }
 
 func (req UpdateDeployment) apply(d *fleet.Deployment) {

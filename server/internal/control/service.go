@@ -35,6 +35,8 @@ type Config struct {
 	RunTimeout time.Duration
 	// RendersAtOnce bounds what the sources cost, over all repositories; default 4.
 	RendersAtOnce int
+	// CheckTimeout is how long a source is looked at before a deployment is stored; default 5 s.
+	CheckTimeout time.Duration
 	// RenderLimits default to render.DefaultLimits().
 	RenderLimits render.Limits
 	// Builder renders Kustomize and Helm; without one they are refused. Equal inputs are built once.
@@ -75,6 +77,7 @@ type Service struct {
 	present present
 	aheads  aheads
 	builder render.Builder // nil when there is none
+	checks  *sourceChecks
 	// capabilities are those of clusters that were looked up.
 	capabilities clusters
 	// tenantNames are names by id, of every tenant that was looked up.
@@ -95,6 +98,7 @@ func New(cfg Config, st store.Store, git Git) (*Service, error) {
 	cfg.PollLease = cmp.Or(cfg.PollLease, defaultPollLease)
 	cfg.RunTimeout = cmp.Or(cfg.RunTimeout, time.Hour)
 	cfg.RendersAtOnce = cmp.Or(cfg.RendersAtOnce, 4)
+	cfg.CheckTimeout = cmp.Or(cfg.CheckTimeout, 5*time.Second)
 	cfg.Log = cmp.Or(cfg.Log, slog.New(slog.DiscardHandler))
 	if cfg.Now == nil {
 		cfg.Now = time.Now
@@ -116,6 +120,7 @@ func New(cfg Config, st store.Store, git Git) (*Service, error) {
 		s.builder = render.NewCache(cfg.Builder, 0)
 	}
 	s.sources = newSources(s)
+	s.checks = newSourceChecks(git, cfg)
 	return s, nil
 }
 

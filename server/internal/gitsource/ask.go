@@ -69,10 +69,11 @@ func (r *mirror) remoteError(ctx context.Context, p *passage, err error) error {
 		return fmt.Errorf("reading %s: %w: %s", r.url, errCorrupt, said)
 	}
 	r.complain(ctx, said)
+	var reason Reason
 	if problem == notReadable {
-		said = "" // it would tell one case from the other
+		reason, said = ReasonNotReadable, "" // it would tell one case from the other
 	}
-	return &RemoteError{URL: r.url, Problem: cmp.Or(problem, "git failed"), Detail: said}
+	return &RemoteError{Reason: reason, URL: r.url, Problem: cmp.Or(problem, "git failed"), Detail: said}
 }
 
 func problemOf(stderr string) string {

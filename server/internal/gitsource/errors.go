@@ -36,8 +36,28 @@ func (e *RefNotFoundError) Error() string {
 	return fmt.Sprintf("the repository has no branch or tag %q", e.Revision)
 }
 
-// RemoteError says that a repository could not be read. Trying again may help.
+// Reason says what is wrong when trying again would not help; "" when it may.
+type Reason string
+
+// The reasons of a RemoteError.
+const (
+	// ReasonNotReadable is for a repository that does not exist or that the credential may not read.
+	ReasonNotReadable Reason = "RepositoryNotReadable"
+	// ReasonHostUnknown is for a host whose name has no address.
+	ReasonHostUnknown Reason = "HostUnknown"
+	// ReasonHostDenied is for a host that the address policy does not allow.
+	ReasonHostDenied Reason = "HostDenied"
+	// ReasonHostKeyUnknown is for an SSH host whose key is not among the known hosts of the credential.
+	ReasonHostKeyUnknown Reason = "HostKeyUnknown"
+	// ReasonRedirected is for a URL that leads to another one.
+	ReasonRedirected Reason = "Redirected"
+	// ReasonNotGit is for a URL that something else than a Git repository answers at.
+	ReasonNotGit Reason = "NotAGitRepository"
+)
+
+// RemoteError says that a repository could not be read. Trying again may help when it has no Reason.
 type RemoteError struct {
+	Reason  Reason
 	URL     string // holds no credential: CheckURL sees to it
 	Problem string // for users
 	Detail  string // what is known beside it; may be ""

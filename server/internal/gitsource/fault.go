@@ -29,6 +29,7 @@ type fault struct {
 	problem string
 	detail  string // for users as well
 	private string // for the log alone
+	reason  Reason
 	retry   time.Duration
 }
 
@@ -43,10 +44,19 @@ func (f *fault) later(wait time.Duration) {
 const maxRetryAfter = time.Hour
 
 func (f *fault) set(problem, detail, private string) {
+	var reason Reason
+	if problem == notReadable {
+		reason = ReasonNotReadable
+	}
+	f.setFor(reason, problem, detail, private)
+}
+
+// setFor is set for what trying again would not help against.
+func (f *fault) setFor(reason Reason, problem, detail, private string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.problem == "" {
-		f.problem, f.detail, f.private = problem, detail, private
+		f.reason, f.problem, f.detail, f.private = reason, problem, detail, private
 	}
 }
 
@@ -57,7 +67,7 @@ func (f *fault) get(url string) (*RemoteError, string) {
 	if f.problem == "" {
 		return nil, ""
 	}
-	return &RemoteError{URL: url, Problem: f.problem, Detail: f.detail, RetryAfter: f.retry}, f.private
+	return &RemoteError{Reason: f.reason, URL: url, Problem: f.problem, Detail: f.detail, RetryAfter: f.retry}, f.private
 }
 
 // status notes an answer of a web server that is not a success.
@@ -69,7 +79,7 @@ func (f *fault) status(s service, code int, location string) {
 	case code == http.StatusUnauthorized, code == http.StatusForbidden, code == http.StatusNotFound, code == http.StatusGone:
 		f.set(notReadable, "", detail)
 	case code >= 300 && code < 400:
-		f.set("the server redirects elsewhere, which is not followed: use the final URL", detail, "to "+location)
+		f.setFor(ReasonRedirected, "the server redirects elsewhere, which is not followed: use the final URL", detail, "to "+location)
 	case code == http.StatusTooManyRequests:
 		f.set("the server asks to be called less often", detail, "")
 	case code >= 500:
@@ -103,11 +113,13 @@ func (f *fault) connection(err error) {
 	var op *net.OpError
 	switch {
 	case errors.As(err, &denied):
-		f.set("the host is not allowed by the server's address policy", "", err.Error())
+		f.setFor(ReasonHostDenied, "the host is not allowed by the server's address policy", "", err.Error())
 	case errors.As(err, &cert):
 		f.set("the TLS certificate is not trusted", cert.Err.Error(), err.Error())
 	case errors.As(err, &record), errors.As(err, &alert):
 		f.set("the TLS connection failed", "", err.Error())
+	case errors.As(err, &dns) && dns.IsNotFound:
+		f.setFor(ReasonHostUnknown, "host not reachable", "the name has no address", err.Error())
 	case errors.As(err, &dns):
 		f.set("host not reachable", "the name has no address", err.Error())
 	case errors.Is(err, syscall.ECONNREFUSED):

@@ -178,7 +178,7 @@ func checkResponse(r *http.Response) error {
 	body := &watchedBody{ReadCloser: r.Body, fault: run.fault, left: math.MaxInt64}
 	if r.Request.Method == http.MethodGet {
 		if kind := r.Header.Get("Content-Type"); kind != "application/x-"+string(run.service)+"-advertisement" {
-			run.fault.set("the server's answer is not that of a Git repository: is the URL right?", "", "content type "+kind)
+			run.fault.setFor(ReasonNotGit, "the server's answer is not that of a Git repository: is the URL right?", "", "content type "+kind)
 			return errAnswer
 		}
 		body.left = maxAdvertisement

@@ -128,7 +128,7 @@ func handshakeFault(p *passage, err error) {
 	var unknown *hostKeyError
 	switch {
 	case errors.As(err, &unknown):
-		p.fault.set(unknown.Error(), "", "")
+		p.fault.setFor(ReasonHostKeyUnknown, unknown.Error(), "", "")
 	case strings.Contains(err.Error(), "unable to authenticate"):
 		p.fault.set(notReadable, "", err.Error())
 	default:

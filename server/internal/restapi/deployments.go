@@ -71,7 +71,18 @@ func (a *api) listDeployments(ctx context.Context, p auth.Principal, in *listDep
 	return paged(views, in.Limit, deploymentJSON, nextDeployment), nil
 }
 
-func (a *api) createDeployment(ctx context.Context, p auth.Principal, in *createInput[apiv1.CreateDeployment]) (*created[apiv1.Deployment], error) {
+type createDeploymentInput struct {
+	InTenant
+	Checking
+	Body apiv1.CreateDeployment
+}
+
+// Checking is for requests that store a source.
+type Checking struct {
+	Check bool `query:"check" default:"true" doc:"Read the source first, for at most a few seconds: an unknown host, a refused credential, a revision or a path that does not exist are refused, and a host that cannot be reached is a warning in the answer."`
+}
+
+func (a *api) createDeployment(ctx context.Context, p auth.Principal, in *createDeploymentInput) (*created[apiv1.Deployment], error) {
 	b := in.Body
 	naming(ctx, b.Name)
 	policy, err := newPolicy(b.Policy)
@@ -84,7 +95,7 @@ func (a *api) createDeployment(ctx context.Context, p auth.Principal, in *create
 	}
 	view, err := a.control.CreateDeployment(ctx, p, in.Tenant, control.CreateDeployment{
 		Name: b.Name, Labels: b.Labels, Source: source, Environment: b.Environment, Namespace: b.Namespace,
-		Policy: &policy,
+		Policy: &policy, Check: in.Check,
 	})
 	if err != nil {
 		return nil, err
@@ -139,7 +150,7 @@ func deploymentJSON(v control.DeploymentView) apiv1.Deployment {
 		CreatedAt: utc(v.CreatedAt), DeletedAt: utc(v.DeletedAt),
 		Sync: string(v.Sync), Health: string(v.Health), Message: v.Message,
 		EvaluatedCommit: v.Evaluated, RunningCommit: v.Running, RunningOther: v.RunningOther,
-		Held: v.Held, Counts: countsJSON(v.Counts), DeclaredBy: declaredJSON(v.Declared),
+		Held: v.Held, Counts: countsJSON(v.Counts), DeclaredBy: declaredJSON(v.Declared), Warnings: v.Warnings,
 	}
 	for _, o := range v.Operations {
 		out.Operations = append(out.Operations, operationJSON(o))

@@ -14,9 +14,16 @@ import (
 // attempts is how often a change of a part is tried when others change the rest meanwhile.
 const attempts = 3
 
+type updateDeploymentInput struct {
+	Named
+	Matching
+	Checking
+	Body apiv1.UpdateDeployment
+}
+
 // updateDeployment changes what a request names. Source and policy are written whole, so what the
 // request leaves out of them is read first, and the write is bound to what was read.
-func (a *api) updateDeployment(ctx context.Context, p auth.Principal, in *editInput[apiv1.UpdateDeployment]) (*tagged[apiv1.Deployment], error) {
+func (a *api) updateDeployment(ctx context.Context, p auth.Principal, in *updateDeploymentInput) (*tagged[apiv1.Deployment], error) {
 	match, err := in.match()
 	if err != nil {
 		return nil, err
@@ -38,10 +45,10 @@ func (a *api) updateDeployment(ctx context.Context, p auth.Principal, in *editIn
 }
 
 func (a *api) merged(
-	ctx context.Context, p auth.Principal, in *editInput[apiv1.UpdateDeployment], match control.Match,
+	ctx context.Context, p auth.Principal, in *updateDeploymentInput, match control.Match,
 ) (control.UpdateDeployment, control.Match, error) {
 	b := in.Body
-	req := control.UpdateDeployment{Labels: given(b.Labels), Environment: b.Environment, Namespace: b.Namespace}
+	req := control.UpdateDeployment{Labels: given(b.Labels), Environment: b.Environment, Namespace: b.Namespace, Check: in.Check}
 	source, policy := changesSource(b.Source), changesPolicy(b.Policy)
 	if !source && !policy {
 		return req, match, nil

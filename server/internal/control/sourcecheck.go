@@ -1,0 +1,167 @@
+package control
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/kedge-dev/kedge/internal/fleet"
+	"github.com/kedge-dev/kedge/internal/obs"
+	"github.com/kedge-dev/kedge/internal/render"
+	"github.com/kedge-dev/kedge/server/internal/auth"
+	"github.com/kedge-dev/kedge/server/internal/gitsource"
+	"github.com/kedge-dev/kedge/server/internal/store"
+)
+
+// checkNew looks at the source of a new deployment, when that is asked for.
+func (s *Service) checkNew(ctx context.Context, p auth.Principal, tenant string, d fleet.Deployment, asked bool) ([]string, error) {
+	if !asked {
+		return nil, nil
+	}
+	var repo fleet.Repository
+	var taken bool
+	err := s.store.View(ctx, func(tx store.Tx) error {
+		t, err := deployable(ctx, tx, p, tenant)
+		if err != nil {
+			return err
+		}
+		d.TenantID = t.ID
+		if taken, err = s.acceptable(ctx, tx, t, d); err != nil || taken {
+			return err
+		}
+		repo, err = s.repositoryOf(ctx, tx, d)
+		if err == nil && repo.ID == "" {
+			err = s.withinQuota(ctx, tx, t, quotaRepositories, 1)
+		}
+		return err
+	})
+	if err != nil || taken {
+		return nil, err
+	}
+	return s.checkSource(ctx, repo, d)
+}
+
+// acceptable refuses a deployment that would be refused whatever its source is: then nothing is fetched.
+// A name that is taken is told by the creation itself.
+func (s *Service) acceptable(ctx context.Context, tx store.Tx, t fleet.Tenant, d fleet.Deployment) (taken bool, err error) {
+	_, err = tx.Deployments().ByName(ctx, t.ID, d.Name)
+	if !errors.Is(err, store.ErrNotFound) {
+		return err == nil, err
+	}
+	if err := s.withinQuota(ctx, tx, t, quotaDeployments, 1); err != nil {
+		return false, err
+	}
+	return false, s.aim(ctx, tx, t, &d)
+}
+
+// checkEdit looks at the source of a deployment that is edited, when that changes and it is asked for.
+// Mistakes that need no look are found by the edit itself.
+func (s *Service) checkEdit(ctx context.Context, p auth.Principal, tenant, name string, req UpdateDeployment) ([]string, error) {
+	if !req.Check || req.Source == nil {
+		return nil, nil
+	}
+	var repo fleet.Repository
+	var d fleet.Deployment
+	changed := false
+	err := s.store.View(ctx, func(tx store.Tx) error {
+		_, was, err := s.deployableDeployment(ctx, tx, p, tenant, name)
+		if err != nil {
+			return err
+		}
+		d = was
+		req.apply(&d)
+		if s.checkDeployment(&d) != nil || sameSource(was.Source, d.Source) {
+			return nil
+		}
+		changed = true
+		repo, err = s.repositoryOf(ctx, tx, d)
+		return err
+	})
+	if err != nil || !changed {
+		return nil, err
+	}
+	return s.checkSource(ctx, repo, d)
+}
+
+// repositoryOf is the repository of a deployment as it is stored, or as it would be.
+func (s *Service) repositoryOf(ctx context.Context, tx store.Tx, d fleet.Deployment) (fleet.Repository, error) {
+	repo, err := tx.Repositories().ByURL(ctx, d.TenantID, d.Source.RepoURL)
+	if errors.Is(err, store.ErrNotFound) {
+		return fleet.Repository{TenantID: d.TenantID, URL: d.Source.RepoURL}, nil
+	}
+	return repo, err
+}
+
+// checkSource finds out within [Config.CheckTimeout] whether the revision and the folder of a deployment
+// exist and hold something to deploy. What is certainly wrong is an error that names the field. What
+// cannot be found out is a warning: the host may be back in a minute.
+func (s *Service) checkSource(ctx context.Context, repo fleet.Repository, d fleet.Deployment) ([]string, error) {
+	ctx, cancel := context.WithTimeout(ctx, s.cfg.CheckTimeout)
+	defer cancel()
+	access, err := s.access(ctx, repo)
+	if err == nil {
+		access.Signers = "" // whether the newest commit is signed is said of the deployment
+		err = s.checks.look(ctx, access, d)
+	}
+	var invalid *fleet.InvalidError
+	switch {
+	case err == nil:
+		return nil, nil
+	case errors.As(err, &invalid):
+		return nil, err
+	default:
+		return []string{s.notChecked(ctx, d, err)}, nil
+	}
+}
+
+// notChecked is the warning for a source that could not be looked at.
+func (s *Service) notChecked(ctx context.Context, d fleet.Deployment, err error) string {
+	why := "the reason is in the log of the server"
+	var remote *gitsource.RemoteError
+	switch {
+	case errors.As(err, &remote):
+		why = remote.Error()
+	case errors.Is(err, gitsource.ErrEmpty):
+		return fmt.Sprintf("%s is empty: the first push to it is deployed", d.Source.RepoURL)
+	case ctx.Err() != nil:
+		why = fmt.Sprintf("the look at %s took longer than %s", d.Source.RepoURL, s.cfg.CheckTimeout)
+	default:
+		s.cfg.Log.WarnContext(ctx, "checking the source of a deployment", "url", d.Source.RepoURL, obs.KeyError, err)
+	}
+	return "the source was stored unchecked: " + why
+}
+
+// definite turns what trying again would not help against into an error that names the field.
+func definite(err error) error {
+	var remote *gitsource.RemoteError
+	var missing *gitsource.RefNotFoundError
+	var url *gitsource.URLError
+	switch {
+	case errors.As(err, &missing):
+		return fleet.Invalid("source.revision", "%v", err)
+	case errors.As(err, &url):
+		return fleet.Invalid("source.repoURL", "%v", err)
+	case errors.As(err, &remote) && remote.Reason == gitsource.ReasonNotReadable:
+		return fleet.Invalid("source.repoURL", "%v: check the URL; if the repository is private, store a credential and name it with "+
+			"kedge repo add URL --credential NAME", err)
+	case errors.As(err, &remote) && remote.Reason != "":
+		return fleet.Invalid("source.repoURL", "%v", err)
+	}
+	return err
+}
+
+// wrongPath turns what render would refuse into an error that names the field.
+func wrongPath(d fleet.Deployment, err error) error {
+	if !render.IsUserError(err) {
+		return err
+	}
+	field := "source.path"
+	if len(d.Source.Globs) > 0 {
+		field = "source.globs"
+	}
+	return fleet.Invalid(field, "%v", err)
+}
+
+// variesByPath reports whether the folder is another one for each agent: then it is not known yet.
+func variesByPath(src fleet.Source) bool { return strings.Contains(src.Path, "{agent.") }
