@@ -101,7 +101,7 @@ func Key(ctx context.Context, tree filetree.Tree, req Request, reads []string) (
 // Files names the plain manifests that a request for this folder and these globs would read, without
 // reading any.
 func Files(ctx context.Context, tree filetree.Tree, folder string, globs []string, limits Limits) ([]string, error) {
-	files, err := plain.Select(ctx, tree, folder, globs, limits)
+	files, _, err := plain.Select(ctx, tree, folder, globs, limits)
 	names := make([]string, len(files))
 	for i, f := range files {
 		names[i] = f.Path
