@@ -94,7 +94,20 @@ func deployments() []apiv1.Deployment {
 		failing, broken, unreadable,
 		away,
 		nowhere(),
+		edited(),
 	}
+}
+
+// edited has a spec that waits for its source.
+func edited() apiv1.Deployment {
+	d := deployment("edited", "Failed", "Current", target("prod", "Synced", "Current"))
+	d.Pending = &apiv1.PendingSpec{
+		Spec: 7, Reason: "SourceUnreadable", Message: "spec revision 7 waits for its source: connection refused", By: "anna",
+		InForce: apiv1.Spec{Source: d.Source, Environment: "default", Namespace: "web", Policy: apiv1.Policy{Prune: true, Drift: "correct", Propagation: "Background"}},
+	}
+	d.Spec, d.Source.Path, d.Policy.Drift = 7, "other", "report"
+	d.Message = d.Pending.Message + " (what commit c0ffee holds goes on running)"
+	return d
 }
 
 func nowhere() apiv1.Deployment {

@@ -31,6 +31,7 @@ func TestOutputIsAsRecorded(t *testing.T) {
 		"status-nowhere":       "status nowhere",
 		"status-unknown":       "status nothing",
 		"status-unreadable":    "status unreadable",
+		"status-edited":        "status edited",
 		"status-watch-unread":  "status unreadable --watch --fail-after 0s --timeout 20s",
 		"status-name":          "status web -o name",
 		"status-watch-json":    "status web --watch -o json",

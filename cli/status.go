@@ -141,6 +141,9 @@ func failed(d apiv1.Deployment) string {
 // sourceProblem is why nothing newer can come at all, or "": a revision that cannot be used, or a
 // repository that cannot be read, which only the state of the whole deployment tells.
 func sourceProblem(d apiv1.Deployment) string {
+	if p := d.Pending; p != nil && p.Reason != string(fleet.PendingNotRead) {
+		return p.Message
+	}
 	if d.SourceError != "" {
 		return d.SourceError
 	}
@@ -219,7 +222,7 @@ func (s *statusWatch) look(d apiv1.Deployment) (step, error) {
 func (s *statusWatch) complete(d apiv1.Deployment) bool {
 	targets := attached(d)
 	at := strings.HasPrefix(d.Commit, s.opts.commit) || strings.HasPrefix(d.EvaluatedCommit, s.opts.commit)
-	if len(targets) == 0 || d.Commit == "" || !at {
+	if d.Pending != nil || len(targets) == 0 || d.Commit == "" || !at {
 		return false
 	}
 	for _, t := range targets {
@@ -256,6 +259,8 @@ func (s *statusWatch) report(d apiv1.Deployment) {
 	}
 	if problem := sourceProblem(d); problem != "" {
 		say("", "source: "+problem)
+	} else if d.Pending != nil {
+		say("", d.Pending.Message)
 	} else if len(attached(d)) == 0 {
 		say("", fmt.Sprintf("no agent belongs to environment %s yet", d.Environment))
 	}

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"time"
@@ -123,9 +124,13 @@ func statusFacts(d apiv1.Deployment, now time.Time) [][]string {
 	if kind := kindText(d); kind != "" {
 		rows = slices.Insert(rows, 2, []string{"Kind", kind})
 	}
+	if p := d.Pending; p != nil {
+		rows = append(rows, []string{"Pending", p.Message})
+		rows = append(rows, []string{"In force", inForceText(p.InForce)})
+	}
 	if d.SourceError != "" {
 		rows = append(rows, []string{"Problem", d.SourceError})
-	} else if d.Message != "" && d.Message != d.Held {
+	} else if d.Message != "" && d.Message != d.Held && d.Pending == nil {
 		rows = append(rows, []string{"Message", d.Message})
 	}
 	if d.Held != "" {
@@ -135,6 +140,16 @@ func statusFacts(d apiv1.Deployment, now time.Time) [][]string {
 		rows = append(rows, []string{"Deleted", stamp(d.DeletedAt) + ", while its objects are being deleted"})
 	}
 	return rows
+}
+
+// inForceText is the spec that agents have, in one line.
+func inForceText(s apiv1.Spec) string {
+	text := fmt.Sprintf("%s, folder %s, %s; environment %s, namespace %s", s.Source.RepoURL, cmp.Or(s.Source.Path, "."),
+		cmp.Or(s.Source.Revision, "the default branch"), s.Environment, s.Namespace)
+	if policy := policyText(s.Policy); policy != "" {
+		text += "; " + policy
+	}
+	return text
 }
 
 // kindText says how a source is rendered; "" for plain manifests, which need no word.

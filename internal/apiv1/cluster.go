@@ -15,7 +15,7 @@ type Application struct {
 	Tenant      string `json:"tenant" doc:"Of the deployment; another one's when the environment was granted."`
 	Name        string `json:"name" doc:"Of the deployment."`
 	Environment string `json:"environment"`
-	Source      Source `json:"source" doc:"As it is for this agent."`
+	Source      Source `json:"source" doc:"As it is for this agent. Empty when what is desired was chosen under an earlier source of a manual or pinned deployment."`
 	Namespace   string `json:"namespace" doc:"For objects that name none."`
 	Policy      Policy `json:"policy"`
 	Limits      Limits `json:"limits" doc:"What the application may touch; empty means everything."`

@@ -83,6 +83,7 @@ type Deployment struct {
 	Counts          TargetCounts      `json:"counts" doc:"How many of its targets are in which state."`
 	Targets         []Target          `json:"targets,omitempty" nullable:"false" doc:"The first ones, by the names of their agents; only when one deployment is read."`
 	MoreTargets     string            `json:"moreTargets,omitempty" doc:"Set when there are more: pass it as 'after' to …/targets to read on."`
+	Pending         *PendingSpec      `json:"pending,omitempty" doc:"Set while the spec that is shown is not in force: its source is not rendered yet, and agents get nothing of it."`
 	DeclaredBy      *DeclaredBy       `json:"declaredBy,omitempty" doc:"The file in Git that declares it: then it is changed there and nowhere else."`
 	Held            string            `json:"held,omitempty" doc:"Why nothing new is sent: it is suspended, pinned, or waits for a sync run."`
 	Warnings        []string          `json:"warnings,omitempty" nullable:"false" doc:"What could not be found out about the source; only in the answer to the request that stores it."`
@@ -95,6 +96,25 @@ type Deletion struct {
 	Away     int `json:"away" doc:"Of these, how many agents are not connected: they delete when they are back."`
 	Objects  int `json:"objects" doc:"Objects that would be deleted, over all clusters."`
 	Kept     int `json:"kept" doc:"Objects that stay all the same: Namespaces, CustomResourceDefinitions and PersistentVolumeClaims."`
+}
+
+// PendingSpec says why the newest spec of a deployment is not in force, and what is. What a deployment runs, and how,
+// is of the spec in force.
+type PendingSpec struct {
+	Spec    int64  `json:"spec" doc:"The spec that waits."`
+	Reason  string `json:"reason" enum:"SourceNotRead,SourceUnreadable,SourceNotRendered,SpecRefused" doc:"SourceNotRead: nobody has looked yet. SourceUnreadable: Git cannot be read now. SourceNotRendered: the source cannot be used as it is. SpecRefused: a quota, a grant, a suspension or its environment forbids it."`
+	Message string `json:"message"`
+	By      string `json:"by,omitempty" doc:"Who asked for it."`
+	InForce Spec   `json:"inForce" doc:"The spec that agents have."`
+}
+
+// Spec is what can be edited of a deployment.
+type Spec struct {
+	Labels      map[string]string `json:"labels,omitempty"`
+	Source      Source            `json:"source"`
+	Environment string            `json:"environment"`
+	Namespace   string            `json:"namespace"`
+	Policy      Policy            `json:"policy"`
 }
 
 // TargetCounts is how many targets of a deployment are in which state.

@@ -54,6 +54,9 @@ func (s *Service) applications(ctx context.Context, agent fleet.Agent) ([]Applic
 			if err != nil { // it lacks a label: the target keeps what it has, and says so elsewhere
 				source = d.Source
 			}
+			if t.Desired.Digest != "" && t.Desired.SourceRevision != d.SourceRevision {
+				source = fleet.Source{} // what it was when the bundle was chosen is not known any more
+			}
 			// Whoever is ahead of the server, or may be, deletes nothing on its word.
 			t.Desired.HoldPrune = t.Desired.HoldPrune || s.behind(t.Target)
 			out = append(out, Application{AgentTarget: t, Source: source, Environment: d.Environment})

@@ -201,6 +201,9 @@ func (v *viewer) held(ctx context.Context, d fleet.Deployment) (string, error) {
 		return held, err
 	case d.Policy.Manual:
 		return "it is manual and waits for a sync run", nil
+	case d.Pin.Active() && d.Pin.SourceRevision != d.SourceRevision:
+		return fmt.Sprintf("it is pinned to revision %d (commit %.12s) by %s since %s, of an earlier source: release it, sync it or roll it back",
+			d.Pin.Revision, d.Pin.Commit, d.Pin.By, d.Pin.At.UTC().Format(time.RFC3339)), nil
 	case d.Pin.Active():
 		return fmt.Sprintf("it is pinned to revision %d (commit %.12s) by %s since %s",
 			d.Pin.Revision, d.Pin.Commit, d.Pin.By, d.Pin.At.UTC().Format(time.RFC3339)), nil

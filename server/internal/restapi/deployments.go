@@ -34,7 +34,7 @@ type listDeploymentsInput struct {
 	Environment string   `query:"environment" maxLength:"253" doc:"Name of the environment."`
 	Agent       string   `query:"agent" maxLength:"253" doc:"Name of an agent that has it as a target."`
 	Repository  string   `query:"repository" maxLength:"2048" doc:"URL of the repository."`
-	Sync        string   `query:"sync" enum:"Pending,Syncing,Synced,OutOfSync,Failed,Deleted,Rewound,Detached" doc:"State of at least one target; a source that cannot be used counts as Failed."`
+	Sync        string   `query:"sync" enum:"Pending,Syncing,Synced,OutOfSync,Failed,Deleted,Rewound,Detached" doc:"State of at least one target; a source that cannot be used counts as Failed, that of a pending spec too."`
 	Health      string   `query:"health" enum:"Current,InProgress,Failed,Terminating,NotFound,Unknown,Stale" doc:"Health of at least one target."`
 	Label       []string `query:"label,explode" doc:"KEY=VALUE; repeated: deployments that have all of them."`
 	Text        string   `query:"q" maxLength:"253" doc:"Part of the name, repository URL, path, commit or source error."`
@@ -48,7 +48,7 @@ func (a *api) registerDeployments() {
 	register(a, operation("get-deployment", http.MethodGet, oneDeployment,
 		"Read a deployment with its first targets and, while they are few, every object on them", http.StatusOK), deployments, a.getDeployment)
 	register(a, operation("update-deployment", http.MethodPatch, oneDeployment,
-		"Change a deployment; the same change twice changes nothing", http.StatusOK, http.StatusPreconditionFailed), deployments, a.updateDeployment)
+		"Change a deployment; the same change twice changes nothing. A change that needs its source to be rendered is pending until it is", http.StatusOK, http.StatusPreconditionFailed), deployments, a.updateDeployment)
 	register(a, operation("delete-deployment", http.MethodDelete, oneDeployment,
 		"Delete a deployment: its objects are deleted in every cluster, or kept if so asked, and it is gone when its agents have answered",
 		http.StatusAccepted, http.StatusPreconditionFailed), deployments, a.deleteDeployment)
@@ -151,6 +151,7 @@ func deploymentJSON(v control.DeploymentView) apiv1.Deployment {
 		Sync: string(v.Sync), Health: string(v.Health), Message: v.Message,
 		EvaluatedCommit: v.Evaluated, RunningCommit: v.Running, RunningOther: v.RunningOther,
 		Held: v.Held, Counts: countsJSON(v.Counts), DeclaredBy: declaredJSON(v.Declared), Warnings: v.Warnings,
+		Pending: pendingJSON(v),
 	}
 	for _, o := range v.Operations {
 		out.Operations = append(out.Operations, operationJSON(o))
@@ -162,6 +163,20 @@ func deploymentJSON(v control.DeploymentView) apiv1.Deployment {
 		out.MoreTargets = nextTarget(v.Targets[n-1])
 	}
 	return out
+}
+
+// pendingJSON is nil when the spec that is shown is in force.
+func pendingJSON(v control.DeploymentView) *apiv1.PendingSpec {
+	if v.Pending == nil {
+		return nil
+	}
+	d := v.InForce
+	return &apiv1.PendingSpec{
+		Spec: v.Pending.Spec, Reason: string(v.Pending.Reason), Message: v.Pending.String(), By: v.Pending.By,
+		InForce: apiv1.Spec{
+			Labels: d.Labels, Source: sourceJSON(d.Source, d.Detected), Environment: d.Environment, Namespace: d.Namespace, Policy: policyJSON(d.Policy),
+		},
+	}
 }
 
 func countsJSON(n control.TargetCounts) apiv1.TargetCounts {

@@ -51,6 +51,10 @@ func deploymentView() control.DeploymentView {
 			Suspension: held, Pin: fleet.Pin{Revision: 9, Commit: "c0ffee", At: later, By: "anna"}, Spec: 6,
 			Rendered: fleet.Rendered{Commit: "c0ffee", Digest: "sha256:abc", At: later, Volatile: true}, SourceError: "deploy/a.yaml: not YAML",
 		},
+		Pending: &fleet.PendingSpec{Spec: 6, Reason: fleet.PendingUnrendered, Problem: "deploy/b.yaml: not YAML", By: "anna"},
+		InForce: &fleet.Deployment{
+			Source: fleet.Source{RepoURL: "https://git.example.com/web", Path: "old"}, Environment: "staging", Namespace: "web", Policy: fleet.Policy{Prune: true},
+		},
 		Sync: fleet.SyncFailed, Health: fleet.HealthStale, Message: "deploy/a.yaml: not YAML", Held: "suspended by anna",
 		Operations: []fleet.Operation{anOperation()},
 		Counts: control.TargetCounts{
