@@ -9,10 +9,12 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/kedge-dev/kedge/internal/fleet"
 	"github.com/kedge-dev/kedge/internal/obs"
 	"github.com/kedge-dev/kedge/internal/render"
 	"github.com/kedge-dev/kedge/internal/render/child"
 	"github.com/kedge-dev/kedge/internal/render/sandbox"
+	"github.com/kedge-dev/kedge/server/internal/store"
 )
 
 // RenderConfig says how Kustomize and Helm render: in children of the server, which are confined. Zero
@@ -30,6 +32,9 @@ type RenderConfig struct {
 	Processes int
 	// RequireSandbox are mechanisms of package sandbox, or "all": the server does not start without.
 	RequireSandbox []string
+	// AllowWeakSandbox renders for several tenants although a mechanism of the sandbox is missing. Without it only
+	// the default tenant's are rendered then.
+	AllowWeakSandbox bool
 
 	idle int                 // processes that wait for the next render; 0 for the pool's default
 	off  []sandbox.Mechanism // left out, for tests
@@ -56,7 +61,8 @@ func (c RenderConfig) limits() render.Limits { return render.Limits{Time: c.Time
 
 // renderer is the pool with what there is to say about it.
 type renderer struct {
-	*child.Pool // nil when there is none
+	*child.Pool      // nil when there is none
+	allowWeak   bool // several tenants may render in an incomplete sandbox
 }
 
 // note says what is wrong with renders as things are; "" when nothing is.
@@ -68,7 +74,11 @@ func (r *renderer) note() string {
 		return "Kustomize and Helm cannot be rendered: " + err.Error()
 	}
 	if status, _ := r.Status(); status.Problem() != "" {
-		return "the sandbox of renders is weaker than it could be: " + status.Problem()
+		note := "the sandbox of renders is weaker than it could be: " + status.Problem()
+		if !r.allowWeak {
+			note += "; where there are several tenants Kustomize and Helm are rendered for the tenant " + fleet.DefaultTenant + " alone: " + weakSandboxAdvice
+		}
+		return note
 	}
 	return ""
 }
@@ -104,15 +114,18 @@ func openRenderer(ctx context.Context, cfg Config, metrics prometheus.Registerer
 	default:
 		cfg.Log.Info("renders are confined", slog.Any("active", status.Active))
 	}
-	return &renderer{Pool: pool}, nil
+	return &renderer{Pool: pool, allowWeak: cfg.Render.AllowWeakSandbox}, nil
 }
 
 // builder is what control renders with; nil when there is none.
-func (r *renderer) builder() render.Builder {
-	if r.Pool == nil {
+func (r *renderer) builder(st store.Store) render.Builder {
+	switch {
+	case r.Pool == nil:
 		return nil
+	case r.allowWeak:
+		return r.Pool
 	}
-	return r.Pool
+	return &tenantGuard{Builder: r.Pool, status: r.Status, store: st}
 }
 
 // close ends all children.

@@ -53,7 +53,7 @@ func TestAWeakerSandboxIsTold(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer r.close()
-	if r.builder() == nil {
+	if r.builder(nil) == nil {
 		t.Fatal("it renders nothing")
 	}
 	ready := httptest.NewRecorder()
@@ -113,7 +113,7 @@ func TestAServerWithoutRenderers(t *testing.T) {
 		t.Error("it starts without what is required")
 	}
 	cfg.Render = RenderConfig{}
-	if r, err := openRenderer(t.Context(), cfg, prometheus.NewRegistry()); err != nil || r.builder() != nil || r.note() != "" {
+	if r, err := openRenderer(t.Context(), cfg, prometheus.NewRegistry()); err != nil || r.builder(nil) != nil || r.note() != "" {
 		t.Errorf("without a program: %+v, %v", r, err)
 	}
 	cfg.Render = RenderConfig{Program: "x", Memory: 1 << 20}

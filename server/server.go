@@ -131,7 +131,7 @@ func build(ctx context.Context, cfg Config, db database, st store.Store, git *gi
 	}
 	c, err := control.New(control.Config{
 		Key: keys.own, Sealer: keys.ring, Version: version.String(), PollInterval: cfg.GitPollInterval, Shared: db.shared(),
-		Builder: renders.builder(), RenderLimits: cfg.Render.limits(), CommitEmail: cfg.GitCommitEmail, Log: cfg.Log, Observe: newPushHistogram(metrics),
+		Builder: renders.builder(st), RenderLimits: cfg.Render.limits(), CommitEmail: cfg.GitCommitEmail, Log: cfg.Log, Observe: newPushHistogram(metrics),
 	}, st, git)
 	if err != nil {
 		return rooms{}, err

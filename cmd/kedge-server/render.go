@@ -20,6 +20,7 @@ func renderFlags(f *pflag.FlagSet, r *server.RenderConfig) {
 	f.IntVar(&r.Processes, "render-processes", 0, "how many renders go on at once (default: four for each processor, or as many as the memory holds; a tenant has at most a quarter of them)")
 	f.StringSliceVar(&r.RequireSandbox, "require-sandbox", nil, "do not start unless renders are confined by these: limits, namespaces, root, landlock, seccomp, or all (the default when none is named)")
 	f.Lookup("require-sandbox").NoOptDefVal = "all"
+	f.BoolVar(&r.AllowWeakSandbox, "allow-weak-sandbox", false, "render Kustomize and Helm for several tenants although the sandbox of renders is incomplete")
 }
 
 func gitFlags(f *pflag.FlagSet, g *server.GitResources) {

@@ -167,7 +167,7 @@ func TestChartIsInstalledAndUpgradedByCommits(t *testing.T) {
 // covers: A12, G9, G10 (in time and memory) and invariant 12
 func TestARenderThatHurtsTakesDownOnlyItself(t *testing.T) {
 	t.Parallel()
-	s, repo := startServer(t, "--render-timeout", "4s", "--render-memory", "256Mi"), newRepo(t)
+	s, repo := startServer(t, "--render-timeout", "4s", "--render-memory", "256Mi", "--allow-weak-sandbox"), newRepo(t)
 	d, other := s.desk(t, "default"), s.desk(t, "other")
 	light(t, d, "one")
 	light(t, other, "two")
