@@ -45,8 +45,7 @@ type settler struct {
 	edits map[fleet.DeploymentID]bool
 	// handOvers knows what targets lose that other deployments want.
 	handOvers *handOvers
-	// repair says that a run was asked for: every target gets a new version, which puts right what was changed
-	// in its cluster and left so by the policy.
+	// repair says that a sync was asked for, see repairs.
 	repair bool
 }
 
@@ -189,7 +188,7 @@ func (st *settler) decide(d fleet.Deployment, t fleet.Target, w wish) (fleet.Des
 		return t.Desired, false
 	}
 	same := !ahead && alike(t.Desired, want)
-	if same && (!st.repair || d.Policy.DryRun) {
+	if same && !st.repairs(d, t) {
 		as := t.Desired
 		as.SourceRevision = want.SourceRevision
 		return as, false

@@ -107,7 +107,7 @@ func (st *settler) start(ctx context.Context, d *fleet.Deployment, run fleet.Syn
 	if err != nil {
 		return false, err
 	}
-	st.failed, st.repair = problems, true
+	st.failed, st.repair = problems, run.Kind != fleet.RunRollback
 	err = st.give(ctx, d, targets)
 	st.repair = false
 	if err != nil {
