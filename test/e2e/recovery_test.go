@@ -14,12 +14,9 @@ import (
 	"github.com/kedge-dev/kedge/internal/testkit/gitserver"
 )
 
-// restore stops the server and starts it again on an old backup.
+// restore starts a server that was stopped again, on an old backup.
 func (s *testServer) restore(t *testing.T, backup string) {
 	t.Helper()
-	if err := s.Stop(); err != nil {
-		t.Fatal(err)
-	}
 	dir := t.TempDir()
 	if err := rig.Admin(t.Context(), binary(t, "kedge-server"), "restore", "--data-dir", dir, "--in", backup); err != nil {
 		t.Fatal(err)
@@ -92,22 +89,20 @@ func TestWhatARestoredBackupHasMissedIsHeldUntilConfirmed(t *testing.T) {
 	s.deploy(t, apiv1.CreateDeployment{Name: "app", Source: apiv1.Source{RepoURL: repo.url, Path: "app"}})
 	s.awaitDeployment(t, "app", healthyAt(repo.Head(), 1))
 	old := s.backup(t)
-	repo.webhooks(t, s)
 	newest := repo.push(t, map[string]string{"app/b.yaml": configMap(ns, "cm-lost-1", "1"), "app/c.yaml": configMap(ns, "cm-lost-2", "1")})
+	if out, err := s.kedge(t, "sync", "app", "--wait"); err != nil {
+		t.Fatalf("kedge sync: %v\n%s", err, out)
+	}
 	s.awaitDeployment(t, "app", healthyAt(newest, 1))
 	// Git has lost them too by the time that the server is back: its history was rewritten, or somebody has reverted it.
-	repo.server.SetDown(true)
+	if err := s.Stop(); err != nil {
+		t.Fatal(err)
+	}
+	without := repo.push(t, map[string]string{
+		"app/a.yaml": configMap(ns, "cm-a", "2"), "app/b.yaml": gitserver.Deleted, "app/c.yaml": gitserver.Deleted})
 	s.restore(t, old)
 	a.awaitConnected(t, s)
-	s.awaitDeployment(t, "app", func(v apiv1.Deployment) error {
-		if v.Targets[0].Sync != "Rewound" {
-			return errors.New("the target of an agent that is ahead is not Rewound")
-		}
-		return nil
-	})
-	repo.server.SetDown(false)
 	repo.webhooks(t, s)
-	without := repo.push(t, map[string]string{"app/b.yaml": gitserver.Deleted, "app/c.yaml": gitserver.Deleted})
 	s.awaitDeployment(t, "app", heldAt(without, 2))
 	heldUntilConfirmed(t, s, a, repo, ns)
 }
