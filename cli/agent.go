@@ -12,7 +12,7 @@ import (
 func (a *app) agentCommand() *cobra.Command {
 	return group("agent", "Enrol, label, upgrade, uninstall and delete agents",
 		a.agentEnrollCommand(), a.agentManifestCommand(), a.agentLabelCommand(), a.agentRotateCommand(), a.agentTokenCommand(), a.agentConfigCommand(),
-		a.agentDeleteCommand(), getCommand(a, "get", agentResource()))
+		a.agentUninstallCommand(), a.agentDeleteCommand(), a.agentDismissCommand(), getCommand(a, "get", agentResource()))
 }
 
 func (a *app) agentManifestCommand() *cobra.Command {

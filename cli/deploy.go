@@ -16,7 +16,7 @@ import (
 func (a *app) deployCommand() *cobra.Command {
 	cmd := group("deploy", "Create, change, suspend, read and delete deployments",
 		a.deployCreateCommand(), a.deploySetCommand(), getCommand(a, "get", deploymentResource()), a.deployHistoryCommand(),
-		a.deployPrunesCommand(), a.deployConfirmPruneCommand(), a.deployReleaseCommand(), a.deployDismissCommand(), a.deployDeleteCommand())
+		a.deployPrunesCommand(), a.deployConfirmPruneCommand(), a.deployReleaseCommand(), a.deployDetachedCommand(), a.deployDismissCommand(), a.deployDeleteCommand())
 	cmd.AddCommand(a.suspendVerbs("deployment", deploymentPath)...)
 	return cmd
 }

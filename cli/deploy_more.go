@@ -121,12 +121,3 @@ func revisionResource(deployment string) resource[apiv1.Revision] {
 		},
 	}
 }
-
-func (a *app) deployDismissCommand() *cobra.Command {
-	return a.verb("dismiss NAME TARGET", "Forget a target that was let go: its objects stay, and are listed no longer", 2, func(ctx context.Context, c *client.Client, args []string) error {
-		if err := client.Do(ctx, c, http.MethodPost, c.In("deployments", args[0], "targets", args[1], "dismiss"), nil); err != nil {
-			return err
-		}
-		return a.say("Target %s is dismissed.", args[1])
-	})
-}

@@ -14,11 +14,11 @@ import (
 // policyFlags are the parts of a policy that read the same when a deployment is created and when it is
 // changed. Only what is named on the command line counts.
 type policyFlags struct {
-	adopt, empty, manual, onDetach, force, replace, previewOnly bool
-	drift, account, propagation                                 string
-	ignore                                                      []string
-	pruneTimeout, readyTimeout                                  time.Duration
-	limit                                                       apiv1.PruneLimit
+	adopt, empty, manual, onDetach, force, replace, previewOnly, createNamespace bool
+	drift, account, propagation                                                  string
+	ignore                                                                       []string
+	pruneTimeout, readyTimeout                                                   time.Duration
+	limit                                                                        apiv1.PruneLimit
 }
 
 func (p *policyFlags) add(f *pflag.FlagSet) {
@@ -29,6 +29,7 @@ func (p *policyFlags) add(f *pflag.FlagSet) {
 	f.BoolVar(&p.force, "force", false, "take over fields that another manager owns")
 	f.BoolVar(&p.replace, "replace", false, "delete and create anew what cannot be changed in place")
 	f.BoolVar(&p.previewOnly, "preview-only", false, "from now on agents report what would change and change nothing; --preview-only=false ends it")
+	f.BoolVar(&p.createNamespace, "create-namespace", false, "create the deployment's namespace where it is missing; it is never deleted with the deployment")
 	f.StringVar(&p.drift, "drift", "correct", "what is done about objects changed in the cluster: correct, report or ignore")
 	f.StringArrayVar(&p.ignore, "ignore", nil, "a field that may differ, KIND[/NAME]:/json/pointer; may be repeated, empty names none")
 	f.StringVar(&p.account, "service-account", "", "NAMESPACE/NAME of the ServiceAccount that agents act as (default: as themselves)")
@@ -49,6 +50,7 @@ func (p *policyFlags) change(f *pflag.FlagSet, was apiv1.PruneLimit) apiv1.Updat
 		"adopt": {&p.adopt, &out.Adopt}, "allow-empty": {&p.empty, &out.AllowEmpty}, "manual": {&p.manual, &out.Manual},
 		"prune-on-detach": {&p.onDetach, &out.PruneOnDetach}, "force": {&p.force, &out.Force},
 		"replace": {&p.replace, &out.Replace}, "preview-only": {&p.previewOnly, &out.PreviewOnly},
+		"create-namespace": {&p.createNamespace, &out.CreateNamespace},
 	} {
 		if f.Changed(name) {
 			*on.into = on.value
@@ -100,6 +102,7 @@ func (p *policyFlags) newPolicy(f *pflag.FlagSet) apiv1.NewPolicy {
 		Force: value(u.Force), Replace: value(u.Replace), PreviewOnly: value(u.PreviewOnly), Drift: value(u.Drift), Ignore: u.Ignore,
 		ServiceAccount: value(u.ServiceAccount), Propagation: value(u.Propagation),
 		PruneTimeout: value(u.PruneTimeout), ReadyTimeout: value(u.ReadyTimeout), PruneLimit: u.PruneLimit,
+		CreateNamespace: value(u.CreateNamespace),
 	}
 }
 

@@ -117,6 +117,11 @@ func (s *server) verbs(mux *http.ServeMux, tenant, top string) {
 	answer := func(pattern string, v any) {
 		mux.HandleFunc(pattern, func(w http.ResponseWriter, _ *http.Request) { write(w, 200, v) })
 	}
+	answer("POST "+tenant+"detached-targets/dismiss", apiv1.DismissedTargets{Dismissed: 2, Kept: 1})
+	answer("GET "+tenant+"detached-targets", apiv1.List[apiv1.DetachedTarget]{Items: []apiv1.DetachedTarget{
+		{Target: "tgt-1", Deployment: "web", Agent: "prod-1", DetachedAt: born, Reason: `agent "prod-1" was deleted`},
+		{Target: "tgt-2", Deployment: "web", Agent: "prod-2", DetachedAt: born, Reason: `agent "prod-2" left environment "eu"`, Managed: true},
+	}})
 	for _, pattern := range []string{
 		"POST " + top + "tenants", "PATCH " + top + "tenants/{name}", "POST " + top + "tenants/{name}/{verb}", "PATCH " + tenant + "agents/{name}",
 		"POST " + tenant + "environments/{name}/{verb}", "POST " + tenant + "credentials", "PATCH " + tenant + "credentials/{name}",

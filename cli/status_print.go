@@ -70,8 +70,8 @@ func (a *app) printDetached(d apiv1.Deployment) error {
 		if why == "" {
 			why = "it left the environment"
 		}
-		if _, err := fmt.Fprintf(a.Out, "\n%s was let go at %s: %s. Its objects stay and nobody manages them; forget them with: kedge deploy dismiss %s %s\n",
-			t.Agent, stamp(t.DetachedAt), why, d.Name, t.ID); err != nil {
+		if _, err := fmt.Fprintf(a.Out, "\n%s was let go at %s: %s. Its objects stay and nobody manages them; forget them with: kedge deploy dismiss %s --agent %s\n",
+			t.Agent, stamp(t.DetachedAt), why, d.Name, t.Agent); err != nil {
 			return err
 		}
 	}

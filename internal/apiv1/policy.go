@@ -19,6 +19,8 @@ type Policy struct {
 	PruneTimeout   string     `json:"pruneTimeout,omitempty" doc:"How long a deletion may take before it is called failed, such as 5m; for ever when absent."`
 	ReadyTimeout   string     `json:"readyTimeout,omitempty" doc:"How long objects may take to be ready before they are called failed, such as 5m; for ever when absent."`
 	PruneLimit     PruneLimit `json:"pruneLimit" doc:"What a change of the source may delete without being confirmed."`
+
+	CreateNamespace bool `json:"createNamespace" doc:"Create the namespace of the deployment where it is missing. It is never deleted with the deployment."`
 }
 
 // PruneLimit is exceeded by more deletions than Objects that are also more than Percent of what a
@@ -46,6 +48,8 @@ type UpdatePolicy struct {
 	PruneTimeout   *string     `json:"pruneTimeout,omitempty" doc:"Such as 5m; empty for ever."`
 	ReadyTimeout   *string     `json:"readyTimeout,omitempty" doc:"Such as 5m; empty for ever."`
 	PruneLimit     *PruneLimit `json:"pruneLimit,omitempty" doc:"0 of both for the default."`
+
+	CreateNamespace *bool `json:"createNamespace,omitempty"`
 }
 
 // NewPolicy is a Policy as it is asked for: what is absent gets its default.
@@ -67,4 +71,6 @@ type NewPolicy struct {
 	PruneTimeout   string      `json:"pruneTimeout,omitempty" doc:"How long a deletion may take before it is called failed, such as 5m; for ever when absent."`
 	ReadyTimeout   string      `json:"readyTimeout,omitempty" doc:"How long objects may take to be ready before they are called failed, such as 5m; for ever when absent."`
 	PruneLimit     *PruneLimit `json:"pruneLimit,omitempty" doc:"What a change of the source may delete without being confirmed; 10 objects, 30 percent when absent."`
+
+	CreateNamespace bool `json:"createNamespace,omitempty" doc:"Create the namespace of the deployment where it is missing. It is never deleted with the deployment."`
 }

@@ -24,6 +24,8 @@ type Agent struct {
 	CreatedAt  time.Time
 	// Capabilities is Capabilities.Hash of what its cluster offers, as it last told; "" before it has.
 	Capabilities string
+	// Uninstalling says that its objects are being deleted on request: no environment selects it any more.
+	Uninstalling bool
 }
 
 // Connection is one replica of an agent, as it last introduced itself.

@@ -25,7 +25,7 @@ type Environment struct {
 
 // Selects reports whether agent belongs to the environment.
 func (e Environment) Selects(agent Agent) bool {
-	if e.TenantID != agent.TenantID {
+	if e.TenantID != agent.TenantID || agent.Uninstalling {
 		return false
 	}
 	if len(e.Agents) == 0 && len(e.MatchLabels) == 0 {

@@ -43,6 +43,9 @@ type Policy struct {
 	ReadyTimeout time.Duration
 	// PruneLimit bounds what a change of the source may delete without being confirmed.
 	PruneLimit PruneLimit
+	// CreateNamespace creates the namespace of the deployment where it is missing. It is a protected kind like
+	// every Namespace: it is never deleted with the deployment.
+	CreateNamespace bool
 }
 
 // PruneLimit is exceeded by more objects than Objects that are also more than Percent of what the
@@ -123,7 +126,8 @@ func (p Policy) equal(o Policy) bool {
 		p.Force == o.Force && p.Replace == o.Replace && p.DryRun == o.DryRun &&
 		p.Drift.OrDefault() == o.Drift.OrDefault() && slices.Equal(p.Ignore, o.Ignore) &&
 		p.ServiceAccount == o.ServiceAccount && p.Propagation.OrDefault() == o.Propagation.OrDefault() &&
-		p.PruneTimeout == o.PruneTimeout && p.ReadyTimeout == o.ReadyTimeout && p.PruneLimit == o.PruneLimit
+		p.PruneTimeout == o.PruneTimeout && p.ReadyTimeout == o.ReadyTimeout && p.PruneLimit == o.PruneLimit &&
+		p.CreateNamespace == o.CreateNamespace
 }
 
 // Check returns an InvalidError that names the field, below field, of what could never work.

@@ -36,6 +36,9 @@ func (o Object) annotation(names ...string) (name, value string) {
 	return "", ""
 }
 
+// Wave returns the wave of an object, 0 unless it says one.
+func (o Object) Wave() (int, error) { return o.wave() }
+
 // wave returns the wave of an object, 0 unless it says one.
 func (o Object) wave() (int, error) {
 	name, value := o.annotation(AnnotationWave, argoWave)

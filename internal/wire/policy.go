@@ -19,7 +19,7 @@ func policyProto(d fleet.Desired) *agentv1.Policy {
 		Ignore: p.Ignore, ServiceAccount: p.ServiceAccount, Propagation: string(p.Propagation),
 		PruneTimeoutMilliseconds: p.PruneTimeout.Milliseconds(), ReadyTimeoutMilliseconds: p.ReadyTimeout.Milliseconds(),
 		PruneLimitObjects: int32(p.PruneLimit.Objects), PruneLimitPercent: int32(p.PruneLimit.Percent),
-		Consent: d.Consent, Confirmed: d.Confirmed,
+		Consent: d.Consent, Confirmed: d.Confirmed, CreateNamespace: p.CreateNamespace,
 	}
 }
 
@@ -36,7 +36,8 @@ func parsePolicy(m *agentv1.Policy) fleet.Policy {
 		DryRun: m.GetDryRun(), Drift: fleet.DriftMode(m.GetDrift()), Ignore: m.GetIgnore(), ServiceAccount: m.GetServiceAccount(),
 		Propagation:  fleet.Propagation(m.GetPropagation()),
 		PruneTimeout: milliseconds(m.GetPruneTimeoutMilliseconds()), ReadyTimeout: milliseconds(m.GetReadyTimeoutMilliseconds()),
-		PruneLimit: fleet.PruneLimit{Objects: int(m.GetPruneLimitObjects()), Percent: int(m.GetPruneLimitPercent())},
+		PruneLimit:      fleet.PruneLimit{Objects: int(m.GetPruneLimitObjects()), Percent: int(m.GetPruneLimitPercent())},
+		CreateNamespace: m.GetCreateNamespace(),
 	}
 }
 

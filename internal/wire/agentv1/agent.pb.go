@@ -1096,9 +1096,11 @@ type Policy struct {
 	// The deployment itself was edited: the prune limit does not hold this time.
 	Consent bool `protobuf:"varint,18,opt,name=consent,proto3" json:"consent,omitempty"`
 	// Objects, as "Kind.group namespace/name", whose held deletion was confirmed for this bundle.
-	Confirmed     []string `protobuf:"bytes,19,rep,name=confirmed,proto3" json:"confirmed,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	Confirmed []string `protobuf:"bytes,19,rep,name=confirmed,proto3" json:"confirmed,omitempty"`
+	// Create the namespace where it is missing.
+	CreateNamespace bool `protobuf:"varint,20,opt,name=create_namespace,json=createNamespace,proto3" json:"create_namespace,omitempty"`
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
 }
 
 func (x *Policy) Reset() {
@@ -1262,6 +1264,13 @@ func (x *Policy) GetConfirmed() []string {
 		return x.Confirmed
 	}
 	return nil
+}
+
+func (x *Policy) GetCreateNamespace() bool {
+	if x != nil {
+		return x.CreateNamespace
+	}
+	return false
 }
 
 // Limits bounds what a target may touch. Zero means everything.
@@ -2204,7 +2213,7 @@ const file_kedge_agent_v1_agent_proto_rawDesc = "" +
 	"\n" +
 	"deployment\x18\x02 \x01(\tR\n" +
 	"deployment\x12\x18\n" +
-	"\aobjects\x18\x03 \x03(\tR\aobjects\"\x98\x05\n" +
+	"\aobjects\x18\x03 \x03(\tR\aobjects\"\xc3\x05\n" +
 	"\x06Policy\x12\x1c\n" +
 	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x14\n" +
 	"\x05prune\x18\x02 \x01(\bR\x05prune\x12\x14\n" +
@@ -2227,7 +2236,8 @@ const file_kedge_agent_v1_agent_proto_rawDesc = "" +
 	"\x13prune_limit_objects\x18\x10 \x01(\x05R\x11pruneLimitObjects\x12.\n" +
 	"\x13prune_limit_percent\x18\x11 \x01(\x05R\x11pruneLimitPercent\x12\x18\n" +
 	"\aconsent\x18\x12 \x01(\bR\aconsent\x12\x1c\n" +
-	"\tconfirmed\x18\x13 \x03(\tR\tconfirmed\">\n" +
+	"\tconfirmed\x18\x13 \x03(\tR\tconfirmed\x12)\n" +
+	"\x10create_namespace\x18\x14 \x01(\bR\x0fcreateNamespace\">\n" +
 	"\x06Limits\x12\x1e\n" +
 	"\n" +
 	"namespaces\x18\x01 \x03(\tR\n" +

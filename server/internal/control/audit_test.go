@@ -218,6 +218,10 @@ func deploymentWrites(t failer) map[string]write {
 				return s.DismissTarget(s.ctx, root, "acme", "web", view.Targets[0].ID)
 			},
 		},
+		"DismissTargets": {
+			func(s *scene) error { return s.DeleteAgent(s.ctx, root, "acme", "paris", control.Match{}) },
+			func(s *scene) error { return result(s.DismissTargets(s.ctx, root, "acme", "", "paris")) },
+		},
 		"ConfirmPrune": {
 			func(s *scene) error {
 				s.holdBack(t, "acme", s.agent, "a")

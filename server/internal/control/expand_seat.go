@@ -125,7 +125,7 @@ func (s *Service) detach(ctx context.Context, tx store.Tx, t fleet.Target, why s
 	what := "its objects stay and are no longer managed"
 	if prune {
 		last.Tombstone, last.Commit = true, ""
-		what = "its objects are deleted, as the deployment's policy says"
+		what = "its objects are deleted"
 	} else {
 		last.Detached, last.HoldPrune = true, holdsOn(t) // it may come back before its agent has heard of this
 		t.DetachedAt, t.DetachedWhy, t.GrantID = s.cfg.Now(), why, ""

@@ -93,6 +93,8 @@ type Control interface {
 	credentialControl
 	deploymentControl
 	revisionControl
+	detachedControl
+	uninstallControl
 	runControl
 	pruneControl
 	imageControl
@@ -169,6 +171,8 @@ func (a *api) registerAll(mux *http.ServeMux) {
 	a.registerImages()
 	a.registerDiff()
 	a.registerTargets()
+	a.registerDetached()
+	a.registerUninstall()
 	a.registerRuns()
 	a.registerOperations()
 	a.registerAudit()

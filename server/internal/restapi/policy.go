@@ -20,6 +20,7 @@ func policyJSON(p fleet.Policy) apiv1.Policy {
 		Force: p.Force, Replace: p.Replace, PreviewOnly: p.DryRun, Drift: string(p.Drift.OrDefault()), Ignore: p.Ignore,
 		ServiceAccount: p.ServiceAccount, Propagation: string(p.Propagation.OrDefault()),
 		PruneTimeout: durationText(p.PruneTimeout), ReadyTimeout: durationText(p.ReadyTimeout), PruneLimit: apiv1.PruneLimit(limit),
+		CreateNamespace: p.CreateNamespace,
 	}
 }
 
@@ -28,7 +29,7 @@ func newPolicy(p apiv1.NewPolicy) (fleet.Policy, error) {
 	return mergePolicy(fleet.Policy{
 		Prune: p.Prune == nil || *p.Prune, Adopt: p.Adopt, AllowEmpty: p.AllowEmpty, Manual: p.Manual, PruneOnDetach: p.PruneOnDetach,
 		Force: p.Force, Replace: p.Replace, DryRun: p.PreviewOnly, Drift: fleet.DriftMode(p.Drift), Ignore: p.Ignore,
-		ServiceAccount: p.ServiceAccount, Propagation: fleet.Propagation(p.Propagation),
+		ServiceAccount: p.ServiceAccount, Propagation: fleet.Propagation(p.Propagation), CreateNamespace: p.CreateNamespace,
 	}, apiv1.UpdatePolicy{PruneTimeout: &p.PruneTimeout, ReadyTimeout: &p.ReadyTimeout, PruneLimit: p.PruneLimit})
 }
 
@@ -43,6 +44,7 @@ func mergePolicy(p fleet.Policy, with apiv1.UpdatePolicy) (fleet.Policy, error) 
 	set(&p.Force, with.Force)
 	set(&p.Replace, with.Replace)
 	set(&p.DryRun, with.PreviewOnly)
+	set(&p.CreateNamespace, with.CreateNamespace)
 	set((*string)(&p.Drift), with.Drift)
 	set(&p.ServiceAccount, with.ServiceAccount)
 	set((*string)(&p.Propagation), with.Propagation)

@@ -238,6 +238,26 @@ func (s *standin) DismissTarget(context.Context, auth.Principal, string, string,
 	return nil
 }
 
+func (s *standin) DetachedTargets(context.Context, auth.Principal, string, store.DetachedFilter) ([]fleet.Target, error) {
+	s.called("DetachedTargets")
+	return []fleet.Target{{ID: "tgt-1", DeploymentName: "web", AgentName: "prod-1", DetachedAt: born, DetachedWhy: "agent \"prod-1\" was deleted"}}, nil
+}
+
+func (s *standin) DismissTargets(context.Context, auth.Principal, string, string, string) (control.Dismissed, error) {
+	s.called("DismissTargets")
+	return control.Dismissed{Targets: make([]fleet.Target, 2), Kept: 1}, nil
+}
+
+func (s *standin) AgentObjects(context.Context, auth.Principal, string, string) (control.AgentObjects, error) {
+	s.called("AgentObjects")
+	return control.AgentObjects{Deployments: []string{"web"}, Objects: 3, Connected: true}, nil
+}
+
+func (s *standin) DeleteAgentObjects(context.Context, auth.Principal, string, string, int) (control.AgentObjects, error) {
+	s.called("DeleteAgentObjects")
+	return control.AgentObjects{Deployments: []string{"web"}, Objects: 3, Connected: true, Uninstalling: true}, nil
+}
+
 func (s *standin) HeldPrunes(context.Context, auth.Principal, string, string, string, store.HeldObject, int) ([]control.HeldPrune, error) {
 	s.called("HeldPrunes")
 	held := fleet.ObjectStatus{ObjectRef: fleet.ObjectRef{Kind: "ConfigMap", Namespace: "shop", Name: "old"}, Sync: fleet.SyncHeld, Message: "too many"}

@@ -18,6 +18,8 @@ type Agents interface {
 	List(ctx context.Context, tenant fleet.TenantID, f AgentFilter) ([]fleet.Agent, error)
 	// Update writes labels and namespaces (with the scope that follows) and raises Spec.
 	Update(ctx context.Context, a fleet.Agent) error
+	// SetUninstalling marks an agent whose objects are being deleted, and raises Spec.
+	SetUninstalling(ctx context.Context, tenant fleet.TenantID, id fleet.AgentID) error
 	// Delete removes an agent with its tokens and connections. Its targets stay, with no AgentID.
 	Delete(ctx context.Context, tenant fleet.TenantID, id fleet.AgentID) error
 	Count(ctx context.Context, tenant fleet.TenantID) (int, error)

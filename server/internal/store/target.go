@@ -18,6 +18,8 @@ type Targets interface {
 	OfDeployment(ctx context.Context, tenant fleet.TenantID, id fleet.DeploymentID) ([]fleet.Target, error)
 	// PageOfDeployment returns those of its targets that match, in pages by the name of the agent.
 	PageOfDeployment(ctx context.Context, tenant fleet.TenantID, id fleet.DeploymentID, f TargetFilter) ([]fleet.Target, error)
+	// Detached returns the detached targets of a tenant that match, in pages by the name of the deployment.
+	Detached(ctx context.Context, tenant fleet.TenantID, f DetachedFilter) ([]fleet.Target, error)
 	// List returns those of the targets that exist in the tenant, by id.
 	List(ctx context.Context, tenant fleet.TenantID, ids []fleet.TargetID) ([]fleet.Target, error)
 	// Tally counts the targets of many deployments in one query. Deployments without any are absent.
@@ -91,6 +93,13 @@ type HeldDeployment struct {
 type KindCount struct {
 	Group, Kind string
 	Objects     int
+}
+
+// DetachedFilter selects detached targets. Zero fields select all. Page.AfterID is the ID of a target.
+type DetachedFilter struct {
+	Page
+	Deployment string // its name
+	Agent      string // its name, whether or not it was deleted
 }
 
 // HeldObject is an object whose deletion waits to be confirmed.

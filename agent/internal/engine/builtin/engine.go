@@ -54,19 +54,20 @@ type Config struct {
 
 // Engine applies targets to one cluster. Its methods are safe for concurrent use.
 type Engine struct {
-	namespace string
-	reporter  engine.Reporter
-	log       *slog.Logger
-	timing    timing
-	cluster   *cluster
-	store     *inventory.Store
-	claims    *claims
-	watches   *watches
-	crds      *definitions
-	work      sync.WaitGroup // targets and their requests
-	tidiness  tidiness
-	diagnoses *semaphore.Weighted // workloads whose pods are looked at
-	setting   sync.Mutex          // held by Set, so that claims are made in the order of versions
+	namespace  string
+	reporter   engine.Reporter
+	log        *slog.Logger
+	timing     timing
+	cluster    *cluster
+	store      *inventory.Store
+	claims     *claims
+	watches    *watches
+	crds       *definitions
+	namespaces *namespaceWaits
+	work       sync.WaitGroup // targets and their requests
+	tidiness   tidiness
+	diagnoses  *semaphore.Weighted // workloads whose pods are looked at
+	setting    sync.Mutex          // held by Set, so that claims are made in the order of versions
 
 	mu        sync.Mutex
 	settings  settings
@@ -202,6 +203,9 @@ func (e *Engine) Run(ctx context.Context) error {
 		client: e.cluster.metadata, mapper: e.cluster.mapper, log: e.log, timing: e.timing, background: ctx,
 		waiting: map[kindWaiter]bool{},
 	}
+	e.namespaces = &namespaceWaits{
+		client: e.cluster.own, log: e.log, timing: e.timing, background: ctx, names: map[string]*namespaceWait{},
+	}
 	for _, t := range e.targets {
 		e.startLocked(t)
 	}
@@ -227,6 +231,7 @@ func (e *Engine) Set(d engine.Desired) {
 	if e.lies(d) {
 		return
 	}
+	d = withNamespace(d)
 	t := e.target(d.Target)
 	if !t.accept(d) {
 		return

@@ -68,6 +68,7 @@ type object struct {
 
 	attempted bool // tried at least once for this version, with whatever result
 	failure   string
+	missing   string // the namespace that it failed for
 	backoff   backoff
 	due       time.Time
 
@@ -96,6 +97,8 @@ type object struct {
 	keep      bool       // because its annotation asks for it
 	// refused: the agent must not touch it at all. waits: only until others have what they desire.
 	refused, waits bool
+	// optional: it is left alone if it exists and is not ours.
+	optional bool
 	// confirmable: a user may have it deleted all the same, or has confirmed that.
 	confirmable bool
 	hold        inventory.Hold // why its deletion has to be confirmed, as the inventory remembers it

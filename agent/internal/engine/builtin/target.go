@@ -42,6 +42,7 @@ type target struct {
 	inflight int
 	lookups  map[string]bool // kinds being asked for
 	dirty    bool            // the inventory is to be written
+	homeless bool            // a namespace was missing, and is or was waited for
 	lapse    time.Time       // it lags behind what was healed, and is to be written then; zero when it does not
 	digest   string          // applied whole
 	base     int             // objects that were in place before the change that is not decided on yet
@@ -72,6 +73,7 @@ type inbox struct {
 	results    []func()
 	seen       map[inventory.Key]observation
 	groups     []string // whose kinds have changed
+	namespaces []string // that exist now
 	reconsider bool
 	freed      bool // others claim less
 	heir       fleet.TargetID
@@ -166,6 +168,7 @@ func (t *target) run(ctx context.Context) {
 		if pause <= 0 {
 			t.advance()
 			t.diagnose()
+			t.awaitNamespaces()
 			t.report()
 			if t.finished() && t.engine.retire(t, grave{t.desired.State.Version, t.out.sent.Observed.Sync}) {
 				return
@@ -224,6 +227,8 @@ func (t *target) hasNext() bool {
 func (t *target) takeIn() *engine.Desired {
 	t.mu.Lock()
 	results, seen, groups, reconsider, freed := t.inbox.results, t.inbox.seen, t.inbox.groups, t.inbox.reconsider, t.inbox.freed
+	namespaces := t.inbox.namespaces
+	t.inbox.namespaces = nil
 	t.inbox.results, t.inbox.groups, t.inbox.reconsider, t.inbox.freed = nil, nil, false, false
 	t.inbox.seen = map[inventory.Key]observation{}
 	next := t.inbox.desired
@@ -239,6 +244,9 @@ func (t *target) takeIn() *engine.Desired {
 	}
 	for _, group := range groups {
 		t.retryKinds(group)
+	}
+	for _, name := range namespaces {
+		t.retryNamespace(name)
 	}
 	t.sweep()
 	if reconsider {

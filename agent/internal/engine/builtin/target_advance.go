@@ -299,8 +299,10 @@ func (t *target) startApply(o *object) {
 // job is what applying an object needs.
 func (t *target) job(o *object) applyJob {
 	key, deployment := o.key(), t.owner.deployment
+	owner := t.owner
+	owner.adopt = owner.adopt && !o.optional
 	return applyJob{
-		owner: t.owner, manifest: *o.manifest, ref: o.ref, mapping: o.mapping, policy: t.desired.State.Policy, rules: o.rules,
+		owner: owner, manifest: *o.manifest, ref: o.ref, mapping: o.mapping, policy: t.desired.State.Policy, rules: o.rules,
 		// What may differ has to be read to be left alone.
 		uid: o.uid, known: o.known && !o.blind && len(o.rules) == 0 || !o.absent.IsZero(), absent: o.absent,
 		keepMark: o.keepMark, force: o.force, yield: o.scaler != "", replacing: o.replaced, fields: o.fields,

@@ -133,7 +133,7 @@ func (t *target) desire(o *object, ref fleet.ObjectRef, m manifest.Object) {
 		o.ref = ref
 	}
 	text := m.Text()
-	o.manifest, o.hash = &text, text.Hash()
+	o.manifest, o.hash, o.optional = &text, text.Hash(), isOptional(m)
 	t.configure(o, m)
 	o.wantMark = keepMarkIn(m)
 	if o.applied == o.hash {

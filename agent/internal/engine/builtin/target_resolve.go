@@ -128,6 +128,13 @@ func (t *target) move(o *object, ref fleet.ObjectRef) bool {
 
 // failed notes that an object could not be made as desired, and when to try again.
 func (t *target) failed(o *object, err error) {
+	if t.leaveExisting(o, err) {
+		return
+	}
+	if o.missing = missingNamespace(err); o.missing != "" {
+		t.homeless = true
+		t.recreateNamespace(o.missing)
+	}
 	o.attempted, o.phase = true, phaseFailed
 	o.unknown = errors.Is(err, errUnknownKind)
 	o.due = time.Now().Add(t.pause(o, err))

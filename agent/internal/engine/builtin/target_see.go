@@ -220,7 +220,7 @@ func (t *target) applied(o *object, out result, err error) {
 		// Replaced by something newer, and perhaps carried out: not known until looked at.
 		o.phase, o.known = phaseApply, false
 	default:
-		if apierrors.IsNotFound(err) {
+		if apierrors.IsNotFound(err) && missingNamespace(err) == "" {
 			// Perhaps the kind is not served any more.
 			t.engine.cluster.mapper.forget(o.ref.Group)
 			t.unplace(o)

@@ -33,6 +33,17 @@ func (s agents) Update(ctx context.Context, a fleet.Agent) error {
 	return s.recordAgent(a.TenantID, a.ID)
 }
 
+func (s agents) SetUninstalling(ctx context.Context, tenant fleet.TenantID, id fleet.AgentID) error {
+	n, err := s.tx.of(tenant).exec(ctx, `UPDATE agents SET uninstalling = $3, spec = spec + 1 WHERE tenant_id = $1 AND id = $2`, tenant, id, true)
+	if err == nil && n == 0 {
+		err = store.ErrNotFound
+	}
+	if err != nil {
+		return fmt.Errorf("marking agent %q as being uninstalled: %w", id, err)
+	}
+	return s.recordAgent(tenant, id)
+}
+
 func (s agents) update(ctx context.Context, a fleet.Agent) error {
 	db := s.tx.of(a.TenantID)
 	n, err := db.exec(ctx, `UPDATE agents SET scope = $3, spec = spec + 1 WHERE tenant_id = $1 AND id = $2`,

@@ -21,7 +21,7 @@ const deploymentColumns = `SELECT d.id, d.tenant_id, d.name, d.repository_id, r.
 		d.spec, d.pending_spec, d.source_revision, d.created_at, d.deleted_at,
 		d.rendered_commit, d.rendered_key, COALESCE(d.rendered_digest, ''), d.rendered_at,
 		d.rendered_reads, d.rendered_volatile, d.detected, d.source_error, d.source_at,
-		d.suspended_at, d.suspended_by, d.suspension_reason
+		d.suspended_at, d.suspended_by, d.suspension_reason, d.create_namespace
 	FROM deployments d
 	CROSS JOIN repositories r ON (r.tenant_id = d.tenant_id AND r.id = d.repository_id) `
 
@@ -35,7 +35,7 @@ func scanDeployment(row Row) (fleet.Deployment, error) {
 		&d.Spec, &d.PendingSpec, &d.SourceRevision, timeInto(&d.CreatedAt), timeInto(&d.DeletedAt),
 		&d.Rendered.Commit, &d.Rendered.Key, &d.Rendered.Digest, timeInto(&d.Rendered.At),
 		listInto(&d.Rendered.Reads), &d.Rendered.Volatile, &d.Detected, &d.SourceError, timeInto(&d.SourceAt),
-	}, suspensionInto(&d.Suspension))...)
+	}, suspensionInto(&d.Suspension), []any{&d.Policy.CreateNamespace})...)
 	return d, err
 }
 

@@ -8,7 +8,8 @@ import (
 	"github.com/kedge-dev/kedge/internal/fleet"
 )
 
-// policyValues are the values of the columns of a policy, from prune to prune_limit_percent.
+// policyValues are the values of the columns of a policy, from prune to prune_limit_percent. CreateNamespace comes
+// last in every statement.
 func policyValues(p fleet.Policy) []any {
 	return []any{
 		p.Prune, p.Adopt, p.AllowEmpty, p.Manual, p.PruneOnDetach, p.Force, p.Replace, p.DryRun, string(p.Drift), textList(p.Ignore),

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/kedge-dev/kedge/internal/fleet"
+	"github.com/kedge-dev/kedge/server/internal/store"
 )
 
 type targets struct{ tx *Tx }
@@ -19,7 +20,7 @@ const targetColumns = `SELECT t.id, t.tenant_id, t.deployment_id, t.deployment_n
 		t.desired_prune_limit_objects, t.desired_prune_limit_percent,
 		t.desired_hold_prune, t.desired_consent, t.desired_confirmed, t.desired_hand_overs, t.desired_tombstone, t.desired_detached, t.desired_source,
 		t.observed_epoch, t.observed_generation, t.observed_digest, t.observed_sync, t.observed_health,
-		t.observed_as_of, t.observed_message
+		t.observed_as_of, t.observed_message, t.desired_create_namespace
 	FROM targets t `
 
 func scanTarget(row Row) (fleet.Target, error) {
@@ -29,7 +30,7 @@ func scanTarget(row Row) (fleet.Target, error) {
 		&t.GrantID, &t.Variant, timeInto(&t.DetachedAt), &t.DetachedWhy, &t.LeftIn,
 		&d.Epoch, &d.Generation, &d.Digest, &d.Commit, &d.Namespace,
 	}, policyInto(&d.Policy), []any{&d.HoldPrune, &d.Consent, listInto(&d.Confirmed), handOversInto(&d.HandOvers), &d.Tombstone, &d.Detached, &d.SourceRevision,
-		&o.Epoch, &o.Generation, &o.Digest, &o.Sync, &o.Health, timeInto(&o.AsOf), &o.Message,
+		&o.Epoch, &o.Generation, &o.Digest, &o.Sync, &o.Health, timeInto(&o.AsOf), &o.Message, &d.Policy.CreateNamespace,
 	})...)
 	return t, err
 }
@@ -47,6 +48,17 @@ func (s targets) OfDeployment(ctx context.Context, tenant fleet.TenantID, id fle
 		ORDER BY t.agent_name, t.id`, tenant, id)
 	if err != nil {
 		return nil, fmt.Errorf("listing targets of deployment %q: %w", id, err)
+	}
+	return out, nil
+}
+
+func (s targets) Detached(ctx context.Context, tenant fleet.TenantID, f store.DetachedFilter) ([]fleet.Target, error) {
+	out, err := s.list(ctx, s.tx.of(tenant), targetColumns+`WHERE t.tenant_id = $1 AND t.detached_at IS NOT NULL
+		AND ($2 = '' OR t.deployment_name = $2) AND ($3 = '' OR t.agent_name = $3)
+		AND (t.deployment_name > $4 OR t.deployment_name = $4 AND t.id > $5)
+		ORDER BY t.deployment_name, t.id LIMIT $6`, tenant, f.Deployment, f.Agent, f.After, f.AfterID, limitOf(f.Limit))
+	if err != nil {
+		return nil, fmt.Errorf("listing detached targets: %w", err)
 	}
 	return out, nil
 }

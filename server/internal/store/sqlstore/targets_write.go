@@ -30,19 +30,19 @@ func (s targets) Create(ctx context.Context, t fleet.Target) error {
 			desired_service_account, desired_propagation, desired_prune_timeout, desired_ready_timeout,
 			desired_prune_limit_objects, desired_prune_limit_percent,
 			desired_hold_prune, desired_consent, desired_confirmed, desired_hand_overs, desired_tombstone, desired_detached, desired_source,
-			observed_epoch, observed_generation, observed_digest, observed_sync, observed_health, observed_as_of, observed_message)
+			observed_epoch, observed_generation, observed_digest, observed_sync, observed_health, observed_as_of, observed_message, desired_create_namespace)
 		VALUES ($1, $2, $3, $4, COALESCE((SELECT x.name FROM deployments x WHERE x.tenant_id = $1 AND x.id = $2), ''),
 			$5, $6, CASE WHEN $7 <> '' THEN $7 ELSE COALESCE((SELECT x.name FROM agents x WHERE x.tenant_id = $1 AND x.id = $6), '') END,
 			$8, $9, $10, $11, `+newestOf+`,
 			$12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23, $24, $25, $26, $27, $28, $29, $30, $31,
-			$32, $33, $34, $35, $36, $37, $38, $39, $40, $41, $42, $43, $44, $45, $46)
+			$32, $33, $34, $35, $36, $37, $38, $39, $40, $41, $42, $43, $44, $45, $46, $47)
 		ON CONFLICT DO NOTHING`,
 		slices.Concat([]any{
 			string(t.TenantID), string(t.DeploymentID), t.Variant, string(t.ID),
 			string(cmp.Or(t.AgentTenant, t.TenantID)), nullable(string(t.AgentID)), t.AgentName,
 			nullable(string(t.GrantID)), micros(t.DetachedAt), t.DetachedWhy, t.LeftIn,
 		}, desiredValues(t.Desired), []any{
-			o.Epoch, o.Generation, o.Digest, string(o.Sync), string(o.Health), micros(o.AsOf), o.Message,
+			o.Epoch, o.Generation, o.Digest, string(o.Sync), string(o.Health), micros(o.AsOf), o.Message, t.Desired.Policy.CreateNamespace,
 		})...)
 	if err != nil {
 		return fmt.Errorf("creating target %q: %w", t.ID, err)
@@ -51,7 +51,7 @@ func (s targets) Create(ctx context.Context, t fleet.Target) error {
 	return s.recordTarget(store.ChangeDesired, t.TenantID, t.ID, t.AgentID, t.DeploymentID)
 }
 
-// desiredValues are the values of the desired_ columns, in their order.
+// desiredValues are the values of the desired_ columns, in their order, but for desired_create_namespace.
 func desiredValues(d fleet.Desired) []any {
 	return slices.Concat(
 		[]any{d.Epoch, d.Generation, nullable(d.Digest), d.Commit, d.Namespace},
@@ -67,8 +67,8 @@ func (s targets) SetDesired(ctx context.Context, tenant fleet.TenantID, id fleet
 			desired_dry_run = $15, desired_drift = $16, desired_ignore_fields = $17, desired_service_account = $18,
 			desired_propagation = $19, desired_prune_timeout = $20, desired_ready_timeout = $21, desired_prune_limit_objects = $22,
 			desired_prune_limit_percent = $23, desired_hold_prune = $24, desired_consent = $25, desired_confirmed = $26,
-			desired_hand_overs = $27, desired_tombstone = $28, desired_detached = $29, desired_source = $30
-		WHERE tenant_id = $1 AND id = $2 `+ofTarget, desiredValues(d)...)
+			desired_hand_overs = $27, desired_tombstone = $28, desired_detached = $29, desired_source = $30, desired_create_namespace = $31
+		WHERE tenant_id = $1 AND id = $2 `+ofTarget, append(desiredValues(d), d.Policy.CreateNamespace)...)
 	if err != nil {
 		return fmt.Errorf("setting what is desired of target %q: %w", id, err)
 	}

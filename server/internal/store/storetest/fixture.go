@@ -230,7 +230,7 @@ func wholePolicy() fleet.Policy {
 		Prune: true, Adopt: true, PruneOnDetach: true, Force: true, Replace: true, DryRun: true, Drift: fleet.DriftReport,
 		Ignore: []string{"Deployment.apps/web:/spec/replicas", `*:/metadata/annotations/a"b`}, ServiceAccount: "shop/deployer",
 		Propagation: fleet.PropagationOrphan, PruneTimeout: 90 * time.Second, ReadyTimeout: 5*time.Minute + time.Millisecond,
-		PruneLimit: fleet.PruneLimit{Objects: 3, Percent: 7},
+		PruneLimit: fleet.PruneLimit{Objects: 3, Percent: 7}, CreateNamespace: true,
 	}
 }
 

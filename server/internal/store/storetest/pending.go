@@ -29,7 +29,7 @@ func newPending(w *world, d fleet.Deployment) fleet.PendingSpec {
 			Variables: map[string]string{"size": `"2" {agent.name}`}, Kind: fleet.SourceKustomize,
 			Helm: fleet.Helm{ReleaseName: "q", ValuesFiles: []string{"y.yaml"}, Values: `{"b":2}`, SkipCRDs: true}},
 		EnvironmentTenant: w.tenant.ID, EnvironmentID: w.env.ID, Namespace: "elsewhere",
-		Policy: fleet.Policy{AllowEmpty: true, Manual: true}, By: "bob", EditedAt: at(60), Reason: fleet.PendingNotRead,
+		Policy: fleet.Policy{AllowEmpty: true, Manual: true, CreateNamespace: true}, By: "bob", EditedAt: at(60), Reason: fleet.PendingNotRead,
 	}
 }
 

@@ -23,6 +23,7 @@ var targetTests = map[string]func(*testing.T, store.Store){
 	"may outlive their agents":                  targetsWithoutAgents,
 	"are found by the name of a deleted agent":  targetsLeftBehind,
 	"are listed with what they hold back":       heldAreListed,
+	"are listed when they are detached":         detachedAreListed,
 }
 
 func targetsAreWhole(t *testing.T, s store.Store) {

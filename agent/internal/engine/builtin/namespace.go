@@ -1,0 +1,123 @@
+package builtin
+
+import (
+	"errors"
+	"strconv"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/kedge-dev/kedge/agent/internal/engine"
+	"github.com/kedge-dev/kedge/internal/fleet"
+	"github.com/kedge-dev/kedge/internal/manifest"
+)
+
+// A deployment whose policy says createNamespace has the Namespace that it deploys to among its objects, as if it were in
+// the source: it is applied first, labelled and in the inventory, and as a protected kind it is held when it leaves and
+// released with the deployment. Only where it exists already it is left to whoever has it, which is no failure.
+
+// AnnotationCreateNamespace marks a Namespace that exists because of the policy of a deployment.
+const AnnotationCreateNamespace = "kedge.dev/create-namespace"
+
+// existsAlready is the note of a Namespace that somebody else has made.
+const existsAlready = "exists already and is not managed by this deployment"
+
+// withNamespace adds the namespace of a deployment that wants it created. A bundle without objects stays so: that
+// it is empty has to be noticed.
+func withNamespace(d engine.Desired) engine.Desired {
+	if !d.State.Policy.CreateNamespace || d.State.Namespace == "" || d.Objects == nil || len(d.Objects.Objects()) == 0 {
+		return d
+	}
+	ref := fleet.ObjectRef{Version: "v1", Kind: "Namespace", Name: d.State.Namespace}
+	wave := 0
+	for _, o := range d.Objects.Objects() {
+		if o.Ref.Group == "" && o.Ref.Kind == ref.Kind && o.Ref.Name == ref.Name {
+			return d // the source has it
+		}
+		if w, err := o.Wave(); err == nil {
+			wave = min(wave, w)
+		}
+	}
+	annotations := map[string]any{AnnotationCreateNamespace: "true"}
+	if wave != 0 {
+		annotations[manifest.AnnotationWave] = strconv.Itoa(wave) // what is in it must not come before it
+	}
+	object := manifest.Object{Ref: ref, Source: "policy createNamespace", Content: map[string]any{
+		"apiVersion": "v1", "kind": ref.Kind, "metadata": map[string]any{"name": ref.Name, "annotations": annotations},
+	}}
+	set, err := manifest.NewSet(append(d.Objects.Objects(), object), d.State.Namespace)
+	if err != nil {
+		return d // its objects are refused for that reason elsewhere
+	}
+	d.Objects = set
+	return d
+}
+
+// isOptional reports whether an object is a Namespace that the policy asks for.
+func isOptional(m manifest.Object) bool {
+	metadata, _ := m.Content["metadata"].(map[string]any)
+	annotations, _ := metadata["annotations"].(map[string]any)
+	return isNamespace(m.Ref) && annotations[AnnotationCreateNamespace] == "true"
+}
+
+// leaveExisting leaves an optional object to whoever has it, and reports whether that was so.
+func (t *target) leaveExisting(o *object, err error) bool {
+	var refused *refusal
+	if !o.optional || !errors.As(err, &refused) {
+		return false
+	}
+	note := existsAlready
+	if !o.resolved {
+		note = "is not created: " + refused.reason // this agent must not touch it, whether or not it exists
+	}
+	t.dirty = t.dirty || o.listed
+	o.phase, o.attempted, o.listed, o.known, o.uid, o.applied = phaseInPlace, true, false, false, "", ""
+	o.failure, o.backoff, o.due = "", backoff{}, time.Time{}
+	o.health, o.note, o.unready = fleet.HealthCurrent, note, time.Time{}
+	o.endDiagnosis()
+	t.engine.claims.rest(o.key(), t.id, "")
+	t.engine.tellFreed()
+	return true
+}
+
+// missingNamespace is the namespace that a request failed for, because it does not exist; "" when it did not.
+func missingNamespace(err error) string {
+	var status apierrors.APIStatus
+	if !apierrors.IsNotFound(err) || !errors.As(err, &status) || status.Status().Details == nil || status.Status().Details.Kind != "namespaces" {
+		return ""
+	}
+	return status.Status().Details.Name
+}
+
+// awaitNamespaces has the namespaces watched that objects of the target failed for.
+func (t *target) awaitNamespaces() {
+	if !t.homeless {
+		return
+	}
+	names := map[string]bool{}
+	for _, o := range t.order {
+		if o.phase == phaseFailed && o.missing != "" {
+			names[o.missing] = true
+		}
+	}
+	t.homeless = len(names) > 0
+	t.engine.namespaces.want(t, names)
+}
+
+// retryNamespace makes due what failed because a namespace was missing.
+func (t *target) retryNamespace(name string) {
+	for _, o := range t.order {
+		if o.phase == phaseFailed && o.missing == name {
+			o.due, o.backoff = t.now, backoff{}
+		}
+	}
+}
+
+// recreateNamespace has a Namespace applied again that was left to somebody else and is gone.
+func (t *target) recreateNamespace(name string) {
+	for _, o := range t.order {
+		if o.optional && o.ref.Name == name && o.phase == phaseInPlace && o.note == existsAlready {
+			o.phase, o.note = phaseApply, ""
+		}
+	}
+}

@@ -1,0 +1,98 @@
+package cli
+
+import (
+	"context"
+	"net/http"
+	"net/url"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/kedge-dev/kedge/cli/internal/client"
+	"github.com/kedge-dev/kedge/internal/apiv1"
+)
+
+func (a *app) deployDetachedCommand() *cobra.Command {
+	var deployment, agent string
+	detached := detachedResource(&deployment, &agent)
+	cmd := getCommand(a, "detached", detached)
+	cmd.Short = "List targets that were let go, with the names of their deployments and agents"
+	cmd.Flags().StringVar(&deployment, "deployment", "", "only of this deployment")
+	cmd.Flags().StringVar(&agent, "agent", "", "only of the agent that has or had this name")
+	return cmd
+}
+
+func detachedResource(deployment, agent *string) resource[apiv1.DetachedTarget] {
+	name := func(v apiv1.DetachedTarget) string { return v.Deployment }
+	return resource[apiv1.DetachedTarget]{
+		use: "detached", kinds: []string{"deployment", "desired", "agent"},
+		list: func(ctx context.Context, c *client.Client) ([]apiv1.DetachedTarget, error) {
+			query := url.Values{"limit": {"500"}}
+			for key, value := range map[string]string{"deployment": *deployment, "agent": *agent} {
+				if value != "" {
+					query.Set(key, value)
+				}
+			}
+			return client.List[apiv1.DetachedTarget](ctx, c, c.In("detached-targets"), query, 0)
+		},
+		key: func(v apiv1.DetachedTarget) string { return v.Target }, name: name,
+		header: []string{"DEPLOYMENT", "AGENT", "SINCE", "STATE", "REASON", "TARGET"},
+		rows: func(v apiv1.DetachedTarget, now time.Time) [][]string {
+			state := "Released"
+			if v.Managed {
+				state = "Releasing"
+			}
+			return [][]string{{v.Deployment, v.Agent, stamp(v.DetachedAt), state, cell(orDash(v.Reason)), v.Target}}
+		},
+	}
+}
+
+func (a *app) deployDismissCommand() *cobra.Command {
+	var all bool
+	var agent string
+	cmd := &cobra.Command{
+		Use: "dismiss NAME [TARGET] | NAME --agent AGENT | NAME --all", Short: "Forget targets that were let go: their objects stay, and are listed no longer",
+		Args:    cobra.RangeArgs(1, 2),
+		Example: "kedge deploy detached\nkedge deploy dismiss web --agent prod-1\nkedge deploy dismiss web --all",
+	}
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		named := len(args) == 2
+		if one := btoi(named) + btoi(agent != "") + btoi(all); one != 1 {
+			return &exitError{exitUsage, "name one target, an agent with --agent, or --all", "kedge deploy detached --deployment " + args[0]}
+		}
+		c, err := a.connect()
+		if err != nil {
+			return err
+		}
+		if named {
+			if err := client.Do(cmd.Context(), c, http.MethodPost, c.In("deployments", args[0], "targets", args[1], "dismiss"), nil); err != nil {
+				return err
+			}
+			return a.say("Target %s is dismissed.", args[1])
+		}
+		return a.dismiss(cmd.Context(), c, apiv1.DismissTargets{Deployment: args[0], Agent: agent})
+	}
+	cmd.Flags().BoolVar(&all, "all", false, "all of the deployment")
+	cmd.Flags().StringVar(&agent, "agent", "", "those of the agent that has or had this name")
+	return cmd
+}
+
+func (a *app) agentDismissCommand() *cobra.Command {
+	cmd := a.verb("dismiss NAME", "Forget all targets that a deleted agent has left: their objects stay, and are listed no longer", 1,
+		func(ctx context.Context, c *client.Client, args []string) error {
+			return a.dismiss(ctx, c, apiv1.DismissTargets{Agent: args[0]})
+		})
+	cmd.Example = "kedge deploy detached --agent prod-1\nkedge agent dismiss prod-1"
+	return cmd
+}
+
+func (a *app) dismiss(ctx context.Context, c *client.Client, whose apiv1.DismissTargets) error {
+	done, err := client.Send[apiv1.DismissedTargets](ctx, c, http.MethodPost, c.In("detached-targets", "dismiss"), whose)
+	if err != nil {
+		return err
+	}
+	if done.Kept > 0 {
+		return a.say("%s dismissed; %s kept until the agent has let go of the objects.", count(done.Dismissed, "target"), count(done.Kept, "target"))
+	}
+	return a.say("%s dismissed.", count(done.Dismissed, "target"))
+}

@@ -1,0 +1,90 @@
+package control
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/kedge-dev/kedge/internal/fleet"
+	"github.com/kedge-dev/kedge/server/internal/auth"
+	"github.com/kedge-dev/kedge/server/internal/store"
+)
+
+// DetachedTargets lists the detached targets of a tenant by the names of their deployments.
+func (s *Service) DetachedTargets(ctx context.Context, p auth.Principal, tenant string, f store.DetachedFilter) ([]fleet.Target, error) {
+	var out []fleet.Target
+	err := s.store.View(ctx, func(tx store.Tx) error {
+		t, err := readable(ctx, tx, p, tenant)
+		if err != nil {
+			return err
+		}
+		out, err = tx.Targets().Detached(ctx, t.ID, f)
+		return err
+	})
+	return out, err
+}
+
+// Dismissed is what DismissTargets has removed from the listings.
+type Dismissed struct {
+	Targets []fleet.Target
+	// Kept is how many match and are not dismissed, because their agent has not let them go yet.
+	Kept int
+}
+
+// DismissTargets removes the rows of all detached targets of a deployment, of an agent, or of a deployment
+// on an agent, whose agent was deleted or has let them go: the objects stay, and nobody lists them any longer.
+// One of the names is needed.
+func (s *Service) DismissTargets(ctx context.Context, p auth.Principal, tenant, deployment, agent string) (Dismissed, error) {
+	if deployment == "" && agent == "" {
+		return Dismissed{}, fleet.Invalid("deployment", "name a deployment, an agent, or both")
+	}
+	var out Dismissed
+	err := s.store.Update(ctx, func(tx store.Tx) error {
+		out = Dismissed{}
+		t, err := deployable(ctx, tx, p, tenant)
+		if err != nil {
+			return err
+		}
+		if deployment != "" {
+			if _, err := tx.Deployments().ByName(ctx, t.ID, deployment); err != nil {
+				return fmt.Errorf("deployment %q: %w", deployment, err)
+			}
+		}
+		for f := (store.DetachedFilter{Deployment: deployment, Agent: agent}); ; {
+			f.Page.Limit = dismissedAtOnce
+			found, err := tx.Targets().Detached(ctx, t.ID, f)
+			if err != nil {
+				return err
+			}
+			if err := s.dismiss(ctx, tx, p, found, &out); err != nil {
+				return err
+			}
+			if len(found) < dismissedAtOnce {
+				return nil
+			}
+			last := found[len(found)-1]
+			f.Page.After, f.Page.AfterID = last.DeploymentName, string(last.ID)
+		}
+	})
+	return out, err
+}
+
+const dismissedAtOnce = 500
+
+// dismiss removes those of the targets that nobody manages, with an audit entry and an event for each.
+func (s *Service) dismiss(ctx context.Context, tx store.Tx, p auth.Principal, targets []fleet.Target, out *Dismissed) error {
+	for _, t := range targets {
+		if t.AgentID != "" && !letGo(t) {
+			out.Kept++
+			continue
+		}
+		if err := tx.Targets().Remove(ctx, t.TenantID, t.ID); err != nil {
+			return err
+		}
+		d := fleet.Deployment{TenantID: t.TenantID, ID: t.DeploymentID, Name: t.DeploymentName}
+		if err := s.record(ctx, tx, p, d, "target.dismiss", "TargetDismissed", fmt.Sprintf("agent %q is no longer listed", t.AgentName)); err != nil {
+			return err
+		}
+		out.Targets = append(out.Targets, t)
+	}
+	return nil
+}

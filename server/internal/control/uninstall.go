@@ -1,0 +1,159 @@
+package control
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/kedge-dev/kedge/internal/fleet"
+	"github.com/kedge-dev/kedge/server/internal/auth"
+	"github.com/kedge-dev/kedge/server/internal/store"
+)
+
+// AgentObjects counts what an agent manages in its cluster for the deployments of its own tenant.
+type AgentObjects struct {
+	Deployments []string // names, of targets whose objects are there or are being deleted
+	Objects     int
+	// Others is how many targets it has for deployments of other tenants, by grants. They are never deleted
+	// with the agent.
+	Others       int
+	Connected    bool
+	Uninstalling bool
+}
+
+// AgentObjects says what DeleteAgentObjects would delete, and while it is being deleted what is left.
+func (s *Service) AgentObjects(ctx context.Context, p auth.Principal, tenant, name string) (AgentObjects, error) {
+	var out AgentObjects
+	err := s.store.View(ctx, func(tx store.Tx) error {
+		t, err := readable(ctx, tx, p, tenant)
+		if err != nil {
+			return err
+		}
+		a, err := agentByName(ctx, tx, t.ID, name)
+		if err != nil {
+			return err
+		}
+		out, _, err = s.agentObjects(ctx, tx, a)
+		return err
+	})
+	return out, err
+}
+
+func (s *Service) agentObjects(ctx context.Context, tx store.Tx, a fleet.Agent) (AgentObjects, []fleet.Target, error) {
+	views, err := s.viewAgents(ctx, tx, []fleet.Agent{a})
+	if err != nil {
+		return AgentObjects{}, nil, err
+	}
+	all, err := tx.Targets().OfAgentAllTenants(ctx, a.ID)
+	if err != nil {
+		return AgentObjects{}, nil, err
+	}
+	out := AgentObjects{Connected: views[0].Connected, Uninstalling: a.Uninstalling}
+	for _, t := range all {
+		switch {
+		case t.Desired.Detached || !t.DetachedAt.IsZero():
+			continue // its objects stay
+		case t.TenantID != a.TenantID:
+			out.Others++
+			continue
+		}
+		objects, err := tx.Targets().Objects(ctx, t.TenantID, t.ID)
+		if err != nil {
+			return AgentObjects{}, nil, err
+		}
+		out.Deployments, out.Objects = append(out.Deployments, t.DeploymentName), out.Objects+len(objects)
+	}
+	slices.Sort(out.Deployments)
+	return out, all, nil
+}
+
+// DeleteAgentObjects has an agent delete everything that it manages for the deployments of its own tenant:
+// each of its targets becomes a tombstone, so that protected kinds are kept and named. The deployments stay,
+// with their targets on other agents, and no environment selects the agent any more. Targets of other tenants are
+// let go with their objects. objects is how many the caller has agreed to; another number refuses it, and
+// so do an agent that is not connected and a suspension: then nothing is deleted.
+func (s *Service) DeleteAgentObjects(ctx context.Context, p auth.Principal, tenant, name string, objects int) (AgentObjects, error) {
+	var out AgentObjects
+	err := s.store.Update(ctx, func(tx store.Tx) error {
+		a, err := administrableAgent(ctx, tx, p, tenant, name)
+		if err != nil {
+			return err
+		}
+		found, targets, err := s.agentObjects(ctx, tx, a)
+		if err != nil {
+			return err
+		}
+		switch {
+		case a.Uninstalling:
+			out = found
+			return nil // it was asked for before
+		case !found.Connected:
+			return conflict("agent %q is not connected, so that nobody can delete its objects: nothing was deleted", name)
+		case found.Objects != objects:
+			return conflict("agent %q has %d objects now, not %d: look again, nothing was deleted", name, found.Objects, objects)
+		}
+		if err := s.removable(ctx, tx, a, targets); err != nil {
+			return err
+		}
+		if err := tx.Agents().SetUninstalling(ctx, a.TenantID, a.ID); err != nil {
+			return err
+		}
+		if err := s.removeTargets(ctx, tx, a, targets); err != nil {
+			return err
+		}
+		found.Uninstalling, out = true, found
+		what := fmt.Sprintf("%d objects of %d deployments are deleted on request", found.Objects, len(found.Deployments))
+		if err := s.audit(ctx, tx, p, agentEvent("agent.uninstall", a, what)); err != nil {
+			return err
+		}
+		return s.tell(ctx, tx, fleet.Event{
+			TenantID: a.TenantID, Type: fleet.EventNormal, Reason: "AgentUninstalling", Agent: name, Message: fmt.Sprintf("agent %q: %s, by %s", name, what, p.Name),
+		})
+	})
+	return out, err
+}
+
+// removable returns why the objects of an agent must not be deleted now, if so.
+func (s *Service) removable(ctx context.Context, tx store.Tx, a fleet.Agent, targets []fleet.Target) error {
+	holds := newHolds(tx)
+	for _, t := range targets {
+		if t.TenantID != a.TenantID || left(t) {
+			continue
+		}
+		d, err := tx.Deployments().Get(ctx, t.TenantID, t.DeploymentID)
+		if err != nil {
+			return err
+		}
+		held, err := holds.around(ctx, d)
+		if err != nil {
+			return err
+		}
+		if held != "" {
+			return conflict("the objects of deployment %q cannot be deleted now: %s; nothing was deleted", d.Name, held)
+		}
+		if s.behind(t) {
+			return conflict("agent %q is ahead of the server with deployment %q: wait until its source was read anew; nothing was deleted", a.Name, d.Name)
+		}
+	}
+	return nil
+}
+
+// removeTargets makes tombstones of an agent's targets of its own tenant, and lets go of the others.
+func (s *Service) removeTargets(ctx context.Context, tx store.Tx, a fleet.Agent, targets []fleet.Target) error {
+	for _, t := range targets {
+		if left(t) {
+			continue
+		}
+		if err := s.detach(ctx, tx, t, fmt.Sprintf("agent %q is uninstalled", a.Name), t.TenantID == a.TenantID); err != nil {
+			return fmt.Errorf("deployment %q: %w", t.DeploymentName, err)
+		}
+		d, err := tx.Deployments().Get(ctx, t.TenantID, t.DeploymentID)
+		if err != nil {
+			return err
+		}
+		if err := s.settleOne(ctx, tx, d, t.ID); err != nil {
+			return err
+		}
+	}
+	return nil
+}
