@@ -2,6 +2,7 @@ package restapi_test
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"net/http/httptest"
 	"path/filepath"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/kedge-dev/kedge/server/internal/auth"
 	"github.com/kedge-dev/kedge/server/internal/control"
+	"github.com/kedge-dev/kedge/server/internal/gitsource"
 	"github.com/kedge-dev/kedge/server/internal/restapi"
 	"github.com/kedge-dev/kedge/server/internal/store/sqlite"
 )
@@ -18,6 +20,10 @@ import (
 type noGit struct{ control.Git }
 
 func (noGit) CheckURL(url string) (string, error) { return url, nil }
+
+func (noGit) Fetch(context.Context, gitsource.Access, []string) (map[string]gitsource.Ref, error) {
+	return nil, errors.New("the host is away")
+}
 
 // deserted is a real room whose caller leaves as soon as it is asked for a deployment.
 type deserted struct {

@@ -94,6 +94,9 @@ var identityCalls = []call{
 	{"Agents.Delete", true, notFound, func(ctx context.Context, tx store.Tx, tenant fleet.TenantID, w *world) (any, error) {
 		return nil, tx.Agents().Delete(ctx, tenant, w.agent.ID)
 	}},
+	{"Agents.SetUninstalling", true, notFound, func(ctx context.Context, tx store.Tx, tenant fleet.TenantID, w *world) (any, error) {
+		return nil, tx.Agents().SetUninstalling(ctx, tenant, w.agent.ID)
+	}},
 	{"Agents.SetCapabilities", true, notFound, func(ctx context.Context, tx store.Tx, tenant fleet.TenantID, w *world) (any, error) {
 		return nil, tx.Agents().SetCapabilities(ctx, tenant, w.agent.ID, fleet.Capabilities{KubeVersion: "v1.36.3"})
 	}},

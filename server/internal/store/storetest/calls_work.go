@@ -138,6 +138,9 @@ var workCalls = []call{
 	{"Targets.OfGrantAllTenants", false, global, func(ctx context.Context, tx store.Tx, _ fleet.TenantID, w *world) (any, error) {
 		return tx.Targets().OfGrantAllTenants(ctx, w.grant.ID)
 	}},
+	{"Targets.Detached", false, empty, func(ctx context.Context, tx store.Tx, tenant fleet.TenantID, _ *world) (any, error) {
+		return tx.Targets().Detached(ctx, tenant, store.DetachedFilter{})
+	}},
 	{"Targets.HandingOver", false, empty, func(ctx context.Context, tx store.Tx, tenant fleet.TenantID, _ *world) (any, error) {
 		return tx.Targets().HandingOver(ctx, tenant)
 	}},
