@@ -79,7 +79,8 @@ type createDeploymentInput struct {
 
 // Checking is for requests that store a source.
 type Checking struct {
-	Check bool `query:"check" default:"true" doc:"Read the source first, for at most a few seconds: an unknown host, a refused credential, a revision or a path that does not exist are refused, and a host that cannot be reached is a warning in the answer."`
+	// A boolean whose default is true cannot be told from one that was not sent.
+	Check string `query:"check" enum:"true,false" default:"true" doc:"Read the source first, for at most a few seconds: an unknown host, a refused credential, a revision or a path that does not exist are refused, and a host that cannot be reached is a warning in the answer."`
 }
 
 func (a *api) createDeployment(ctx context.Context, p auth.Principal, in *createDeploymentInput) (*created[apiv1.Deployment], error) {
@@ -95,7 +96,7 @@ func (a *api) createDeployment(ctx context.Context, p auth.Principal, in *create
 	}
 	view, err := a.control.CreateDeployment(ctx, p, in.Tenant, control.CreateDeployment{
 		Name: b.Name, Labels: b.Labels, Source: source, Environment: b.Environment, Namespace: b.Namespace,
-		Policy: &policy, Check: in.Check,
+		Policy: &policy, Check: in.Check != "false",
 	})
 	if err != nil {
 		return nil, err

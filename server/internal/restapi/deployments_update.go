@@ -48,7 +48,7 @@ func (a *api) merged(
 	ctx context.Context, p auth.Principal, in *updateDeploymentInput, match control.Match,
 ) (control.UpdateDeployment, control.Match, error) {
 	b := in.Body
-	req := control.UpdateDeployment{Labels: given(b.Labels), Environment: b.Environment, Namespace: b.Namespace, Check: in.Check}
+	req := control.UpdateDeployment{Labels: given(b.Labels), Environment: b.Environment, Namespace: b.Namespace, Check: in.Check != "false"}
 	source, policy := changesSource(b.Source), changesPolicy(b.Policy)
 	if !source && !policy {
 		return req, match, nil

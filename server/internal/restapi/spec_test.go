@@ -41,6 +41,8 @@ var bodies = map[string]string{
 	"update-deployment":     `{"labels":{"a":"b"},"source":{"path":"p"},"environment":"eu","policy":{"manual":true}}`,
 	"suspend-deployment":    `{"reason":"holidays"}`,
 	"create-run":            `{"revision":"main"}`,
+	"delete-agent-objects":  `{"objects":0}`,
+	"dismiss-targets":       `{"agent":"lost"}`,
 	"confirm-prune":         `{"objects":["ConfigMap shop/old"],"agent":"prod"}`,
 	"rollback-deployment":   `{"revision":9}`,
 	"set-agent-config":      `{"repoURL":"https://git.example/config.git"}`,
