@@ -57,6 +57,8 @@ type Config struct {
 	// addresses and metadata services are refused in any case, and this machine unless GitAllow has "file".
 	GitAllowCIDRs, GitDenyCIDRs, GitOnlyHosts []string
 	GitDenyPrivate                            bool
+	// GitAllowPrivate lets Git URLs lead to private networks also when the server has more than one tenant.
+	GitAllowPrivate bool
 	// GitResources bounds what git takes of this machine.
 	GitResources GitResources
 	// Render says how Kustomize and Helm render.
@@ -126,6 +128,9 @@ func (c Config) withDefaults() (Config, error) {
 	}
 	if len(c.GitAllow) == 0 {
 		c.GitAllow = c.defaultGitAllow()
+	}
+	if c.GitAllowPrivate && c.GitDenyPrivate {
+		return c, errors.New("--git-allow-private and --git-deny-private exclude each other")
 	}
 	for _, transport := range c.GitAllow {
 		if !slices.Contains([]string{"https", "ssh", "http", "file"}, transport) {

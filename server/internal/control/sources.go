@@ -31,6 +31,27 @@ type forgetter interface {
 	Forget(ctx context.Context, age time.Duration, keep func(owner, url string) bool) (int, error)
 }
 
+// tenantAware is a Git that is stricter when tenants share the server.
+type tenantAware interface{ SetShared(shared bool) }
+
+// countTenants tells Git whether tenants share the server.
+func (s *sources) countTenants(ctx context.Context) error {
+	git, ok := s.svc.git.(tenantAware)
+	if !ok {
+		return nil
+	}
+	var tenants []fleet.Tenant
+	err := s.svc.store.View(ctx, func(tx store.Tx) (err error) {
+		tenants, err = tx.Tenants().List(ctx, store.Page{Limit: 2})
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("counting tenants: %w", err)
+	}
+	git.SetShared(len(tenants) > 1)
+	return nil
+}
+
 // sources keeps one worker per repository that is in use, on the replica that leads it, and wakes it
 // when there is something to look at. A repository that hangs or fails holds up no other, and a
 // tenant no other tenant (invariant 12).
@@ -135,6 +156,9 @@ func (s *sources) tend(ctx context.Context) {
 func (s *sources) follow(ctx context.Context) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
+	if err := s.countTenants(ctx); err != nil {
+		return err
+	}
 	repos, err := s.inUse(ctx)
 	if err != nil {
 		return err

@@ -15,6 +15,11 @@ import (
 // told wakes the workers that a batch of changes concerns. Those that another replica leads are
 // woken too, and do nothing.
 func (s *sources) told(ctx context.Context, batch []store.Change) error {
+	if slices.ContainsFunc(batch, func(c store.Change) bool { return c.Kind == store.ChangeTenant }) {
+		if err := s.countTenants(ctx); err != nil {
+			return err
+		}
+	}
 	concerned := slices.DeleteFunc(slices.Clone(batch), func(c store.Change) bool {
 		switch c.Kind {
 		case store.ChangeDeployment, store.ChangeRun, store.ChangePush, store.ChangeCredential, store.ChangeRepository, store.ChangeAgentConfig:

@@ -31,6 +31,31 @@ type fault struct {
 	private string // for the log alone
 	reason  Reason
 	retry   time.Duration
+	// coarse says that the remote is in a private network: users are not told what is wrong there.
+	coarse bool
+	told   bool // the problem is told all the same
+}
+
+// notAnswering is the one text for whatever goes wrong on the way to a private network: a closed port, an open one
+// that speaks something else and a host that is not there look the same, so that Git URLs are no port scanner.
+const notAnswering = "no repository that can be read answers at this address of a private network: check the URL and the credential; " +
+	"the reason is in the server's log"
+
+// inPrivateNetwork notes that the remote is in a private network.
+func (f *fault) inPrivateNetwork() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.coarse = true
+}
+
+// tell sets a problem that users are told of wherever the remote is: one that the server itself found, or
+// one of a remote that has shown the user its repository before.
+func (f *fault) tell(problem, detail, private string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.problem == "" {
+		f.reason, f.problem, f.detail, f.private, f.told = ReasonHostDenied, problem, detail, private, true
+	}
 }
 
 // later notes how long the remote wants to be left alone.
@@ -67,6 +92,9 @@ func (f *fault) get(url string) (*RemoteError, string) {
 	if f.problem == "" {
 		return nil, ""
 	}
+	if f.coarse && !f.told {
+		return &RemoteError{URL: url, Problem: notAnswering, RetryAfter: f.retry}, f.problem + " " + f.detail + " " + f.private
+	}
 	return &RemoteError{Reason: f.reason, URL: url, Problem: f.problem, Detail: f.detail, RetryAfter: f.retry}, f.private
 }
 
@@ -75,7 +103,7 @@ func (f *fault) status(s service, code int, location string) {
 	detail := fmt.Sprintf("HTTP %d", code)
 	switch {
 	case s == receivePack && code >= 401 && code <= 404:
-		f.set(notWritable, detail, "")
+		f.tell(notWritable, detail, "")
 	case code == http.StatusUnauthorized, code == http.StatusForbidden, code == http.StatusNotFound, code == http.StatusGone:
 		f.set(notReadable, "", detail)
 	case code >= 300 && code < 400:
@@ -112,8 +140,11 @@ func (f *fault) connection(err error) {
 	var timeout net.Error
 	var op *net.OpError
 	switch {
+	case errors.As(err, &denied) && denied.Tenants:
+		f.tell("the host is in a private network, which Git URLs may not lead to while the server has more than one tenant: the operator of the "+
+			"server allows it with --git-allow-private, or its range with --git-allow-cidr", "", err.Error())
 	case errors.As(err, &denied):
-		f.setFor(ReasonHostDenied, "the host is not allowed by the server's address policy", "", err.Error())
+		f.tell("the host is not allowed by the server's address policy", "", err.Error())
 	case errors.As(err, &cert):
 		f.set("the TLS certificate is not trusted", cert.Err.Error(), err.Error())
 	case errors.As(err, &record), errors.As(err, &alert):

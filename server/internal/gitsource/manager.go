@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/net/http/httpproxy"
@@ -52,6 +53,8 @@ type Config struct {
 	// Addresses says what may be connected to. Nil means the zero policy, with loopback where file is
 	// allowed: who may name files of this machine may also name its ports.
 	Addresses *egress.Policy
+	// AllowPrivate lets Git URLs lead to private networks also when the server has more than one tenant; see SetShared.
+	AllowPrivate bool
 	// Resolver finds the addresses of hosts. Nil means that of the system.
 	Resolver *net.Resolver
 	// RootCAs sign the certificates of web servers. Nil means those of the system.
@@ -78,6 +81,7 @@ type Manager struct {
 	cancel     context.CancelFunc
 	work       sync.WaitGroup
 
+	shared  atomic.Bool // see SetShared
 	mu      sync.Mutex
 	mirrors map[string]*mirror
 	disk    map[string]diskUse // by the name of the mirror
@@ -114,8 +118,11 @@ func New(cfg Config) (*Manager, error) {
 		cfg.Log.Warn("git runs without a limit of memory", obs.Err(err))
 	}
 	m.dialer = &egress.Dialer{Policy: *cfg.Addresses, Resolver: cfg.Resolver}
+	if !cfg.AllowPrivate {
+		m.dialer.Policy.DenyPrivateNow = m.shared.Load
+	}
 	m.web = newWebTransport(m.dialer, cfg.RootCAs, cfg.Proxy)
-	if m.proxy, err = newProxy(m.web); err != nil {
+	if m.proxy, err = newProxy(m.web, &m.dialer.Policy); err != nil {
 		return nil, err
 	}
 	m.background, m.cancel = context.WithCancel(context.Background())
@@ -144,6 +151,16 @@ func (c Config) withDefaults() Config {
 		c.Proxy = httpproxy.FromEnvironment().ProxyFunc()
 	}
 	return c
+}
+
+// SetShared says whether the server has more than one tenant. Then private networks are refused, unless they are allowed
+// explicitly: tenants that do not know each other must not look around in the network that the server is in.
+func (m *Manager) SetShared(shared bool) {
+	if m.shared.Swap(shared) == shared || !shared || m.cfg.AllowPrivate {
+		return
+	}
+	m.web.close() // connections that are kept would be used again
+	m.cfg.Log.Warn("the server has more than one tenant: Git URLs may no longer lead to private networks, unless --git-allow-private or --git-allow-cidr says so")
 }
 
 // Close ends every process and waits for upkeep. Calls after it fail with ErrClosed.

@@ -11,11 +11,15 @@ import (
 	"math"
 	"net"
 	"net/http"
+	"net/http/httptrace"
 	"net/http/httputil"
+	"net/netip"
 	"net/url"
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/kedge-dev/kedge/server/internal/gitsource/egress"
 )
 
 // proxy carries the requests of git to web servers. git speaks plain HTTP to it on loopback and is
@@ -27,6 +31,7 @@ type proxy struct {
 	addr    string
 	server  *http.Server
 	forward *httputil.ReverseProxy
+	policy  *egress.Policy
 
 	mu   sync.Mutex
 	runs map[string]*proxied // by secret
@@ -51,13 +56,13 @@ const (
 
 var errNoProxyUser = errors.New("no run of git is known by this secret")
 
-func newProxy(transport http.RoundTripper) (*proxy, error) {
+func newProxy(transport http.RoundTripper, policy *egress.Policy) (*proxy, error) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return nil, fmt.Errorf("listening for git: %w", err)
 	}
 	quiet := slog.NewLogLogger(slog.DiscardHandler, slog.LevelError) // faults are told to the run
-	p := &proxy{addr: listener.Addr().String(), runs: map[string]*proxied{}}
+	p := &proxy{addr: listener.Addr().String(), policy: policy, runs: map[string]*proxied{}}
 	p.forward = &httputil.ReverseProxy{
 		Transport: transport, FlushInterval: -1, ErrorLog: quiet,
 		Rewrite: rewrite, ModifyResponse: checkResponse, ErrorHandler: noResponse,
@@ -108,7 +113,18 @@ func (p *proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "only "+string(run.service)+" is possible", http.StatusForbidden)
 		return
 	}
-	p.forward.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), runKey{}, run)))
+	ctx := context.WithValue(r.Context(), runKey{}, run)
+	p.forward.ServeHTTP(w, r.WithContext(p.watchPrivate(ctx, run.fault)))
+}
+
+// watchPrivate notes when a request goes to a private network, by a connection that is made for it or one that was kept.
+func (p *proxy) watchPrivate(ctx context.Context, f *fault) context.Context {
+	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotConn: func(info httptrace.GotConnInfo) {
+		if to, err := netip.ParseAddrPort(info.Conn.RemoteAddr().String()); err == nil && p.policy.IsPrivate(to.Addr()) {
+			f.inPrivateNetwork()
+		}
+	}})
+	return egress.OnPrivate(ctx, f.inPrivateNetwork)
 }
 
 func (p *proxy) run(r *http.Request) (*proxied, error) {

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+
+	"github.com/kedge-dev/kedge/server/internal/gitsource/egress"
 )
 
 // TestTheProxyCarriesFetchesOfItsRunsAlone asks as other programs of this machine could.
@@ -21,7 +23,7 @@ func TestTheProxyCarriesFetchesOfItsRunsAlone(t *testing.T) {
 		w.Header().Set("Content-Type", "application/x-git-upload-pack-advertisement")
 	}))
 	defer remote.Close()
-	p, err := newProxy(http.DefaultTransport)
+	p, err := newProxy(http.DefaultTransport, &egress.Policy{})
 	if err != nil {
 		t.Fatal(err)
 	}

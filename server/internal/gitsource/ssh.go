@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"golang.org/x/crypto/ssh"
+
+	"github.com/kedge-dev/kedge/server/internal/gitsource/egress"
 )
 
 // sshTimeout bounds a connection from the first byte until the user is known.
@@ -100,7 +102,7 @@ func (t *sshTarget) open(ctx context.Context, dialer contextDialer, s service) (
 }
 
 func (t *sshTarget) connect(ctx context.Context, dialer contextDialer, p *passage) (*ssh.Session, error) {
-	conn, err := dialer.DialContext(ctx, "tcp", t.host)
+	conn, err := dialer.DialContext(egress.OnPrivate(ctx, p.fault.inPrivateNetwork), "tcp", t.host)
 	if err != nil {
 		p.fault.connection(err)
 		return nil, fmt.Errorf("connecting: %w", err)
@@ -185,7 +187,7 @@ func noteEnd(f *fault, s service, n int64, err error, stderr *tail) {
 		f.broken(err)
 	case n == 0 && s == receivePack:
 		// Who gets here may read: what the host says of writing tells nothing that is not known.
-		f.set(notWritable, cleanText(lastLine(stderr.String())), "")
+		f.tell(notWritable, cleanText(lastLine(stderr.String())), "")
 	case n == 0:
 		f.set(notReadable, "", lastLine(stderr.String()))
 	}

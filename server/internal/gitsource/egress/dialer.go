@@ -22,6 +22,13 @@ type Dialer struct {
 	Resolver *net.Resolver
 }
 
+type privateKey struct{}
+
+// OnPrivate returns a context for DialContext that calls seen before a connection to a private network is tried.
+func OnPrivate(ctx context.Context, seen func()) context.Context {
+	return context.WithValue(ctx, privateKey{}, seen)
+}
+
 // DialContext connects to a host and port. What the policy refuses fails with [*DeniedError], also
 // when the host has further addresses that are allowed but do not answer.
 func (d *Dialer) DialContext(ctx context.Context, network, address string) (net.Conn, error) {
@@ -38,7 +45,7 @@ func (d *Dialer) DialContext(ctx context.Context, network, address string) (net.
 		Timeout: dialTimeout, Resolver: d.Resolver,
 		// Called with each address that is about to be connected to, and no other.
 		ControlContext: func(_ context.Context, _, address string, _ syscall.RawConn) error {
-			err := d.checkSocket(host, address)
+			err := d.checkSocket(ctx, host, address)
 			if err != nil {
 				mu.Lock()
 				defer mu.Unlock()
@@ -59,10 +66,13 @@ func (d *Dialer) DialContext(ctx context.Context, network, address string) (net.
 	return nil, err
 }
 
-func (d *Dialer) checkSocket(host, address string) error {
+func (d *Dialer) checkSocket(ctx context.Context, host, address string) error {
 	addr, err := netip.ParseAddrPort(address)
 	if err != nil {
 		return errors.Join(&DeniedError{Host: host, Reason: "its address is not understood"}, err)
+	}
+	if seen, ok := ctx.Value(privateKey{}).(func()); ok && d.Policy.IsPrivate(addr.Addr()) {
+		seen()
 	}
 	return d.Policy.checkAddr(host, addr.Addr())
 }

@@ -22,6 +22,11 @@ type Policy struct {
 	// DenyPrivate refuses the ranges of private networks, for a server whose tenants must not look
 	// around in the network that it is in.
 	DenyPrivate bool
+	// DenyPrivateNow, when not nil, is asked at every connection and refuses private networks too: while the server has
+	// more than one tenant.
+	DenyPrivateNow func() bool
+	// PrivateCIDRs are further ranges that count as private networks.
+	PrivateCIDRs []netip.Prefix
 	// AllowCIDRs are addresses that may be used whatever they are.
 	AllowCIDRs []netip.Prefix
 	// DenyCIDRs are addresses that may not.
@@ -38,6 +43,9 @@ type DeniedError struct {
 	Host   string
 	Addr   netip.Addr // the zero Addr when it is for the name alone
 	Reason string
+	// Private says that the address is refused because it is that of a private network, and Tenants that it is
+	// because the server has more than one tenant.
+	Private, Tenants bool
 }
 
 func (e *DeniedError) Error() string {
@@ -88,8 +96,20 @@ func (p *Policy) checkAddr(host string, addr netip.Addr) error {
 		if reason := p.refuses(form); reason != "" {
 			return &DeniedError{Host: host, Addr: addr, Reason: reason}
 		}
+		if p.IsPrivate(form) && p.DenyPrivate {
+			return &DeniedError{Host: host, Addr: addr, Reason: "it is private", Private: true}
+		}
+		if p.IsPrivate(form) && p.DenyPrivateNow != nil && p.DenyPrivateNow() {
+			return &DeniedError{Host: host, Addr: addr, Reason: "it is private, and the server has more than one tenant", Private: true, Tenants: true}
+		}
 	}
 	return nil
+}
+
+// IsPrivate reports whether an address is that of a private network. This machine is none.
+func (p *Policy) IsPrivate(addr netip.Addr) bool {
+	addr = addr.Unmap().WithZone("")
+	return contains(p.PrivateCIDRs, addr) || addr.IsPrivate() || contains(private, addr)
 }
 
 // canonical is the one form of a host's name.

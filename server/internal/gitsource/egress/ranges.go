@@ -59,8 +59,6 @@ func (p *Policy) refuses(addr netip.Addr) string {
 		return "it is multicast"
 	case addr.IsUnspecified(), contains(reserved, addr):
 		return "it is reserved"
-	case p.DenyPrivate && (addr.IsPrivate() || contains(private, addr)):
-		return "it is private"
 	}
 	return ""
 }
