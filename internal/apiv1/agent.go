@@ -62,7 +62,7 @@ type EnrollAgent struct {
 	Namespaces        []string          `json:"namespaces,omitempty" nullable:"false" doc:"Limits the agent to these; none means the whole cluster."`
 	Image             string            `json:"image,omitempty" doc:"Image of the agent; needed unless the server has a default (--agent-image) or withoutDeployment is set."`
 	Replicas          int               `json:"replicas,omitempty" minimum:"0" maximum:"9" doc:"How many pods; one leads and the others wait to take over. 1 when absent."`
-	Token             string            `json:"token,omitempty" minLength:"1" maxLength:"512" doc:"A token of your own choice, to be put into the agent's Secret; weak ones are refused. The server makes one when absent."`
+	Token             string            `json:"token,omitempty" plain:"-" minLength:"1" maxLength:"512" doc:"A token of your own choice, to be put into the agent's Secret; weak ones are refused. The server makes one when absent."`
 	ConfigRepoURL     string            `json:"configRepoURL,omitempty" maxLength:"2048" doc:"Git repository that the configuration of the agent is in; none when absent."`
 	ServerAddress     string            `json:"serverAddress,omitempty" doc:"How the agent reaches the server, such as grpcs://host:port; the server knows a default."`
 	WithoutDeployment bool              `json:"withoutDeployment,omitempty" doc:"Leave the Deployment out of the manifest: the agent runs outside of its cluster."`
@@ -94,7 +94,7 @@ type AgentToken struct {
 
 // CreateAgentToken asks for another token of an agent.
 type CreateAgentToken struct {
-	Token string `json:"token,omitempty" minLength:"1" maxLength:"512" doc:"A token of your own choice; weak ones are refused. The server makes one when absent."`
+	Token string `json:"token,omitempty" plain:"-" minLength:"1" maxLength:"512" doc:"A token of your own choice; weak ones are refused. The server makes one when absent."`
 }
 
 // NewAgentToken is an AgentToken with the token, which is shown this once.

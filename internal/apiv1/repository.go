@@ -57,13 +57,13 @@ type CreateCredential struct {
 	Name       string `json:"name" doc:"An RFC 1123 label, unique in the tenant."`
 	Kind       string `json:"kind" enum:"https,ssh"`
 	Username   string `json:"username,omitempty" doc:"For https; most Git hosts take any with a token."`
-	Secret     string `json:"secret" doc:"Password, token or private key. It is encrypted, and no read returns it."`
+	Secret     string `json:"secret" plain:"-" doc:"Password, token or private key. It is encrypted, and no read returns it."`
 	KnownHosts string `json:"knownHosts,omitempty" doc:"For ssh: lines of a known_hosts file."`
 }
 
 // UpdateCredential changes a credential; what is absent stays as it is.
 type UpdateCredential struct {
 	Username   *string `json:"username,omitempty"`
-	Secret     *string `json:"secret,omitempty"`
+	Secret     *string `json:"secret,omitempty" plain:"-"`
 	KnownHosts *string `json:"knownHosts,omitempty"`
 }

@@ -11,6 +11,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/kedge-dev/kedge/internal/fleet"
+	"github.com/kedge-dev/kedge/internal/plaintext"
 )
 
 // What an agent says comes in part from its cluster, where anything may stand. A frame that the
@@ -18,18 +19,7 @@ import (
 // sent, and what cannot be is left out.
 
 // clean makes text of a peer fit for logs, databases and terminals.
-func clean(text string, limit int) string {
-	text = strings.Map(func(r rune) rune {
-		if r == '\n' || r == '\t' {
-			return r
-		}
-		if unicode.IsControl(r) {
-			return -1
-		}
-		return r
-	}, strings.ToValidUTF8(text, "�"))
-	return cut(text, limit)
-}
+func clean(text string, limit int) string { return plaintext.Text(text, limit) }
 
 // cut shortens text to at most limit bytes, between runes, and says so.
 func cut(text string, limit int) string {
@@ -39,7 +29,7 @@ func cut(text string, limit int) string {
 	return prefix(text, limit-len(cutMark)) + cutMark
 }
 
-const cutMark = "…"
+const cutMark = plaintext.Ellipsis
 
 // prefix is as much of text as fits into limit bytes, between runes.
 func prefix(text string, limit int) string {

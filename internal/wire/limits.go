@@ -4,8 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"unicode"
-	"unicode/utf8"
+
+	"github.com/kedge-dev/kedge/internal/plaintext"
 )
 
 // Bounds of what travels. A peer that exceeds one is refused, never served partly.
@@ -86,7 +86,7 @@ func checkWord(what, word string) error {
 	if len(word) > maxWord {
 		return frameError("%s has %d bytes, more than %d", what, len(word), maxWord)
 	}
-	if !utf8.ValidString(word) || strings.ContainsFunc(word, unicode.IsControl) {
+	if !plaintext.IsPlain(word) || strings.ContainsAny(word, "\n\t") {
 		return frameError("%s %q holds control characters", what, word)
 	}
 	return nil

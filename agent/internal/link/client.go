@@ -179,6 +179,7 @@ func (c *Client) Run(ctx context.Context) error {
 			return nil
 		}
 		delay := c.delay(ctx, &backoff, err, time.Since(began))
+		c.cfg.Metrics.waited.Add(delay.Seconds())
 		c.lost(err, delay)
 		if c.cfg.Away != nil {
 			c.cfg.Away(ctx)

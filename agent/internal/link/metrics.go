@@ -11,6 +11,7 @@ type Metrics struct {
 	eventsDropped prometheus.Counter
 	bundleBytes   prometheus.Counter
 	bundleRetries prometheus.Counter
+	waited        prometheus.Counter
 }
 
 // NewMetrics registers the metrics with reg.
@@ -26,8 +27,9 @@ func NewMetrics(reg prometheus.Registerer) (*Metrics, error) {
 		eventsDropped: prometheus.NewCounter(opts("events_dropped_total", "Events that were dropped because too many were waiting.")),
 		bundleBytes:   prometheus.NewCounter(opts("bundle_bytes_total", "Compressed bytes of bundles that were fetched.")),
 		bundleRetries: prometheus.NewCounter(opts("bundle_retries_total", "Fetches of bundles that had to be tried again.")),
+		waited:        prometheus.NewCounter(opts("reconnect_wait_seconds_total", "How long the agent chose to wait before it connected again.")),
 	}
-	for _, c := range []prometheus.Collector{m.connected, m.connects, m.problems, m.frames, m.eventsDropped, m.bundleBytes, m.bundleRetries} {
+	for _, c := range []prometheus.Collector{m.connected, m.connects, m.problems, m.frames, m.eventsDropped, m.bundleBytes, m.bundleRetries, m.waited} {
 		if err := reg.Register(c); err != nil {
 			return nil, err
 		}

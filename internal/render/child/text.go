@@ -2,28 +2,13 @@ package child
 
 import (
 	"fmt"
-	"strings"
-	"unicode"
-	"unicode/utf8"
+
+	"github.com/kedge-dev/kedge/internal/plaintext"
 )
 
 // clean makes text of a child fit to be shown: valid, without control characters but line ends, and not
 // longer than most bytes.
-func clean(text string, most int) string {
-	if len(text) > most {
-		cut := most
-		for cut > 0 && !utf8.RuneStart(text[cut]) {
-			cut--
-		}
-		text = text[:cut] + "…"
-	}
-	return strings.Map(func(r rune) rune {
-		if r != '\n' && unicode.IsControl(r) {
-			return ' '
-		}
-		return r
-	}, strings.ToValidUTF8(text, "�"))
-}
+func clean(text string, most int) string { return plaintext.Text(text, most) }
 
 // The most that is taken over of what a child has to say to people.
 const (

@@ -83,7 +83,7 @@ func (s *Service) CreateGrant(ctx context.Context, p auth.Principal, tenant stri
 		if err := notOfConfiguration(env); err != nil {
 			return err
 		}
-		grantee, err := granteeOf(ctx, tx, t, req.Grantee)
+		grantee, err := granteeOf(ctx, tx, p, t, req.Grantee)
 		if err != nil {
 			return err
 		}
@@ -105,10 +105,12 @@ func (s *Service) CreateGrant(ctx context.Context, p auth.Principal, tenant stri
 	return out, nil
 }
 
-func granteeOf(ctx context.Context, tx store.Tx, t fleet.Tenant, name string) (fleet.Tenant, error) {
-	grantee, err := tx.Tenants().ByName(ctx, name)
-	if errors.Is(err, store.ErrNotFound) {
-		return fleet.Tenant{}, fleet.Invalid("grantee", "there is no tenant %q", name)
+// granteeOf finds the tenant that a grant is for. Whoever may not see a tenant is answered as if it did not exist: otherwise
+// grants would tell which tenants there are.
+func granteeOf(ctx context.Context, tx store.Tx, p auth.Principal, t fleet.Tenant, name string) (fleet.Tenant, error) {
+	grantee, err := readable(ctx, tx, p, name)
+	if errors.Is(err, store.ErrNotFound) || errors.Is(err, auth.ErrForbidden) {
+		return fleet.Tenant{}, fleet.Invalid("grantee", "there is no tenant %q that you may see: a grant is made by somebody who has a role in both tenants, or by a fleet admin", name)
 	}
 	if err == nil && grantee.ID == t.ID {
 		return fleet.Tenant{}, fleet.Invalid("grantee", "the environment is tenant %q's own already", name)

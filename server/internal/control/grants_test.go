@@ -250,3 +250,25 @@ func mustView(t *testing.T, d *desk, tenant, name string) control.DeploymentView
 	ok(t, err)
 	return v
 }
+
+// covers: T1 (a grant does not tell which tenants there are)
+func TestGrantsDoNotTellWhichTenantsThereAre(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	for _, name := range []string{"host", "hidden"} {
+		_, err := d.CreateTenant(d.ctx, root, control.CreateTenant{Name: name})
+		ok(t, err)
+	}
+	host, err := d.Tenant(d.ctx, root, "host")
+	ok(t, err)
+	owner := auth.Principal{Name: "owner", Roles: map[fleet.TenantID]fleet.Role{host.ID: fleet.RoleAdmin}}
+	var answers []string
+	for _, grantee := range []string{"hidden", "nobody"} {
+		_, err := d.CreateGrant(d.ctx, owner, "host", control.CreateGrant{Environment: "default", Grantee: grantee})
+		wantInvalid(t, err, "grantee")
+		answers = append(answers, strings.ReplaceAll(err.Error(), grantee, "NAME"))
+	}
+	if answers[0] != answers[1] {
+		t.Errorf("a tenant that is there is told apart: %q", answers)
+	}
+}

@@ -21,6 +21,7 @@ const (
 	operationAge    = 24 * time.Hour      // after they were done
 	tokenAge        = 30 * 24 * time.Hour // after they expired or were revoked
 	replyAge        = 24 * time.Hour
+	connectionAge   = 24 * time.Hour // after they ended; the newest of each agent stays
 )
 
 // keepHouse trims what nobody needs any more, on one replica at a time. It and the beat are the only
@@ -100,6 +101,10 @@ func (s *Service) tenantChores(ctx context.Context, tenant fleet.TenantID) []cho
 	return []chore{
 		{"events", func(tx store.Tx) error { return tx.Events().Trim(ctx, tenant, keptEvents) }},
 		{"runs", func(tx store.Tx) error { return tx.Runs().Trim(ctx, tenant, keptRuns) }},
+		{"connections", func(tx store.Tx) error {
+			_, err := tx.Connections().Trim(ctx, tenant, now.Add(-connectionAge))
+			return err
+		}},
 		{"bundles", func(tx store.Tx) error {
 			_, err := tx.Bundles().DeleteUnused(ctx, tenant, now.Add(-unusedBundleAge))
 			return err

@@ -50,11 +50,11 @@ func (f *fault) inPrivateNetwork() {
 
 // tell sets a problem that users are told of wherever the remote is: one that the server itself found, or
 // one of a remote that has shown the user its repository before.
-func (f *fault) tell(problem, detail, private string) {
+func (f *fault) tell(reason Reason, problem, detail, private string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.problem == "" {
-		f.reason, f.problem, f.detail, f.private, f.told = ReasonHostDenied, problem, detail, private, true
+		f.reason, f.problem, f.detail, f.private, f.told = reason, problem, detail, private, true
 	}
 }
 
@@ -103,7 +103,7 @@ func (f *fault) status(s service, code int, location string) {
 	detail := fmt.Sprintf("HTTP %d", code)
 	switch {
 	case s == receivePack && code >= 401 && code <= 404:
-		f.tell(notWritable, detail, "")
+		f.tell("", notWritable, detail, "")
 	case code == http.StatusUnauthorized, code == http.StatusForbidden, code == http.StatusNotFound, code == http.StatusGone:
 		f.set(notReadable, "", detail)
 	case code >= 300 && code < 400:
@@ -141,10 +141,10 @@ func (f *fault) connection(err error) {
 	var op *net.OpError
 	switch {
 	case errors.As(err, &denied) && denied.Tenants:
-		f.tell("the host is in a private network, which Git URLs may not lead to while the server has more than one tenant: the operator of the "+
+		f.tell(ReasonHostDenied, "the host is in a private network, which Git URLs may not lead to while the server has more than one tenant: the operator of the "+
 			"server allows it with --git-allow-private, or its range with --git-allow-cidr", "", err.Error())
 	case errors.As(err, &denied):
-		f.tell("the host is not allowed by the server's address policy", "", err.Error())
+		f.tell(ReasonHostDenied, "the host is not allowed by the server's address policy", "", err.Error())
 	case errors.As(err, &cert):
 		f.set("the TLS certificate is not trusted", cert.Err.Error(), err.Error())
 	case errors.As(err, &record), errors.As(err, &alert):

@@ -11,6 +11,8 @@ import (
 	"strings"
 	"time"
 	"unicode"
+
+	"github.com/kedge-dev/kedge/internal/plaintext"
 )
 
 const (
@@ -154,18 +156,9 @@ func identity(text, fallback string) string {
 
 // cleanText makes one line of what others say, without what could disturb a terminal or a page.
 func cleanText(text string) string {
-	text = strings.Map(func(c rune) rune {
-		switch {
-		case unicode.IsSpace(c):
-			return ' '
-		case !unicode.IsPrint(c):
-			return -1
-		}
-		return c
-	}, strings.ToValidUTF8(text, "?"))
-	words := []rune(strings.Join(strings.Fields(text), " "))
+	words := []rune(plaintext.Line(text, 0))
 	if len(words) > maxHostText {
-		return string(words[:maxHostText]) + "…"
+		return string(words[:maxHostText]) + plaintext.Ellipsis
 	}
 	return string(words)
 }

@@ -187,7 +187,7 @@ func noteEnd(f *fault, s service, n int64, err error, stderr *tail) {
 		f.broken(err)
 	case n == 0 && s == receivePack:
 		// Who gets here may read: what the host says of writing tells nothing that is not known.
-		f.tell(notWritable, cleanText(lastLine(stderr.String())), "")
+		f.tell("", notWritable, cleanText(lastLine(stderr.String())), "")
 	case n == 0:
 		f.set(notReadable, "", lastLine(stderr.String()))
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/kedge-dev/kedge/internal/apiv1"
 	"github.com/kedge-dev/kedge/internal/obs"
+	"github.com/kedge-dev/kedge/internal/plaintext"
 )
 
 // SessionToken is the token of the session that a browser carries; "" when it carries none.
@@ -75,13 +76,10 @@ func bearer(r *http.Request) string {
 	return strings.TrimSpace(token)
 }
 
+// maxProviderText is the most that is shown of what a provider says.
+const maxProviderText = 300
+
 // plainText is what a provider says, short and without anything that a terminal would act on.
 func plainText(text string) string {
-	text = strings.Map(func(r rune) rune {
-		if r < 0x20 || r == 0x7f {
-			return ' '
-		}
-		return r
-	}, text)
-	return strings.TrimSuffix(strings.TrimSpace(text[:min(len(text), 300)]), ":")
+	return strings.TrimSuffix(plaintext.Line(text, maxProviderText), ":")
 }

@@ -5,12 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
 	"github.com/coreos/go-oidc/v3/oidc"
 	"golang.org/x/oauth2"
 
+	"github.com/kedge-dev/kedge/internal/plaintext"
 	"github.com/kedge-dev/kedge/server/internal/control"
 )
 
@@ -118,6 +120,10 @@ func (l *Login) person(id *oidc.IDToken, claims map[string]any) (control.Login, 
 	if name == "" {
 		return control.Login{}, fmt.Errorf("the ID token has no claim %q: ask for another scope, or set another claim", l.cfg.UserClaim)
 	}
+	if !plaintext.IsPlain(name) || strings.ContainsAny(name, "\n\t") {
+		// Not cleaned: two people could become one.
+		return control.Login{}, fmt.Errorf("the claim %q of the ID token holds control characters, which a name must not have", l.cfg.UserClaim)
+	}
 	if verified, _ := claims["email_verified"].(bool); l.cfg.UserClaim == "email" && !verified {
 		return control.Login{}, errors.New("the provider does not say that it has verified the email address: " +
 			"let it send email_verified, or name people by another claim with --oidc-user-claim")
@@ -134,11 +140,15 @@ func (l *Login) person(id *oidc.IDToken, claims map[string]any) (control.Login, 
 func list(claim any) []string {
 	switch v := claim.(type) {
 	case string:
+		if !plaintext.IsPlain(v) {
+			return nil
+		}
 		return []string{v}
 	case []any:
 		var out []string
 		for _, one := range v {
-			if text, ok := one.(string); ok && text != "" {
+			// A group that cannot be shown is nobody's: cleaned, it could be another one.
+			if text, ok := one.(string); ok && text != "" && plaintext.IsPlain(text) {
 				out = append(out, text)
 			}
 		}

@@ -54,6 +54,7 @@ func registerIn[I, O any](door huma.API, op huma.Operation, of resource, fn func
 	}
 	op.Responses["default"] = problemResponse(door.OpenAPI(), "What went wrong, and what to do.")
 	huma.Register(door, op, func(ctx context.Context, in *I) (*O, error) {
+		cleanInput(in)
 		info := infoFrom(ctx)
 		tenantName, name := "", ""
 		if in, ok := any(in).(located); ok {

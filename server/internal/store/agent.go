@@ -48,6 +48,8 @@ type Connections interface {
 	// CloseOfServerAllTenants ends every open row of a server replica that is gone; "" means every
 	// row of a server that is not alive. lastSeen is taken when the row's own is older.
 	CloseOfServerAllTenants(ctx context.Context, server string, lastSeen time.Time) (int, error)
+	// Trim removes rows that ended before a time, except the newest of each agent, which says when it was last seen.
+	Trim(ctx context.Context, tenant fleet.TenantID, before time.Time) (int, error)
 	// OfAgentsAllTenants returns the rows of these agents, by agent and replica.
 	OfAgentsAllTenants(ctx context.Context, agents []fleet.AgentID) ([]fleet.Connection, error)
 }

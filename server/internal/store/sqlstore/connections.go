@@ -153,6 +153,17 @@ func (s connections) closeOf(ctx context.Context, server string, lastSeen time.T
 	return ended, err
 }
 
+func (s connections) Trim(ctx context.Context, tenant fleet.TenantID, before time.Time) (int, error) {
+	n, err := s.tx.of(tenant).exec(ctx, `DELETE FROM connections
+		WHERE tenant_id = $1 AND disconnected_at IS NOT NULL AND disconnected_at < $2 AND EXISTS (SELECT 1 FROM connections newer
+			WHERE newer.tenant_id = connections.tenant_id AND newer.agent_id = connections.agent_id AND (newer.last_seen_at > connections.last_seen_at
+				OR newer.last_seen_at = connections.last_seen_at AND newer.replica > connections.replica))`, tenant, micros(before))
+	if err != nil {
+		return 0, fmt.Errorf("trimming connections of tenant %q: %w", tenant, err)
+	}
+	return int(n), nil
+}
+
 func (s connections) recordConnection(tenant fleet.TenantID, agent fleet.AgentID, session fleet.SessionID) error {
 	return s.tx.record(store.Change{TenantID: tenant, Kind: store.ChangeConnection, ID: string(session), AgentID: agent})
 }

@@ -117,6 +117,9 @@ var identityCalls = []call{
 	{"Connections.CloseOfServerAllTenants", true, global, func(ctx context.Context, tx store.Tx, _ fleet.TenantID, _ *world) (any, error) {
 		return tx.Connections().CloseOfServerAllTenants(ctx, "", at(50))
 	}},
+	{"Connections.Trim", true, own, func(ctx context.Context, tx store.Tx, tenant fleet.TenantID, _ *world) (any, error) {
+		return tx.Connections().Trim(ctx, tenant, at(1000))
+	}},
 	{"Connections.OfAgentsAllTenants", false, global, func(ctx context.Context, tx store.Tx, _ fleet.TenantID, w *world) (any, error) {
 		return tx.Connections().OfAgentsAllTenants(ctx, []fleet.AgentID{w.agent.ID})
 	}},

@@ -15,6 +15,7 @@ var connectionTests = map[string]func(*testing.T, store.Store){
 	"end with their own session only":                 connectionsEnd,
 	"end with their server":                           connectionsOfServerEnd,
 	"say whether their agent is connected":            connectionsArePresence,
+	"are trimmed but for the newest":                  connectionsAreTrimmed,
 }
 
 func listConnections(t *testing.T, s store.Store, agents ...fleet.AgentID) []fleet.Connection {
@@ -149,6 +150,36 @@ func connectionsOfServerEnd(t *testing.T, s store.Store) {
 	again.DisconnectedAt = again.LastSeenAt
 	same(t, "of a", listConnections(t, s, a.agent.ID), []fleet.Connection{again})
 	same(t, "of b", listConnections(t, s, b.agent.ID), []fleet.Connection{wantB, fresh, ended, elsewhere})
+}
+
+func connectionsAreTrimmed(t *testing.T, s store.Store) {
+	w, other := newWorld(t, s, "a"), newWorld(t, s, "b")
+	ended := func(w *world, replica string, seen int) fleet.Connection {
+		c := newConnection(w.agent, replica)
+		c.LastSeenAt, c.DisconnectedAt = at(seen), at(seen)
+		update(t, s, func(ctx context.Context, tx store.Tx) error { return tx.Connections().Put(ctx, c) })
+		return c
+	}
+	old := ended(w, "pod-2", 20)
+	ended(w, "pod-1", 10)
+	theirs := []fleet.Connection{ended(other, "pod-1", 10), ended(other, "pod-2", 20)}
+	trim := func(before int) (n int) {
+		update(t, s, func(ctx context.Context, tx store.Tx) (err error) {
+			n, err = tx.Connections().Trim(ctx, w.tenant.ID, at(before))
+			return err
+		})
+		return n
+	}
+	same(t, "rows that ended later", trim(10), 0)
+	same(t, "rows that ended before", trim(15), 1)
+	same(t, "what is left", listConnections(t, s, w.agent.ID), []fleet.Connection{w.connection, old})
+	update(t, s, func(ctx context.Context, tx store.Tx) error {
+		_, err := tx.Connections().Close(ctx, w.tenant.ID, w.connection.SessionID, at(5), at(5))
+		return err
+	})
+	same(t, "the newest row stays however old it is", trim(1000), 1)
+	same(t, "what is left", listConnections(t, s, w.agent.ID), []fleet.Connection{old})
+	same(t, "those of another tenant", listConnections(t, s, other.agent.ID), append([]fleet.Connection{other.connection}, theirs...))
 }
 
 func connectionsArePresence(t *testing.T, s store.Store) {
