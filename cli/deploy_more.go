@@ -61,7 +61,7 @@ func (a *app) deploySetCommand() *cobra.Command {
 		return a.say("Deployment %q is changed.", args[0])
 	})
 	cmd.Long = "Changing the source brings the new objects and, unless pruning is off, removes those that are gone. Labels, variables and globs are replaced whole, and so are the values files of a chart and, with --values, its values; " +
-		"--set changes one value."
+		"--set and its kind change single values, and win over what was set before; --set= with nothing after it removes all that were set."
 	cmd.Example = "kedge deploy set web --revision v1.4\nkedge deploy set web --manual    # from now on: kedge sync web"
 	f := cmd.Flags()
 	f.StringVar(&repo, "repo", "", "URL of the Git repository")

@@ -2,10 +2,8 @@ package cli
 
 import (
 	"fmt"
-	"maps"
 	"os"
 	"slices"
-	"strings"
 
 	"github.com/spf13/pflag"
 	"sigs.k8s.io/yaml"
@@ -16,7 +14,8 @@ import (
 // sourceFlags say how the files of a source become objects.
 type sourceFlags struct {
 	kind, release, values string
-	valuesFiles, sets     []string
+	valuesFiles           []string
+	set                   setFlags
 	skipCRDs              bool
 }
 
@@ -25,13 +24,13 @@ func (s *sourceFlags) add(f *pflag.FlagSet) {
 	f.StringVar(&s.release, "helm-release", "", "name of a chart's release (default: the name of the deployment)")
 	f.StringArrayVar(&s.valuesFiles, "values-file", nil, "values of a chart in the repository, relative to --path or from its root when it begins with /; may be repeated, later ones win; empty removes them")
 	f.StringVar(&s.values, "values", "", "file on this machine with values of a chart, which win over those in the repository")
-	f.StringArrayVar(&s.sets, "set", nil, "one value of a chart, as a.b=value with value as in YAML; may be repeated")
+	s.set.add(f)
 	f.BoolVar(&s.skipCRDs, "skip-crds", false, "leave out the folder crds of a chart")
 }
 
 // namesHelm reports whether settings of a chart are named.
 func (s *sourceFlags) namesHelm(f *pflag.FlagSet) bool {
-	for _, name := range []string{"helm-release", "values-file", "values", "set", "skip-crds"} {
+	for _, name := range slices.Concat([]string{"helm-release", "values-file", "values", "skip-crds"}, setFlagNames) {
 		if f.Changed(name) {
 			return true
 		}
@@ -62,16 +61,11 @@ func (s *sourceFlags) helm(f *pflag.FlagSet, now *apiv1.Helm) (*apiv1.Helm, erro
 		if err != nil {
 			return nil, err
 		}
-		out.Values = values
+		out.Values, out.Set = values, nil
 	}
-	for _, set := range s.sets {
-		values, err := setValue(out.Values, set)
-		if err != nil {
-			return nil, err
-		}
-		out.Values = values
-	}
-	return &out, nil
+	var err error
+	out.Set, err = s.set.over(f, out.Set)
+	return &out, err
 }
 
 // change puts what was named into a change of a source whose settings of a chart are now those.
@@ -98,40 +92,4 @@ func readValues(name string) (map[string]any, error) {
 		return nil, fmt.Errorf("reading the file of --values %q: %w", name, err)
 	}
 	return values, nil
-}
-
-// setValue returns values with one of them changed; the maps on the way are copied, not written to.
-func setValue(values map[string]any, set string) (map[string]any, error) {
-	path, text, ok := strings.Cut(set, "=")
-	if !ok || path == "" {
-		return nil, fmt.Errorf("--set %q: write it as a.b=value", set)
-	}
-	var value any
-	if err := yaml.Unmarshal([]byte(text), &value); err != nil {
-		return nil, fmt.Errorf("--set %q: the value is not YAML: %w", set, err)
-	}
-	if text == "" {
-		value = ""
-	}
-	return put(values, strings.Split(path, "."), value, set)
-}
-
-func put(in map[string]any, path []string, value any, set string) (map[string]any, error) {
-	out := make(map[string]any, len(in)+1)
-	maps.Copy(out, in)
-	name := path[0]
-	if name == "" {
-		return nil, fmt.Errorf("--set %q: a name is empty", set)
-	}
-	if len(path) == 1 {
-		out[name] = value
-		return out, nil
-	}
-	below, isMap := out[name].(map[string]any)
-	if !isMap && out[name] != nil {
-		return nil, fmt.Errorf("--set %q: %s is no mapping", set, name)
-	}
-	inner, err := put(below, path[1:], value, set)
-	out[name] = inner
-	return out, err
 }

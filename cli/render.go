@@ -156,7 +156,7 @@ func (r *renderFlags) complete(f *pflag.FlagSet) error {
 	if err != nil || said == nil {
 		return err
 	}
-	r.request.Helm = fleet.Helm{ReleaseName: said.ReleaseName, ValuesFiles: said.ValuesFiles, SkipCRDs: said.SkipCRDs}
+	r.request.Helm = fleet.Helm{ReleaseName: said.ReleaseName, ValuesFiles: said.ValuesFiles, SkipCRDs: said.SkipCRDs, Set: helmSets(said.Set)}
 	if len(said.Values) > 0 {
 		text, err := json.Marshal(said.Values)
 		if err != nil {

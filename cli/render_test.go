@@ -100,7 +100,7 @@ func TestRender(t *testing.T) {
 		{"a chart with everything", "charts/web", []string{
 			"--helm-release", "rel", "--values-file", "/envs/prod.yaml", "--kube-version", "v1.30.1", "--api-versions", "x.io/v1",
 		}, []string{"name: rel\n", "a: from-a-file\n", "k: v1.30.1\n", "api: \"true\"\n"}, ""},
-		{"values of the deployment win", "charts/web", []string{"--values-file", "/envs/prod.yaml", "--values", filepath.Join(dir, "mine.yaml"), "--set", "b.c=3"}, []string{"a: inline\n", "b: '{\"c\":3}'\n"}, ""},
+		{"values of the deployment win", "charts/web", []string{"--values-file", "/envs/prod.yaml", "--values", filepath.Join(dir, "mine.yaml"), "--set", "b.c=3", "--set-string", "b.d=012"}, []string{"a: inline\n", "b: '{\"c\":3,\"d\":\"012\"}'\n"}, ""},
 		{"stated to be plain", "base", []string{"--kind", "plain", "--glob", "{c,d}.yaml", "-o", "name"}, []string{"ConfigMap c\n"}, ""},
 	}
 	for _, tt := range tests {

@@ -157,12 +157,13 @@ func TestRequestsOfTheControlRoomHoldWhatWasAsked(t *testing.T) {
 				`"drift":"report","ignore":["*:/a","*:/b"],"serviceAccount":"a/b","propagation":"Orphan","pruneTimeout":"1m30s","readyTimeout":"5m0s","pruneLimit":{"objects":4,"percent":30}}}`,
 		},
 		"deploy create z --repo https://x/y --kind helm --helm-release web --values-file /env/eu.yaml --values-file b.yaml --values " + values +
-			" --set a.c=true --set a.b=two --set new.x= --skip-crds": {
+			" --set a.c=true --set a.b=1.10,new.x= --set-string t=012 --set-file f=" + token + " --set-json j={\"k\":[1]} --skip-crds": {
 			"POST " + tenant + "deployments", `{"name":"z","source":{"repoURL":"https://x/y","kind":"helm","helm":{"releaseName":"web","valuesFiles":["/env/eu.yaml","b.yaml"],` +
-				`"values":{"a":{"b":"two","c":true},"list":["x"],"new":{"x":""}},"skipCRDs":true}}}`,
+				`"values":{"a":{"b":1},"list":["x"]},"skipCRDs":true,"set":[{"type":"json","expression":"j={\"k\":[1]}"},{"type":"value","expression":"a.c=true"},` +
+				`{"type":"value","expression":"a.b=1.10,new.x="},{"type":"string","expression":"t=012"},{"type":"json","expression":"f=\"chosen-token\\n\""}]}}}`,
 		},
 		"deploy set away --kind= --set a.b=2 --values-file=": {
-			"PATCH " + tenant + "deployments/away", `{"source":{"kind":"","helm":{"releaseName":"r","values":{"a":{"b":2,"c":2}}}}}`,
+			"PATCH " + tenant + "deployments/away", `{"source":{"kind":"","helm":{"releaseName":"r","values":{"a":{"b":"1","c":2}},"set":[{"type":"value","expression":"a.b=2"}]}}}`,
 		},
 		"rollback web":                   {"POST " + tenant + "deployments/web/rollback", `{"revision":2}`},
 		"rollback away --commit beef012": {"POST " + tenant + "deployments/away/rollback", `{"commit":"beef012"}`},

@@ -21,6 +21,13 @@ type Helm struct {
 	ValuesFiles []string       `json:"valuesFiles,omitempty" nullable:"false" doc:"Files in the repository, relative to the path, or from its root when they begin with a slash; later ones win."`
 	Values      map[string]any `json:"values,omitempty" doc:"Win over the files; at most 64 KiB."`
 	SkipCRDs    bool           `json:"skipCRDs,omitempty" doc:"Leave out the folder crds of the chart."`
+	Set         []HelmSet      `json:"set,omitempty" nullable:"false" doc:"Change single values, in this order; win over values. At most 64 KiB together with values."`
+}
+
+// HelmSet is one value of a chart, or several, in the syntax of Helm's command line.
+type HelmSet struct {
+	Type       string `json:"type,omitempty" enum:"value,string,json" doc:"As --set, --set-string or --set-json of Helm types values; value when absent."`
+	Expression string `json:"expression" doc:"Such as image.tag=1.10 or hosts[0].name=a,hosts[1].name=b."`
 }
 
 // UpdateSource changes a Source; what is absent stays as it is.

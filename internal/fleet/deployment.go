@@ -36,11 +36,29 @@ type Helm struct {
 	ValuesFiles []string // relative to the path of the source, or from the root of the repository when they begin with a slash; later ones win
 	Values      string   // YAML that wins over the files; may use {agent.…} in its texts
 	SkipCRDs    bool     // leave out the folder crds of the chart
+	// Set changes single values, in this order, over the files and Values; may use {agent.…}.
+	Set []HelmSet
 }
+
+// HelmSet is one value, or several, in the syntax of Helm's --set flags, see package helmset.
+type HelmSet struct {
+	Type       HelmSetType
+	Expression string // "image.tag=1.10", "hosts[0].name=a,hosts[1].name=b"
+}
+
+// HelmSetType says how the values of a HelmSet are typed.
+type HelmSetType string
+
+// The types of a HelmSet, each named after a flag of Helm.
+const (
+	HelmSetValue  HelmSetType = "value"  // --set: true, false, null and whole numbers are no strings
+	HelmSetString HelmSetType = "string" // --set-string: every value is a string
+	HelmSetJSON   HelmSetType = "json"   // --set-json: values are JSON
+)
 
 // IsZero reports whether nothing is set.
 func (h Helm) IsZero() bool {
-	return h.ReleaseName == "" && len(h.ValuesFiles) == 0 && h.Values == "" && !h.SkipCRDs
+	return h.ReleaseName == "" && len(h.ValuesFiles) == 0 && h.Values == "" && !h.SkipCRDs && len(h.Set) == 0
 }
 
 // DefaultGlob selects every manifest below the path of a source.

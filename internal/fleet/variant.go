@@ -22,7 +22,8 @@ func (s Source) Templated() bool {
 			return true
 		}
 	}
-	return speaks(s.Path) || speaks(s.Helm.ReleaseName) || speaks(s.Helm.Values) || slices.ContainsFunc(s.Helm.ValuesFiles, speaks)
+	return speaks(s.Path) || speaks(s.Helm.ReleaseName) || speaks(s.Helm.Values) || slices.ContainsFunc(s.Helm.ValuesFiles, speaks) ||
+		slices.ContainsFunc(s.Helm.Set, func(set HelmSet) bool { return speaks(set.Expression) })
 }
 
 // For returns the source as it is for one agent, and the name of that variant: agents with equal
@@ -50,7 +51,7 @@ func (s Source) For(agent Agent) (Source, string, error) {
 }
 
 // forAgent expands what may speak of agents. Values are JSON, and neither names nor labels of agents hold
-// a character that means anything there.
+// a character that means anything there, nor in the expressions of Set.
 func (h Helm) forAgent(agent Agent) (Helm, error) {
 	var err error
 	if h.ReleaseName, err = expand("source.helm.releaseName", h.ReleaseName, agent); err != nil {
@@ -66,12 +67,20 @@ func (h Helm) forAgent(agent Agent) (Helm, error) {
 		}
 	}
 	h.ValuesFiles = files
+	sets := slices.Clone(h.Set)
+	for i := range sets {
+		if sets[i].Expression, err = expand("source.helm.set", sets[i].Expression, agent); err != nil {
+			return Helm{}, err
+		}
+	}
+	h.Set = sets
 	return h, nil
 }
 
 // Equal reports whether two settings are the same.
 func (h Helm) Equal(o Helm) bool {
-	return h.ReleaseName == o.ReleaseName && h.Values == o.Values && h.SkipCRDs == o.SkipCRDs && slices.Equal(h.ValuesFiles, o.ValuesFiles)
+	return h.ReleaseName == o.ReleaseName && h.Values == o.Values && h.SkipCRDs == o.SkipCRDs && slices.Equal(h.ValuesFiles, o.ValuesFiles) &&
+		slices.Equal(h.Set, o.Set)
 }
 
 // variantName is a hash, so that it has a bounded length whatever the values are.
@@ -83,6 +92,9 @@ func (s Source) variantName() string {
 	}
 	if !s.Helm.IsZero() {
 		fmt.Fprintf(h, "%q %q %q\n", s.Helm.ReleaseName, s.Helm.ValuesFiles, s.Helm.Values)
+		for _, set := range s.Helm.Set {
+			fmt.Fprintf(h, "set %q %q\n", set.Type, set.Expression)
+		}
 	}
 	return hex.EncodeToString(h.Sum(nil))[:32]
 }

@@ -27,10 +27,12 @@ func TestSourcesForAgents(t *testing.T) {
 	if stated.Chart() || !(fleet.Deployment{Detected: fleet.SourceHelm}).Chart() {
 		t.Error("what is stated counts, and else what was found")
 	}
-	helm := fleet.Helm{ReleaseName: "web-{agent.name}", ValuesFiles: []string{"a.yaml", "{agent.labels.region}.yaml"}, Values: `{"r":"{agent.labels.region}"}`}
+	helm := fleet.Helm{ReleaseName: "web-{agent.name}", ValuesFiles: []string{"a.yaml", "{agent.labels.region}.yaml"}, Values: `{"r":"{agent.labels.region}"}`,
+		Set: []fleet.HelmSet{{Type: fleet.HelmSetValue, Expression: "region={agent.labels.region}"}}}
 	chart.Source.Helm = helm
 	source, name, err := chart.For(paris)
-	want := fleet.Helm{ReleaseName: "web-paris", ValuesFiles: []string{"a.yaml", "eu.yaml"}, Values: `{"r":"eu"}`}
+	want := fleet.Helm{ReleaseName: "web-paris", ValuesFiles: []string{"a.yaml", "eu.yaml"}, Values: `{"r":"eu"}`,
+		Set: []fleet.HelmSet{{Type: fleet.HelmSetValue, Expression: "region=eu"}}}
 	if err != nil || !source.Helm.Equal(want) || !strings.HasSuffix(name, "@c1") || name == "@c1" {
 		t.Errorf("got %+v, %q, %v", source.Helm, name, err)
 	}

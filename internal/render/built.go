@@ -16,7 +16,7 @@ import (
 )
 
 // builtVersion changes when the same input is built to something else than before.
-const builtVersion = "built/1"
+const builtVersion = "built/2"
 
 // job is what a builder is asked for.
 func (req Request) job(tree filetree.Tree, kind fleet.SourceKind) Job {
@@ -34,6 +34,9 @@ func (j Job) settings() string {
 	fmt.Fprintf(h, "%s %q %q %s\n", builtVersion, j.Kind, j.Path, j.Limits.Key())
 	if j.Kind == fleet.SourceHelm {
 		fmt.Fprintf(h, "%q %q %q %q %t %q\n", j.Namespace, j.Helm.ReleaseName, j.Helm.ValuesFiles, j.Helm.Values, j.Helm.SkipCRDs, j.Capabilities.Hash())
+		for _, set := range j.Helm.Set {
+			fmt.Fprintf(h, "set %q %q\n", set.Type, set.Expression)
+		}
 	}
 	return hex.EncodeToString(h.Sum(nil))
 }

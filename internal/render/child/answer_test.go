@@ -1,6 +1,7 @@
 package child
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"testing"
@@ -54,7 +55,7 @@ func TestAFetchThatTakesTheTimeOfARenderIsAFault(t *testing.T) {
 				defer cancel()
 				replies := &discard{}
 				b := &building{
-					process: &process{in: replies}, limits: limits, outer: t.Context(),
+					process: &process{in: replies, out: bufio.NewReader(&discard{})}, replies: bufio.NewWriter(replies), limits: limits, outer: t.Context(),
 					files: treefs.New(slowTree{memtree.New(map[string]string{"a": "1"}), tt.takes}, treefs.Limits{}),
 				}
 				<-time.After(tt.computed)

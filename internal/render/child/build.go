@@ -1,6 +1,7 @@
 package child
 
 import (
+	"bufio"
 	"context"
 	"encoding/json"
 	"errors"
@@ -30,7 +31,7 @@ func (p *process) build(ctx context.Context, job render.Job, limits Limits) outc
 	defer cancel()
 	stop := context.AfterFunc(ctx, p.interrupt)
 	b := &building{
-		process: p, job: job, limits: limits, left: limits.Output, outer: outer,
+		process: p, job: job, limits: limits, left: limits.Output, outer: outer, replies: bufio.NewWriterSize(p.in, 16<<10),
 		files: treefs.New(job.Tree, treefs.Limits{
 			Files: job.Limits.Files, FileBytes: job.Limits.FileBytes, TotalBytes: job.Limits.TotalBytes, Entries: job.Limits.Entries,
 		}),
@@ -74,6 +75,8 @@ type building struct {
 	job    render.Job
 	limits Limits
 	files  *treefs.FS
+	// replies go to the child.
+	replies *bufio.Writer
 	// outer is not bound by the time of the render: a file may have to be fetched first, which then helps
 	// the next attempt.
 	outer context.Context
@@ -191,7 +194,16 @@ func (b *building) answer(ctx context.Context, payload []byte) error {
 	if ctx.Err() != nil && b.fault == nil && time.Since(began) > b.limits.Time/2 {
 		b.fault = fmt.Errorf("reading %q for a render took %s, which left no time for it", clean(path, 200), time.Since(began).Round(time.Second))
 	}
-	if writeFrame(b.in, frameReply, body, data) != nil {
+	if writeFrame(b.replies, frameReply, body, data) != nil {
+		return errGone
+	}
+	return b.flush()
+}
+
+// flush sends the replies unless more questions are here already: those that a child asks at once are answered at once. What
+// is here may be a part of a question, whose rest the child writes without waiting for replies.
+func (b *building) flush() error {
+	if b.out.Buffered() == 0 && b.replies.Flush() != nil {
 		return errGone
 	}
 	return nil

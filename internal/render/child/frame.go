@@ -17,6 +17,9 @@ const (
 	frameEnd    = 'e' // child: JSON of endMessage
 )
 
+// frameOverhead is what a frame of a question has beside the path.
+const frameOverhead = 6
+
 // errFrame says that what came is not a frame, or a larger one than is allowed.
 var errFrame = errors.New("not a frame of this protocol")
 

@@ -69,8 +69,15 @@ func parseObject(payload []byte) ([]manifest.Object, error) {
 	if err != nil {
 		return nil, err
 	}
-	if len(source) > maxSource || !json.Valid(rest) {
+	if len(source) > maxSource {
 		return nil, errFrame
 	}
-	return manifest.Parse(clean(source, maxSource), rest)
+	source = clean(source, maxSource)
+	if o, ok := manifest.ParseCanonical(source, bytes.TrimSuffix(rest, []byte("\n"))); ok {
+		return []manifest.Object{o}, nil
+	}
+	if !json.Valid(rest) {
+		return nil, errFrame
+	}
+	return manifest.Parse(source, rest)
 }

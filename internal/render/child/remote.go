@@ -9,15 +9,67 @@ import (
 	"github.com/kedge-dev/kedge/internal/render/treefs"
 )
 
-// remoteFiles is the tree as a child sees it: every question goes to the parent, one at a time. It is safe for
-// concurrent use.
+// remoteFiles is the tree as a child sees it: every question goes to the parent, one at a time unless they are
+// prefetched. It is safe for concurrent use.
 type remoteFiles struct {
 	mu     sync.Mutex
 	frames <-chan frame
 	out    *bufio.Writer
+	early  map[string][]byte // replies that came before their question: by op and path
 }
 
-var _ treefs.Files = (*remoteFiles)(nil)
+var _ interface {
+	treefs.Files
+	treefs.Prefetcher
+} = (*remoteFiles)(nil)
+
+// maxBatch is how many bytes of questions are asked at once. They have to fit into a pipe: while the child writes it reads
+// no reply, and while the parent writes a reply it reads no question.
+const maxBatch = 16 << 10
+
+// Prefetch implements treefs.Prefetcher. A question that cannot be asked is left to the one who asks it.
+func (r *remoteFiles) Prefetch(_ context.Context, q treefs.Questions) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var batch []string
+	size := 0
+	for op, paths := range map[byte][]string{opStat: q.Stat, opRead: q.Read, opList: q.List} {
+		for _, path := range paths {
+			if len(path) > maxPath {
+				continue
+			}
+			if size += len(path) + frameOverhead; size > maxBatch {
+				if !r.askAll(batch) {
+					return
+				}
+				batch, size = nil, len(path)+frameOverhead
+			}
+			batch = append(batch, string(op)+path)
+		}
+	}
+	r.askAll(batch)
+}
+
+// askAll asks questions and keeps the replies.
+func (r *remoteFiles) askAll(questions []string) bool {
+	for _, q := range questions {
+		_ = writeFrame(r.out, frameQuery, []byte(q)) // Flush says what went wrong
+	}
+	if r.out.Flush() != nil {
+		return false
+	}
+	for _, q := range questions {
+		f := <-r.frames
+		if f.kind != frameReply {
+			return false
+		}
+		if r.early == nil {
+			r.early = map[string][]byte{}
+		}
+		r.early[q] = f.payload
+	}
+	return true
+}
 
 // Stat implements treefs.Files.
 func (r *remoteFiles) Stat(_ context.Context, path string) (treefs.Node, error) {
@@ -49,6 +101,11 @@ func (r *remoteFiles) ask(op byte, path string) ([]byte, error) {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	question := string(op) + path
+	if reply, ok := r.early[question]; ok {
+		delete(r.early, question)
+		return cutReply(reply, path)
+	}
 	_ = writeFrame(r.out, frameQuery, []byte{op}, []byte(path)) // Flush says what went wrong
 	if err := r.out.Flush(); err != nil {
 		return nil, fmt.Errorf("asking for %q: %w", path, err)

@@ -42,7 +42,7 @@ type Renderer func(ctx context.Context, files treefs.Files, req Request) (Result
 // Serve does the jobs that arrive on in, one after another, until it ends, which is how a parent says
 // goodbye. It returns at once then, whatever is still being rendered: the caller is to end the process.
 func Serve(in io.Reader, out io.Writer, status sandbox.Status, renderers map[fleet.SourceKind]Renderer) error {
-	frames := make(chan frame)
+	frames := make(chan frame, 64) // so that replies to many questions wake the renderer once
 	ended := make(chan error, 2)
 	go func() { ended <- receive(in, frames) }()
 	go func() { ended <- work(frames, out, status, renderers) }()

@@ -179,6 +179,53 @@ func FuzzReply(f *testing.F) {
 	})
 }
 
+// What a child sends is in canonical form, and anything else is read the long way.
+func TestObjectsAreReadTheSameBothWays(t *testing.T) {
+	t.Parallel()
+	for _, text := range []string{
+		`{"apiVersion":"v1","data":{"a":"<&>\u2028ä"},"kind":"ConfigMap","metadata":{"name":"x"}}`,
+		`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"x"},"n":{"big":12345678901234567890,"float":1.5,"int":1,"zero":0}}`,
+		`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"x"},"n":{"a":1.0,"b":-0.0,"c":1e3}}`,
+		`{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":"x"}}`,
+		`{"apiVersion":"v1","kind":"Namespace","metadata":{"name":"x","namespace":"gone"}}`,
+		`{"apiVersion":"v1","items":[{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"x"}}],"kind":"List"}`,
+		`{"apiVersion":"v1","kind":"ConfigMap","kind":"Secret","metadata":{"name":"x"}}`,
+		`{"apiVersion":"v1","kind":"ConfigMap","metadata":{}}`, `[1]`, `{`, `null`,
+	} {
+		got, err := parseObject(append([]byte("\x01f"), text...))
+		want, wantErr := manifest.Parse("f", []byte(text))
+		if (err == nil) != (wantErr == nil) || !cmp.Equal(want, got) {
+			t.Errorf("%s: got %+v, %v, want %+v, %v", text, got, err, want, wantErr)
+		}
+	}
+}
+
+func BenchmarkObject(b *testing.B) {
+	objects, err := manifest.Parse("f", []byte(`{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"labels":{"app":"web","chart":"web","release":"web"},"name":"web-1"},`+
+		`"spec":{"replicas":1,"selector":{"matchLabels":{"app":"web"}},"template":{"metadata":{"labels":{"app":"web"}},"spec":{"containers":[{"image":"nginx:1.29","name":"web"}]}}}}`))
+	if err != nil {
+		b.Fatal(err)
+	}
+	payload, err := objectFrame(objects[0])
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Run("canonical", func(b *testing.B) {
+		for b.Loop() {
+			if _, err := parseObject(payload); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+	b.Run("parsed", func(b *testing.B) {
+		for b.Loop() {
+			if _, err := manifest.Parse("f", payload[2:]); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+}
+
 func FuzzObject(f *testing.F) {
 	f.Add([]byte("\x04file{\"apiVersion\":\"v1\",\"kind\":\"ConfigMap\",\"metadata\":{\"name\":\"x\"}}"))
 	f.Add([]byte("\x00[1,2]"))

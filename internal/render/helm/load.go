@@ -29,7 +29,9 @@ const (
 
 // load reads the chart as helm does from a folder: without what .helmignore names.
 func (b *builder) load(ctx context.Context) (*chart.Chart, error) {
-	if err := b.checkFolder(ctx); err != nil {
+	b.prefetch(ctx)
+	root, err := b.checkFolder(ctx)
+	if err != nil {
 		return nil, err
 	}
 	rules, err := b.ignoreRules(ctx)
@@ -37,7 +39,7 @@ func (b *builder) load(ctx context.Context) (*chart.Chart, error) {
 		return nil, err
 	}
 	w := walker{builder: b, rules: rules}
-	if err := w.walk(ctx, ".", nil); err != nil {
+	if err := w.walk(ctx, ".", root, nil); err != nil {
 		return nil, err
 	}
 	budget := int64(maxUnpacked)
@@ -53,22 +55,33 @@ func (b *builder) load(ctx context.Context) (*chart.Chart, error) {
 	return c, b.checkChart(c)
 }
 
-func (b *builder) checkFolder(ctx context.Context) error {
+// prefetch asks for what every chart is asked for.
+func (b *builder) prefetch(ctx context.Context) {
+	q := treefs.Questions{
+		Stat: []string{b.folder, path.Join(b.folder, "Chart.yaml")},
+		Read: []string{path.Join(b.folder, ignore.HelmIgnore)},
+		List: []string{b.folder},
+	}
+	treefs.Prefetch(ctx, b.files, q)
+}
+
+// checkFolder returns the folder of the chart.
+func (b *builder) checkFolder(ctx context.Context) (treefs.Node, error) {
 	node, err := b.files.Stat(ctx, b.folder)
 	if errors.Is(err, fs.ErrNotExist) {
-		return b.problem("", "there is no such folder at this revision")
+		return node, b.problem("", "there is no such folder at this revision")
 	}
 	if err != nil {
-		return err
+		return node, err
 	}
 	if node.Kind != treefs.Dir {
-		return b.problem("", "a file, and the folder of a chart is needed")
+		return node, b.problem("", "a file, and the folder of a chart is needed")
 	}
 	_, err = b.files.Stat(ctx, path.Join(b.folder, "Chart.yaml"))
 	if errors.Is(err, fs.ErrNotExist) {
-		return b.problem("", "no chart: there is no Chart.yaml in it")
+		return node, b.problem("", "no chart: there is no Chart.yaml in it")
 	}
-	return err
+	return node, err
 }
 
 func (b *builder) ignoreRules(ctx context.Context) (*ignore.Rules, error) {
@@ -115,13 +128,9 @@ type walker struct {
 	files []*archive.BufferedFile
 }
 
-// walk looks at dir, which is below the chart. above are the real folders on the way to it.
-func (w *walker) walk(ctx context.Context, dir string, above []string) error {
+// walk looks at dir, which is below the chart and is the folder here. above are the real folders on the way to it.
+func (w *walker) walk(ctx context.Context, dir string, here treefs.Node, above []string) error {
 	where := path.Join(w.folder, dir)
-	here, err := w.builder.files.Stat(ctx, where)
-	if err != nil {
-		return err
-	}
 	if slices.Contains(above, here.Real) {
 		return w.problem(dir, "a symbolic link to a folder that it is in itself")
 	}
@@ -130,21 +139,39 @@ func (w *walker) walk(ctx context.Context, dir string, above []string) error {
 	if err != nil {
 		return err
 	}
+	nodes = slices.DeleteFunc(nodes, func(n treefs.Node) bool { return w.rules.Ignore(path.Join(dir, n.Name), info{n}) })
+	w.prefetchAll(ctx, where, nodes)
 	for _, n := range nodes {
 		name := path.Join(dir, n.Name)
-		if w.rules.Ignore(name, info{n}) {
+		if n.Kind != treefs.Dir {
+			if err := w.add(ctx, name); err != nil {
+				return err
+			}
 			continue
 		}
-		if n.Kind == treefs.Dir {
-			err = w.walk(ctx, name, above)
-		} else {
-			err = w.add(ctx, name)
-		}
+		below, err := w.builder.files.Stat(ctx, path.Join(w.folder, name))
 		if err != nil {
+			return err
+		}
+		if err := w.walk(ctx, name, below, above); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// prefetchAll asks for all that a folder holds.
+func (w *walker) prefetchAll(ctx context.Context, where string, nodes []treefs.Node) {
+	var q treefs.Questions
+	for _, n := range nodes {
+		name := path.Join(where, n.Name)
+		if n.Kind == treefs.Dir {
+			q.Stat, q.List = append(q.Stat, name), append(q.List, name)
+		} else {
+			q.Read = append(q.Read, name)
+		}
+	}
+	treefs.Prefetch(ctx, w.builder.files, q)
 }
 
 func (w *walker) add(ctx context.Context, name string) error {

@@ -13,6 +13,7 @@ import (
 	chart "helm.sh/helm/v4/pkg/chart/v2"
 	"helm.sh/helm/v4/pkg/chart/v2/loader"
 
+	"github.com/kedge-dev/kedge/internal/helmset"
 	"github.com/kedge-dev/kedge/internal/render/alias"
 	"github.com/kedge-dev/kedge/internal/render/treefs"
 )
@@ -20,7 +21,11 @@ import (
 // inlineValues is what mistakes in the values of the deployment itself are said of.
 const inlineValues = "helm.values"
 
-// userValues merges what the deployment says: its files in order, then its own values.
+// inlineSet is the same for single values.
+const inlineSet = "helm.set"
+
+// userValues merges what the deployment says in the order of Helm: its files one after another, its own values,
+// then single values. Those are applied to the merged values, since an expression may change one item of a list.
 func (b *builder) userValues(ctx context.Context) (map[string]any, error) {
 	merged := map[string]any{}
 	for _, name := range b.req.Helm.ValuesFiles {
@@ -36,7 +41,14 @@ func (b *builder) userValues(ctx context.Context) (map[string]any, error) {
 			return nil, err
 		}
 	}
-	return mergeValues(merged, inlineValues, []byte(b.req.Helm.Values))
+	merged, err := mergeValues(merged, inlineValues, []byte(b.req.Helm.Values))
+	if err != nil {
+		return nil, err
+	}
+	if merged, err = helmset.Apply(merged, b.req.Helm.Set); err != nil {
+		return nil, &treefs.Error{Path: inlineSet, Problem: oneLine(err.Error())}
+	}
+	return merged, nil
 }
 
 // valuesPath says where a values file is. Whether it is inside of the repository is for treefs to say.
@@ -55,6 +67,9 @@ func mergeValues(merged map[string]any, where string, data []byte) (map[string]a
 	values, err := loader.LoadValues(bytes.NewReader(data))
 	if err != nil {
 		return nil, &treefs.Error{Path: where, Problem: "not values: " + oneLine(err.Error())}
+	}
+	if sops, ok := values["sops"].(map[string]any); ok && sops["mac"] != nil {
+		return nil, &treefs.Error{Path: where, Problem: "values that are encrypted with SOPS, which is not supported yet: the chart would get the encrypted text"}
 	}
 	return loader.MergeMaps(merged, values), nil
 }

@@ -2,6 +2,7 @@ package control
 
 import (
 	"encoding/json"
+	"fmt"
 	"path"
 	"strings"
 
@@ -9,6 +10,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/kedge-dev/kedge/internal/fleet"
+	"github.com/kedge-dev/kedge/internal/helmset"
 )
 
 const (
@@ -69,7 +71,27 @@ func checkHelm(h *fleet.Helm) error {
 	}
 	values, err := canonicalValues(h.Values)
 	h.Values = values
-	return err
+	if err != nil {
+		return err
+	}
+	return checkSets(h.Set, maxValues-len(h.Values))
+}
+
+// checkSets refuses expressions that Helm cannot read. Whether they fit the values of the chart shows in its render.
+func checkSets(sets []fleet.HelmSet, most int) error {
+	const field = "source.helm.set"
+	for i, set := range sets {
+		if most -= len(set.Expression); most < 0 {
+			return fleet.Invalid(field, "values and set have more than %d bytes together: put values into a file of the repository, and name it in valuesFiles", maxValues)
+		}
+		if err := checkReferencesOf(fmt.Sprintf("%s[%d]", field, i), set.Expression); err != nil {
+			return err
+		}
+	}
+	if err := helmset.Check(sets); err != nil {
+		return fleet.Invalid(field, "%v", err)
+	}
+	return nil
 }
 
 // checkValuesFile leaves it to the render whether a relative path leaves the repository: that depends on

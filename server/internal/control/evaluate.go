@@ -7,7 +7,6 @@ import (
 
 	"github.com/kedge-dev/kedge/internal/fleet"
 	"github.com/kedge-dev/kedge/server/internal/gitsource"
-	"github.com/kedge-dev/kedge/server/internal/store"
 )
 
 // unit is what is rendered once: a deployment, or one variant of it for all agents that share it.
@@ -93,13 +92,11 @@ func (w *worker) judgeOnce(ctx context.Context, d fleet.Deployment, ref gitsourc
 	units := []unit{soleUnit(d)}
 	var held map[string]bool
 	if d.Varies() && ref.Err == nil {
-		err := w.svc.store.View(ctx, func(tx store.Tx) (err error) {
-			units, held, err = w.units(ctx, tx, d)
-			return err
-		})
+		read, err := trees.unitsOf(ctx, w, d)
 		if err != nil {
 			return outcome{}, err
 		}
+		units, held = read.units, read.held
 	}
 	out, err := w.judgeUnits(ctx, d, units, ref, trees, fresh)
 	out.held = held

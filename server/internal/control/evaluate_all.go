@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -25,6 +26,7 @@ type forest struct {
 
 	mu    sync.Mutex
 	trees map[string]filetree.Tree
+	units map[fleet.DeploymentID]unitRead // read ahead; each is used once
 }
 
 func newForest(git Git, access gitsource.Access) *forest {
@@ -43,6 +45,35 @@ func (f *forest) at(ctx context.Context, commit string) (filetree.Tree, error) {
 	}
 	f.trees[commit] = t
 	return t, nil
+}
+
+// readAhead reads what has to be rendered for deployments that are about to be judged, in one transaction: a repository may have
+// a thousand of them, and a push looks at each.
+func (f *forest) readAhead(ctx context.Context, w *worker, deployments []fleet.Deployment) error {
+	read, err := w.readUnits(ctx, deployments)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.units == nil {
+		f.units = map[fleet.DeploymentID]unitRead{}
+	}
+	maps.Copy(f.units, read)
+	return err
+}
+
+// unitsOf returns what has to be rendered for a deployment, read ahead or now.
+func (f *forest) unitsOf(ctx context.Context, w *worker, d fleet.Deployment) (unitRead, error) {
+	f.mu.Lock()
+	u, ok := f.units[d.ID]
+	delete(f.units, d.ID)
+	f.mu.Unlock()
+	if !ok {
+		read, err := w.readUnits(ctx, []fleet.Deployment{d})
+		if err != nil {
+			return unitRead{}, err
+		}
+		u = read[d.ID]
+	}
+	return u, u.err
 }
 
 // A transaction holds up every other writer: what one writes is bounded in deployments, in targets
@@ -64,7 +95,7 @@ func (w *worker) evaluateAll(ctx context.Context, r *round, deployments []fleet.
 		return err
 	}
 	outcomes := make(chan judged)
-	go w.judgeAll(ctx, deployments, access, refs, outcomes)
+	go w.judgeAll(ctx, deployments, limit, access, refs, outcomes)
 	c := collector{w: w, round: r, limit: limit}
 	var failed error
 	for open := true; open; {
@@ -93,19 +124,28 @@ type judged struct {
 	err error
 }
 
-// judgeAll sends what it finds out about every deployment, as it finds it, and closes out.
-func (w *worker) judgeAll(ctx context.Context, deployments []fleet.Deployment, access gitsource.Access, refs map[string]gitsource.Ref, out chan<- judged) {
+// judgeAll sends what it finds out about every deployment, as it finds it, and closes out. What it reads of them it reads for
+// at most batch of them at once.
+func (w *worker) judgeAll(ctx context.Context, deployments []fleet.Deployment, batch int, access gitsource.Access, refs map[string]gitsource.Ref, out chan<- judged) {
 	trees := newForest(w.svc.git, access)
 	var g errgroup.Group
 	// One more than renders may take: what needs none goes past them.
 	g.SetLimit(w.svc.cfg.RendersAtOnce + 1)
-	for _, d := range deployments {
-		g.Go(func() error {
-			for _, found := range w.judgeSpecs(ctx, d, refs, trees) {
-				out <- found
+	for chunk := range slices.Chunk(deployments, batch) {
+		if err := trees.readAhead(ctx, w, chunk); err != nil {
+			for _, d := range chunk {
+				out <- judged{outcome{deployment: fleet.Deployment{Name: d.Name}}, err}
 			}
-			return nil
-		})
+			continue
+		}
+		for _, d := range chunk {
+			g.Go(func() error {
+				for _, found := range w.judgeSpecs(ctx, d, refs, trees) {
+					out <- found
+				}
+				return nil
+			})
+		}
 	}
 	_ = g.Wait() // none of them fails
 	close(out)

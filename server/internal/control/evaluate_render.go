@@ -30,8 +30,8 @@ func (w *worker) judgeUnit(ctx context.Context, d fleet.Deployment, u unit, tree
 	if err != nil {
 		return verdict{}, err
 	}
-	input := fmt.Sprintf("%q %q %q %q %t %q %q %q %q %t %q", req.Kind, req.Path, req.Globs, req.Namespace, req.AllowEmpty, req.Variables,
-		req.Helm.ReleaseName, req.Helm.ValuesFiles, req.Helm.Values, req.Helm.SkipCRDs, req.Capabilities.Hash())
+	input := fmt.Sprintf("%q %q %q %q %t %q %q %q %q %t %q %q", req.Kind, req.Path, req.Globs, req.Namespace, req.AllowEmpty, req.Variables,
+		req.Helm.ReleaseName, req.Helm.ValuesFiles, req.Helm.Values, req.Helm.SkipCRDs, req.Helm.Set, req.Capabilities.Hash())
 	last, ok := w.lastVerdict(unitKey{d.ID, u.variant, u.pending})
 	if ok && !fresh && last.input == input && (last.problem != "" || last.key == u.was.Key) &&
 		!(last.transient && w.svc.cfg.Now().Sub(last.at) > transientFor) {

@@ -3,6 +3,7 @@ package control
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 
 	"github.com/kedge-dev/kedge/internal/fleet"
@@ -12,27 +13,73 @@ import (
 // units reads what has to be rendered for d, and which of its variants are kept by agents whose clusters
 // are capable of something else now, see keepsVariant.
 func (w *worker) units(ctx context.Context, tx store.Tx, d fleet.Deployment) (out []unit, held map[string]bool, err error) {
-	if !d.Varies() {
-		return []unit{soleUnit(d)}, nil, nil
-	}
-	variants, err := tx.Deployments().Variants(ctx, d.TenantID, d.ID)
+	read, err := w.unitsIn(ctx, tx, []fleet.Deployment{d})
 	if err != nil {
 		return nil, nil, err
 	}
-	targets, err := tx.Targets().OfDeployment(ctx, d.TenantID, d.ID)
+	u := read[d.ID]
+	return u.units, u.held, u.err
+}
+
+// unitRead is what units reads of one deployment. An error is of that deployment alone.
+type unitRead struct {
+	units []unit
+	held  map[string]bool
+	err   error
+}
+
+// readUnits is units of many deployments, in one transaction and with as many queries as for one. Deployments that do not
+// vary are absent: what is rendered for them follows from themselves.
+func (w *worker) readUnits(ctx context.Context, deployments []fleet.Deployment) (out map[fleet.DeploymentID]unitRead, err error) {
+	varying := slices.DeleteFunc(slices.Clone(deployments), func(d fleet.Deployment) bool { return !d.Varies() })
+	if len(varying) == 0 {
+		return nil, nil
+	}
+	err = w.svc.store.View(ctx, func(tx store.Tx) (err error) {
+		out, err = w.unitsIn(ctx, tx, varying)
+		return err
+	})
+	return out, err
+}
+
+func (w *worker) unitsIn(ctx context.Context, tx store.Tx, deployments []fleet.Deployment) (map[fleet.DeploymentID]unitRead, error) {
+	out := make(map[fleet.DeploymentID]unitRead, len(deployments))
+	var ids []fleet.DeploymentID
+	for _, d := range deployments {
+		if d.Varies() {
+			ids = append(ids, d.ID)
+		} else {
+			out[d.ID] = unitRead{units: []unit{soleUnit(d)}}
+		}
+	}
+	if len(ids) == 0 {
+		return out, nil
+	}
+	variants, err := tx.Deployments().VariantsOf(ctx, w.tenant, ids)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	f := unitFinder{w: w, tx: tx, d: d, known: make(map[string]fleet.Variant, len(variants)), held: map[string]bool{}, taken: map[string]bool{}}
-	for _, v := range variants {
-		f.known[v.Name] = v
+	targets, err := tx.Targets().OfDeployments(ctx, w.tenant, ids)
+	if err != nil {
+		return nil, err
 	}
-	first, rest := f.spokesmen(targets)
-	if err := f.add(ctx, first); err != nil {
-		return nil, nil, err
+	finders := make([]*unitFinder, 0, len(ids))
+	var asked []fleet.Target
+	for _, d := range deployments {
+		if d.Varies() {
+			f := w.newUnitFinder(tx, d, variants[d.ID], targets[d.ID])
+			finders, asked = append(finders, f), append(asked, f.first...)
+		}
 	}
-	rest = slices.DeleteFunc(rest, func(t fleet.Target) bool { return f.taken[t.Variant] })
-	return f.out, f.held, f.add(ctx, rest)
+	agents, err := findAgents(ctx, tx, asked)
+	if err != nil {
+		return nil, err
+	}
+	for _, f := range finders {
+		f.agents = agents
+		out[f.d.ID] = f.read(ctx)
+	}
+	return out, nil
 }
 
 // soleUnit is that of a deployment that is the same for all of its agents.
@@ -47,7 +94,29 @@ type unitFinder struct {
 	d           fleet.Deployment
 	known       map[string]fleet.Variant
 	held, taken map[string]bool // by variant
+	first, rest []fleet.Target  // see spokesmen
+	agents      map[fleet.AgentID]fleet.Agent
 	out         []unit
+}
+
+func (w *worker) newUnitFinder(tx store.Tx, d fleet.Deployment, variants []fleet.Variant, targets []fleet.Target) *unitFinder {
+	f := &unitFinder{w: w, tx: tx, d: d, known: make(map[string]fleet.Variant, len(variants)), held: map[string]bool{}, taken: map[string]bool{}}
+	for _, v := range variants {
+		f.known[v.Name] = v
+	}
+	f.first, f.rest = f.spokesmen(targets)
+	return f
+}
+
+func (f *unitFinder) read(ctx context.Context) unitRead {
+	if err := f.add(ctx, f.first); err != nil {
+		return unitRead{err: err}
+	}
+	rest := slices.DeleteFunc(f.rest, func(t fleet.Target) bool { return f.taken[t.Variant] })
+	if err := f.add(ctx, rest); err != nil {
+		return unitRead{err: err}
+	}
+	return unitRead{units: f.out, held: f.held}
 }
 
 // spokesmen are those of the targets that get anything whose agents say what their variants are: one of each, and
@@ -70,7 +139,7 @@ func (f *unitFinder) spokesmen(targets []fleet.Target) (first, rest []fleet.Targ
 
 // add finds the units of some targets.
 func (f *unitFinder) add(ctx context.Context, targets []fleet.Target) error {
-	agents, err := agentsOf(ctx, f.tx, targets)
+	agents, err := agentsOf(ctx, f.tx, targets, f.agents)
 	if err != nil {
 		return err
 	}
@@ -95,25 +164,47 @@ func (f *unitFinder) add(ctx context.Context, targets []fleet.Target) error {
 	return nil
 }
 
-// agentsOf reads the agents of targets, those of each tenant at once.
-func agentsOf(ctx context.Context, tx store.Tx, targets []fleet.Target) (map[fleet.AgentID]fleet.Agent, error) {
-	ids := map[fleet.TenantID][]fleet.AgentID{}
+// agentsOf reads the agents of targets, those of each tenant at once. known are some that were read before.
+func agentsOf(ctx context.Context, tx store.Tx, targets []fleet.Target, known map[fleet.AgentID]fleet.Agent) (map[fleet.AgentID]fleet.Agent, error) {
+	isKnown := func(t fleet.Target) bool { _, ok := known[t.AgentID]; return ok }
+	missing := slices.DeleteFunc(slices.Clone(targets), isKnown)
+	if len(missing) == 0 {
+		return known, nil
+	}
+	out, err := findAgents(ctx, tx, missing)
+	if err != nil {
+		return nil, err
+	}
 	for _, t := range targets {
-		ids[t.AgentTenant] = append(ids[t.AgentTenant], t.AgentID)
+		if _, ok := out[t.AgentID]; ok {
+			continue
+		}
+		agent, ok := known[t.AgentID]
+		if !ok {
+			return nil, fmt.Errorf("agent %q: %w", t.AgentName, store.ErrNotFound)
+		}
+		out[t.AgentID] = agent
+	}
+	return out, nil
+}
+
+// findAgents reads the agents of targets; those that are gone are absent.
+func findAgents(ctx context.Context, tx store.Tx, targets []fleet.Target) (map[fleet.AgentID]fleet.Agent, error) {
+	ids := map[fleet.TenantID]map[fleet.AgentID]bool{}
+	for _, t := range targets {
+		if ids[t.AgentTenant] == nil {
+			ids[t.AgentTenant] = map[fleet.AgentID]bool{}
+		}
+		ids[t.AgentTenant][t.AgentID] = true
 	}
 	out := make(map[fleet.AgentID]fleet.Agent, len(targets))
 	for tenant, ids := range ids {
-		agents, err := tx.Agents().Of(ctx, tenant, ids)
+		agents, err := tx.Agents().Of(ctx, tenant, slices.Sorted(maps.Keys(ids)))
 		if err != nil {
 			return nil, err
 		}
 		for _, a := range agents {
 			out[a.ID] = a
-		}
-	}
-	for _, t := range targets {
-		if _, ok := out[t.AgentID]; !ok {
-			return nil, fmt.Errorf("agent %q: %w", t.AgentName, store.ErrNotFound)
 		}
 	}
 	return out, nil
@@ -164,7 +255,7 @@ func (w *worker) release(ctx context.Context, tx store.Tx, d fleet.Deployment) e
 		return err
 	}
 	targets = slices.DeleteFunc(targets, func(t fleet.Target) bool { return !attached(t) || refused(t) })
-	agents, err := agentsOf(ctx, tx, targets)
+	agents, err := agentsOf(ctx, tx, targets, nil)
 	if err != nil {
 		return err
 	}

@@ -1,11 +1,15 @@
 package control
 
 import (
+	"context"
 	"fmt"
+	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/kedge-dev/kedge/internal/fleet"
 	"github.com/kedge-dev/kedge/server/internal/auth"
+	"github.com/kedge-dev/kedge/server/internal/gitsource"
 	"github.com/kedge-dev/kedge/server/internal/store"
 	"github.com/kedge-dev/kedge/server/internal/store/sqlite/sqlitetest"
 )
@@ -91,5 +95,54 @@ func TestAVariantIsFoundThoughItsFirstAgentWasRelabelled(t *testing.T) {
 		if u.agent == "agent-00" {
 			t.Errorf("what agent-00 had is rendered as it is labelled now: %+v", u)
 		}
+	}
+}
+
+// countingStore counts the transactions that read.
+type countingStore struct {
+	store.Store
+	views *atomic.Int64
+}
+
+func (s countingStore) View(ctx context.Context, f func(store.Tx) error) error {
+	s.views.Add(1)
+	return s.Store.View(ctx, f)
+}
+
+// A push looks at every deployment of a repository, and what it reads of them is one transaction for many.
+func TestVariantsOfManyDeploymentsAreReadAtOnce(t *testing.T) {
+	t.Parallel()
+	s, first := fleetOf(t, 3, func(i int) string { return fmt.Sprint("r", i) })
+	const deployments = 50
+	for i := range deployments - 1 {
+		_, err := s.CreateDeployment(t.Context(), auth.System(), "default", CreateDeployment{Name: fmt.Sprint("app-", i), Source: first.Source})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	var all []fleet.Deployment
+	var repo fleet.Repository
+	err := s.store.View(t.Context(), func(tx store.Tx) (err error) {
+		if repo, err = tx.Repositories().Get(t.Context(), first.TenantID, first.RepositoryID); err != nil {
+			return err
+		}
+		all, err = tx.Deployments().OfRepository(t.Context(), first.TenantID, first.RepositoryID)
+		return err
+	})
+	if err != nil || len(all) != deployments {
+		t.Fatalf("%d deployments, %v", len(all), err)
+	}
+	var views atomic.Int64
+	s.store = countingStore{s.store, &views}
+	refs := map[string]gitsource.Ref{first.Source.Revision: {Commit: strings.Repeat("a", 40)}}
+	out := make(chan judged)
+	go newWorker(s, repo).judgeAll(t.Context(), all, chunkDeployments, gitsource.Access{}, refs, out)
+	for o := range out {
+		if o.err != nil || len(o.parts) != 3 {
+			t.Errorf("%s: %d variants, %v", o.deployment.Name, len(o.parts), o.err)
+		}
+	}
+	if got := views.Load(); got != 1 {
+		t.Errorf("%d deployments were read in %d transactions, want one", deployments, got)
 	}
 }

@@ -73,7 +73,7 @@ func sourcesOf(ctx context.Context, tx store.Tx, d fleet.Deployment) ([]fleet.So
 		taken[t.Variant] = taken[t.Variant] || !other
 		return other
 	})
-	agents, err := agentsOf(ctx, tx, targets)
+	agents, err := agentsOf(ctx, tx, targets, nil)
 	if err != nil {
 		return nil, err
 	}

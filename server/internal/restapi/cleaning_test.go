@@ -25,7 +25,7 @@ func TestStatusMessagesOfPollingAgentsAreCleaned(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	body := `{"items":[{"id":"tgt-1","sync":"Synced","health":"Current","message":` + string(text) + `,"objects":[
+	body := `{"items":[{"id":"tgt-1","epoch":1,"generation":1,"sync":"Synced","health":"Current","message":` + string(text) + `,"objects":[
 		{"version":"v1","kind":"ConfigMap","name":"a","sync":"Synced","health":"Current","message":` + string(text) + `}]}]}`
 	if got := do(t, h, "POST", cluster+"status", body, asAgent...); got.status != 204 {
 		t.Fatalf("got %d %s", got.status, got.body)

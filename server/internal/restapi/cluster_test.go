@@ -41,7 +41,8 @@ func TestClusterPollsItsApplications(t *testing.T) {
 		ID: "tgt-1", Tenant: "default", Name: "web", Environment: "default", Namespace: "web",
 		Source: apiv1.Source{
 			RepoURL: "https://git.example.com/web", Path: "deploy", Revision: "main", Variables: map[string]string{"zone": "{agent.name}"},
-			Helm: &apiv1.Helm{ReleaseName: "r", ValuesFiles: []string{"/env/{agent.name}.yaml"}, Values: map[string]any{"image": map[string]any{"tag": "v1"}}, SkipCRDs: true},
+			Helm: &apiv1.Helm{ReleaseName: "r", ValuesFiles: []string{"/env/{agent.name}.yaml"}, Values: map[string]any{"image": map[string]any{"tag": "v1"}}, SkipCRDs: true,
+				Set: []apiv1.HelmSet{{Type: "string", Expression: "image.tag=1.10"}}},
 		},
 		Policy: apiv1.Policy{Drift: "correct", Propagation: "Background", PruneLimit: apiv1.PruneLimit{Objects: 10, Percent: 30}},
 		Epoch:  1, Generation: 4, Commit: "c0ffee", Digest: "sha256:abc",

@@ -1,6 +1,7 @@
 package restapi
 
 import (
+	"cmp"
 	"encoding/json"
 	"slices"
 
@@ -32,6 +33,9 @@ func helmJSON(h fleet.Helm) *apiv1.Helm {
 		return nil
 	}
 	out := &apiv1.Helm{ReleaseName: h.ReleaseName, ValuesFiles: slices.Clone(h.ValuesFiles), SkipCRDs: h.SkipCRDs}
+	for _, set := range h.Set {
+		out.Set = append(out.Set, apiv1.HelmSet{Type: string(set.Type), Expression: set.Expression})
+	}
 	if h.Values != "" {
 		// What control has let in is an object.
 		_ = json.Unmarshal([]byte(h.Values), &out.Values)
@@ -44,6 +48,9 @@ func helmOf(h *apiv1.Helm) (fleet.Helm, error) {
 		return fleet.Helm{}, nil
 	}
 	out := fleet.Helm{ReleaseName: h.ReleaseName, ValuesFiles: h.ValuesFiles, SkipCRDs: h.SkipCRDs}
+	for _, set := range h.Set {
+		out.Set = append(out.Set, fleet.HelmSet{Type: cmp.Or(fleet.HelmSetType(set.Type), fleet.HelmSetValue), Expression: set.Expression})
+	}
 	if len(h.Values) > 0 {
 		values, err := json.Marshal(h.Values)
 		if err != nil {

@@ -44,7 +44,8 @@ func deploymentView() control.DeploymentView {
 		Deployment: fleet.Deployment{
 			ID: "dep-1", Name: "web", Labels: map[string]string{"team": "shop"}, RepositoryID: "rep-1",
 			Source: fleet.Source{RepoURL: "https://git.example.com/web", Path: "deploy", Revision: "main", Variables: map[string]string{"zone": "{agent.name}"},
-				Helm: fleet.Helm{ReleaseName: "r", ValuesFiles: []string{"/env/{agent.name}.yaml"}, Values: `{"image":{"tag":"v1"}}`, SkipCRDs: true}},
+				Helm: fleet.Helm{ReleaseName: "r", ValuesFiles: []string{"/env/{agent.name}.yaml"}, Values: `{"image":{"tag":"v1"}}`, SkipCRDs: true,
+					Set: []fleet.HelmSet{{Type: fleet.HelmSetString, Expression: "image.tag=1.10"}}}},
 			Detected:    fleet.SourceHelm,
 			Environment: "default", Namespace: "web", CreatedAt: born,
 			Policy:     fleet.Policy{Prune: true, Manual: true, Drift: fleet.DriftIgnore, Ignore: []string{"*:/spec/replicas"}, ReadyTimeout: 5 * time.Minute, PruneTimeout: time.Hour},
@@ -139,10 +140,11 @@ func TestDeploymentIsAskedForAsWritten(t *testing.T) {
 		},
 		"a chart": {
 			`{"name":"web","source":{"repoURL":"https://x/y","kind":"helm","helm":{"releaseName":"r","valuesFiles":["a.yaml","/b.yaml"],` +
-				`"values":{"b":null,"a":{"n":1,"s":"x"}},"skipCRDs":true}}}`,
+				`"values":{"b":null,"a":{"n":1,"s":"x"}},"skipCRDs":true,"set":[{"expression":"a.n=2"},{"type":"json","expression":"b=[1]"}]}}}`,
 			control.CreateDeployment{Name: "web", Policy: &fleet.Policy{Prune: true}, Source: fleet.Source{
 				RepoURL: "https://x/y", Kind: fleet.SourceHelm,
-				Helm: fleet.Helm{ReleaseName: "r", ValuesFiles: []string{"a.yaml", "/b.yaml"}, Values: `{"a":{"n":1,"s":"x"},"b":null}`, SkipCRDs: true},
+				Helm: fleet.Helm{ReleaseName: "r", ValuesFiles: []string{"a.yaml", "/b.yaml"}, Values: `{"a":{"n":1,"s":"x"},"b":null}`, SkipCRDs: true,
+					Set: []fleet.HelmSet{{Type: fleet.HelmSetValue, Expression: "a.n=2"}, {Type: fleet.HelmSetJSON, Expression: "b=[1]"}}},
 			}},
 		},
 		"everything": {

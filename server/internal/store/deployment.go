@@ -95,6 +95,8 @@ type Deployments interface {
 	// Variants returns the variants of a deployment by name; PutVariant inserts or replaces one, and
 	// KeepVariants removes all but those named.
 	Variants(ctx context.Context, tenant fleet.TenantID, id fleet.DeploymentID) ([]fleet.Variant, error)
+	// VariantsOf returns the variants of many deployments in one query, each by name. Deployments without any are absent.
+	VariantsOf(ctx context.Context, tenant fleet.TenantID, ids []fleet.DeploymentID) (map[fleet.DeploymentID][]fleet.Variant, error)
 	PutVariant(ctx context.Context, tenant fleet.TenantID, id fleet.DeploymentID, v fleet.Variant) error
 	KeepVariants(ctx context.Context, tenant fleet.TenantID, id fleet.DeploymentID, names []string) error
 	// Promote makes d the spec in force and removes the pending one. It writes what Update writes, SourceRevision and

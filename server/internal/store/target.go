@@ -16,6 +16,9 @@ type Targets interface {
 	Get(ctx context.Context, tenant fleet.TenantID, id fleet.TargetID) (fleet.Target, error)
 	// OfDeployment returns targets by the names of their agents.
 	OfDeployment(ctx context.Context, tenant fleet.TenantID, id fleet.DeploymentID) ([]fleet.Target, error)
+	// OfDeployments returns the targets of many deployments in one query, each by the names of their agents. Deployments
+	// without any are absent.
+	OfDeployments(ctx context.Context, tenant fleet.TenantID, ids []fleet.DeploymentID) (map[fleet.DeploymentID][]fleet.Target, error)
 	// PageOfDeployment returns those of its targets that match, in pages by the name of the agent.
 	PageOfDeployment(ctx context.Context, tenant fleet.TenantID, id fleet.DeploymentID, f TargetFilter) ([]fleet.Target, error)
 	// Detached returns the detached targets of a tenant that match, in pages by the name of the deployment.

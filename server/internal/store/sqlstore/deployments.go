@@ -12,7 +12,7 @@ import (
 type deployments struct{ tx *Tx }
 
 const deploymentColumns = `SELECT d.id, d.tenant_id, d.name, d.repository_id, r.url, d.path, d.revision,
-		d.kind, d.helm_release, d.helm_values_files, d.helm_values, d.helm_skip_crds,
+		d.kind, d.helm_release, d.helm_values_files, d.helm_values, d.helm_skip_crds, d.helm_set,
 		d.environment_tenant, d.environment_id, d.environment_name, d.namespace,
 		d.prune, d.adopt, d.allow_empty, d.manual, d.prune_on_detach,
 		d.force_conflicts, d.replace_objects, d.dry_run, d.drift, d.ignore_fields,
@@ -28,7 +28,7 @@ const deploymentColumns = `SELECT d.id, d.tenant_id, d.name, d.repository_id, r.
 func scanDeployment(row Row) (fleet.Deployment, error) {
 	d := fleet.Deployment{Labels: map[string]string{}, Source: fleet.Source{Variables: map[string]string{}}}
 	err := row.Scan(slices.Concat([]any{&d.ID, &d.TenantID, &d.Name, &d.RepositoryID, &d.Source.RepoURL, &d.Source.Path, &d.Source.Revision,
-		&d.Source.Kind, &d.Source.Helm.ReleaseName, listInto(&d.Source.Helm.ValuesFiles), &d.Source.Helm.Values, &d.Source.Helm.SkipCRDs,
+		&d.Source.Kind, &d.Source.Helm.ReleaseName, listInto(&d.Source.Helm.ValuesFiles), &d.Source.Helm.Values, &d.Source.Helm.SkipCRDs, setsInto(&d.Source.Helm.Set),
 		&d.EnvironmentTenant, &d.EnvironmentID, &d.Environment, &d.Namespace,
 	}, policyInto(&d.Policy), []any{
 		&d.Pin.Revision, &d.Pin.Commit, timeInto(&d.Pin.At), &d.Pin.By, &d.Pin.SourceRevision,

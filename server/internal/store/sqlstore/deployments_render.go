@@ -49,18 +49,27 @@ func (s deployments) SetDetected(ctx context.Context, tenant fleet.TenantID, id 
 }
 
 func (s deployments) Variants(ctx context.Context, tenant fleet.TenantID, id fleet.DeploymentID) ([]fleet.Variant, error) {
-	var out []fleet.Variant
+	out, err := s.VariantsOf(ctx, tenant, []fleet.DeploymentID{id})
+	if err != nil {
+		return nil, fmt.Errorf("deployment %q: %w", id, err)
+	}
+	return out[id], nil
+}
+
+func (s deployments) VariantsOf(ctx context.Context, tenant fleet.TenantID, ids []fleet.DeploymentID) (map[fleet.DeploymentID][]fleet.Variant, error) {
+	out := make(map[fleet.DeploymentID][]fleet.Variant, len(ids))
 	err := s.tx.of(tenant).each(ctx, func(row Row) error {
+		var id fleet.DeploymentID
 		var v fleet.Variant
 		r := &v.Rendered
-		err := row.Scan(&v.Name, &r.Commit, &r.Key, &r.Digest, timeInto(&r.At), listInto(&r.Reads), &r.Volatile, &v.Error)
-		out = append(out, v)
+		err := row.Scan(&id, &v.Name, &r.Commit, &r.Key, &r.Digest, timeInto(&r.At), listInto(&r.Reads), &r.Volatile, &v.Error)
+		out[id] = append(out[id], v)
 		return err
-	}, `SELECT name, rendered_commit, rendered_key, COALESCE(rendered_digest, ''), rendered_at,
+	}, `SELECT deployment_id, name, rendered_commit, rendered_key, COALESCE(rendered_digest, ''), rendered_at,
 			rendered_reads, rendered_volatile, error FROM deployment_variants
-		WHERE tenant_id = $1 AND deployment_id = $2 ORDER BY name`, tenant, id)
+		WHERE tenant_id = $1 AND deployment_id IN (SELECT value FROM json_each($2)) ORDER BY deployment_id, name`, tenant, idList(ids))
 	if err != nil {
-		return nil, fmt.Errorf("listing variants of deployment %q: %w", id, err)
+		return nil, fmt.Errorf("listing variants of %d deployments: %w", len(ids), err)
 	}
 	return out, nil
 }

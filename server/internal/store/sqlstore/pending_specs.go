@@ -18,7 +18,7 @@ const pendingColumns = `SELECT p.tenant_id, p.deployment_id, p.spec, p.repositor
 		p.prune, p.adopt, p.allow_empty, p.manual, p.prune_on_detach,
 		p.force_conflicts, p.replace_objects, p.dry_run, p.drift, p.ignore_fields,
 		p.service_account, p.propagation, p.prune_timeout, p.ready_timeout, p.prune_limit_objects, p.prune_limit_percent,
-		p.labels, p.globs, p.variables, p.asked_by, p.edited_at, p.reason, p.problem, p.create_namespace
+		p.labels, p.globs, p.variables, p.asked_by, p.edited_at, p.reason, p.problem, p.create_namespace, p.helm_set
 	FROM pending_specs p
 	CROSS JOIN repositories r ON (r.tenant_id = p.tenant_id AND r.id = p.repository_id) `
 
@@ -29,7 +29,7 @@ func scanPending(row Row) (fleet.PendingSpec, error) {
 		&src.Kind, &src.Helm.ReleaseName, listInto(&src.Helm.ValuesFiles), &src.Helm.Values, &src.Helm.SkipCRDs,
 		&p.EnvironmentTenant, &p.EnvironmentID, &p.Environment, &p.Namespace,
 	}, policyInto(&p.Policy), []any{
-		mapInto(&p.Labels), listInto(&src.Globs), mapInto(&src.Variables), &p.By, timeInto(&p.EditedAt), &p.Reason, &p.Problem, &p.Policy.CreateNamespace,
+		mapInto(&p.Labels), listInto(&src.Globs), mapInto(&src.Variables), &p.By, timeInto(&p.EditedAt), &p.Reason, &p.Problem, &p.Policy.CreateNamespace, setsInto(&src.Helm.Set),
 	})...)
 	return p, err
 }
@@ -112,15 +112,15 @@ func (s pendingSpecs) put(ctx context.Context, p fleet.PendingSpec) error {
 			force_conflicts, replace_objects, dry_run, drift, ignore_fields, service_account,
 			propagation, prune_timeout, ready_timeout, prune_limit_objects, prune_limit_percent,
 			kind, helm_release, helm_values_files, helm_values, helm_skip_crds,
-			labels, globs, variables, asked_by, edited_at, reason, problem, create_namespace)
+			labels, globs, variables, asked_by, edited_at, reason, problem, create_namespace, helm_set)
 		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23,
-			$24, $25, $26, $27, $28, $29, $30, $31, $32, $33, $34, $35, $36, $37, $38, $39, $40)
+			$24, $25, $26, $27, $28, $29, $30, $31, $32, $33, $34, $35, $36, $37, $38, $39, $40, $41)
 		ON CONFLICT DO NOTHING`,
 		slices.Concat([]any{
 			p.TenantID, p.DeploymentID, name, p.Spec, p.RepositoryID, p.Source.Path, p.Source.Revision,
 			p.EnvironmentTenant, p.EnvironmentID, environment, p.Namespace,
 		}, policyValues(p.Policy), renderingValues(p.Source), []any{
-			textMap(p.Labels), textList(p.Source.Globs), textMap(p.Source.Variables), p.By, micros(p.EditedAt), p.Reason, p.Problem, p.Policy.CreateNamespace,
+			textMap(p.Labels), textList(p.Source.Globs), textMap(p.Source.Variables), p.By, micros(p.EditedAt), p.Reason, p.Problem, p.Policy.CreateNamespace, setsText(p.Source.Helm.Set),
 		})...)
 }
 

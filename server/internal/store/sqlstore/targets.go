@@ -63,6 +63,19 @@ func (s targets) Detached(ctx context.Context, tenant fleet.TenantID, f store.De
 	return out, nil
 }
 
+func (s targets) OfDeployments(ctx context.Context, tenant fleet.TenantID, ids []fleet.DeploymentID) (map[fleet.DeploymentID][]fleet.Target, error) {
+	list, err := s.list(ctx, s.tx.of(tenant), targetColumns+`WHERE t.tenant_id = $1 AND t.deployment_id IN (SELECT value FROM json_each($2))
+		ORDER BY t.deployment_id, t.agent_name, t.id`, tenant, idList(ids))
+	if err != nil {
+		return nil, fmt.Errorf("listing targets of %d deployments: %w", len(ids), err)
+	}
+	out := make(map[fleet.DeploymentID][]fleet.Target, len(ids))
+	for _, t := range list {
+		out[t.DeploymentID] = append(out[t.DeploymentID], t)
+	}
+	return out, nil
+}
+
 func (s targets) OfAgentAllTenants(ctx context.Context, id fleet.AgentID) ([]fleet.Target, error) {
 	out, err := s.list(ctx, s.tx.atPlace("agents", string(id)), targetColumns+`WHERE t.agent_id = $1
 		ORDER BY t.tenant_id, t.deployment_name, t.deployment_id`, id)

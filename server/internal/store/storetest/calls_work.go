@@ -52,6 +52,9 @@ var workCalls = []call{
 	{"Deployments.Variants", false, empty, func(ctx context.Context, tx store.Tx, tenant fleet.TenantID, w *world) (any, error) {
 		return tx.Deployments().Variants(ctx, tenant, w.deployment.ID)
 	}},
+	{"Deployments.VariantsOf", false, empty, func(ctx context.Context, tx store.Tx, tenant fleet.TenantID, w *world) (any, error) {
+		return tx.Deployments().VariantsOf(ctx, tenant, []fleet.DeploymentID{w.deployment.ID})
+	}},
 	{"Deployments.PutVariant", true, notFound, func(ctx context.Context, tx store.Tx, tenant fleet.TenantID, w *world) (any, error) {
 		return nil, tx.Deployments().PutVariant(ctx, tenant, w.deployment.ID, fleet.Variant{Name: "v2"})
 	}},
@@ -152,6 +155,9 @@ var workCalls = []call{
 	}},
 	{"Targets.Tally", false, empty, func(ctx context.Context, tx store.Tx, tenant fleet.TenantID, w *world) (any, error) {
 		return tx.Targets().Tally(ctx, tenant, []fleet.DeploymentID{w.deployment.ID})
+	}},
+	{"Targets.OfDeployments", false, empty, func(ctx context.Context, tx store.Tx, tenant fleet.TenantID, w *world) (any, error) {
+		return tx.Targets().OfDeployments(ctx, tenant, []fleet.DeploymentID{w.deployment.ID})
 	}},
 	{"Targets.Variants", false, empty, func(ctx context.Context, tx store.Tx, tenant fleet.TenantID, w *world) (any, error) {
 		return tx.Targets().Variants(ctx, tenant, []fleet.TargetID{w.target.ID})

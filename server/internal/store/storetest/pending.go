@@ -27,7 +27,7 @@ func newPending(w *world, d fleet.Deployment) fleet.PendingSpec {
 		TenantID: d.TenantID, DeploymentID: d.ID, Labels: map[string]string{"team": "db"}, RepositoryID: w.repo.ID,
 		Source: fleet.Source{Path: "other", Revision: "v2", Globs: []string{"b/*.yaml", "a/*.yaml"},
 			Variables: map[string]string{"size": `"2" {agent.name}`}, Kind: fleet.SourceKustomize,
-			Helm: fleet.Helm{ReleaseName: "q", ValuesFiles: []string{"y.yaml"}, Values: `{"b":2}`, SkipCRDs: true}},
+			Helm: fleet.Helm{ReleaseName: "q", ValuesFiles: []string{"y.yaml"}, Values: `{"b":2}`, SkipCRDs: true, Set: []fleet.HelmSet{{Type: fleet.HelmSetString, Expression: "c=1"}}}},
 		EnvironmentTenant: w.tenant.ID, EnvironmentID: w.env.ID, Namespace: "elsewhere",
 		Policy: fleet.Policy{AllowEmpty: true, Manual: true, CreateNamespace: true}, By: "bob", EditedAt: at(60), Reason: fleet.PendingNotRead,
 	}
