@@ -124,6 +124,7 @@ func (w *world) noteBoth(name string, was, want *deployment) {
 	prune, holding := false, false
 	for _, d := range []*deployment{was, want} {
 		if d != nil {
+			w.ledger.spec(*d)
 			prune, holding = prune || d.prune, holding || d.manual || d.pinned
 		}
 	}
@@ -163,7 +164,7 @@ func (w *world) read(t *tenant, name string) *deployment {
 func known(d apiv1.Deployment) *deployment {
 	return &deployment{
 		name: d.Name, folder: d.Source.Path, env: d.Environment, prune: d.Policy.Prune, manual: d.Policy.Manual,
-		suspended: d.Suspension != nil, pruneLeave: d.Policy.PruneOnDetach, pinned: d.Pin != nil,
+		suspended: d.Suspension != nil, pruneLeave: d.Policy.PruneOnDetach, pinned: d.Pin != nil, mark: markOf(d.Policy.ReadyTimeout),
 	}
 }
 

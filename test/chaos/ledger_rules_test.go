@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/kedge-dev/kedge/agent/agentsim"
 	"github.com/kedge-dev/kedge/internal/fleet"
@@ -287,6 +288,30 @@ var storiesOfStates = []ledgerStory{
 		p.commits("a=1")
 		p.edit(playDeployment, playFolder)
 		p.takesWith("a=1", fleet.Desired{Consent: true})
+	}},
+	{"a bundle with the policy of its spec", "", func(p *play) {
+		p.commits("a=1")
+		p.spec(deployment{name: playDeployment, folder: playFolder, env: "default", mark: time.Hour})
+		p.takesWith("a=1", fleet.Desired{Policy: fleet.Policy{ReadyTimeout: time.Hour}})
+	}},
+	{"a bundle with the policy of another spec", otherSpec, func(p *play) {
+		p.commits("a=1")
+		p.spec(deployment{name: playDeployment, folder: playFolder, env: "default"})
+		p.spec(deployment{name: playDeployment, folder: "alpha-web-2", env: "default", mark: time.Hour})
+		p.takesWith("a=1", fleet.Desired{Policy: fleet.Policy{ReadyTimeout: time.Hour}})
+	}},
+	{"a bundle that somebody went back to", "", func(p *play) {
+		p.commits("a=1")
+		p.spec(deployment{name: playDeployment, folder: playFolder, env: "default"})
+		p.spec(deployment{name: playDeployment, folder: "alpha-web-2", env: "default", mark: time.Hour})
+		p.asks(consentRun)
+		p.takesWith("a=1", fleet.Desired{Policy: fleet.Policy{ReadyTimeout: time.Hour}})
+	}},
+	{"a bundle on an agent that its spec does not select", otherSpec, func(p *play) {
+		p.commits("a=1")
+		p.ring(playAgent, "green")
+		p.spec(deployment{name: playDeployment, folder: playFolder, env: "alpha"})
+		p.takes("a=1")
 	}},
 	{"what no commit says", lostUpdate, func(p *play) {
 		p.commits("a=1")

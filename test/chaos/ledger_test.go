@@ -18,6 +18,7 @@ const (
 	olderState    = "older state"
 	foreignRow    = "foreign row"
 	sentInFreeze  = "sent in a freeze"
+	otherSpec     = "another spec"
 	stuck         = "stuck" // the clusters are as they should be, and the server does not say so
 )
 
@@ -33,6 +34,7 @@ const (
 	consentDelete   consentKind = "delete"   // of the deployment
 	consentEdit     consentKind = "edit"     // of its source
 	consentRollback consentKind = "rollback" // or any other step between following the source and staying at a revision
+	consentRun      consentKind = "run"      // to a revision, which may be a kept one
 	consentDetach   consentKind = "detach"   // with pruneOnDetach, on one agent
 	consentTouch    consentKind = "touch"    // anything that makes a new state of the deployment
 	consentConfirm  consentKind = "confirm"  // of one object that has left the source
@@ -60,6 +62,8 @@ type ledger struct {
 	holding    map[string]bool          // deployments that are pinned or manual: they may go back
 	histories  map[string]*history      // by tenant
 	seen       map[string]*sightings    // by agent
+	specs      map[string]*specs        // by deployment
+	blue       map[string]bool          // agents that are or were of the blue ring
 	violations []violation
 }
 
@@ -81,7 +85,7 @@ type listing struct{ at, commit int }
 func newLedger() *ledger {
 	return &ledger{
 		pruning: map[string][]pruneSwitch{}, holding: map[string]bool{},
-		histories: map[string]*history{}, seen: map[string]*sightings{},
+		histories: map[string]*history{}, seen: map[string]*sightings{}, specs: map[string]*specs{}, blue: map[string]bool{},
 	}
 }
 
@@ -209,6 +213,7 @@ func (l *ledger) takenLocked(agent string, e agentsim.Event) {
 	}
 	h := l.histories[tenantOf(agent)]
 	first, last := h.first(name, given), h.last(name, given)
+	l.otherSpecLocked(agent, name, e)
 	if first < 0 {
 		l.reportLocked(lostUpdate, "agent %s was given what no commit says: %v of %s", agent, given, e.Deployment)
 	}

@@ -6,6 +6,8 @@
 //   - lost updates: after everything has come to rest, a cluster does not hold what was asked for;
 //   - older states: an agent was given what it had already left behind (invariant 3);
 //   - foreign rows: a tenant or an agent was shown something of another tenant (invariant 7);
+//   - parts of another spec: a target was given a bundle and a policy, or an agent a target, that no one spec of
+//     the deployment has (invariant 10);
 //   - what was sent in a freeze: a target was given something while its fleet, tenant or environment is held.
 //
 // The agents are the real link over clusters in memory: see package agentsim. Processes cannot be made

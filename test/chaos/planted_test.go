@@ -34,8 +34,8 @@ var bugs = []planted{
 		name: "lost-row", class: lostUpdate, seed: 1, steps: 16, limit: 8 * time.Second,
 		reason: "a commit gives the new state to all targets but one",
 		file:   "server/internal/control/desired.go",
-		old:    "		if !change {\n			continue\n		}\n",
-		new:    "		if !change || planted == \"lost-row\" && i == 1 {\n			continue\n		}\n",
+		old:    "		if !change {\n",
+		new:    "		if !change || planted == \"lost-row\" && i == 1 {\n",
 	},
 	{
 		name: "lost-change", class: lostUpdate, seed: 1, steps: 16, limit: 8 * time.Second,
@@ -90,6 +90,20 @@ var bugs = []planted{
 		file:   "server/internal/control/desired.go",
 		old:    "	if held == \"\" {\n		if err := st.give(",
 		new:    "	if held == \"\" || planted == \"sent-in-freeze\" {\n		if err := st.give(",
+	},
+	{
+		name: "edit-in-parts", class: otherSpec, seed: 1, steps: 24, limit: patience,
+		script: []string{"create", "create", "create", "rest", "edit everything", "edit everything", "rest", "edit everything", "edit everything", "rest"},
+		reason: "the policy of an edit is sent at once, and its source when it is rendered",
+		file:   "server/internal/control/deployments_pending.go",
+		old:    "	return s.nextRun(ctx, tx, e.inForce.TenantID, e.inForce.ID) // runs wait for it from now on\n",
+		new: `	if planted == "edit-in-parts" {
+		d := e.inForce
+		d.Policy = e.wanted.Policy
+		return s.edited(ctx, tx, p, fleet.Tenant{ID: d.TenantID}, d, "deployment.update", what)
+	}
+	return s.nextRun(ctx, tx, e.inForce.TenantID, e.inForce.ID)
+`,
 	},
 	{
 		name: "foreign-row", class: foreignRow, seed: 1, steps: 8, limit: patience,

@@ -18,6 +18,7 @@ import (
 // a run leaves nothing manual, pinned or broken, so that all of it is determined.
 func (w *world) rest(rng *rand.Rand, last bool) {
 	w.tb.Helper()
+	w.gitBack()
 	w.host.start()
 	w.thaw()
 	w.mend(rng, last)

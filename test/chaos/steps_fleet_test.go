@@ -23,7 +23,7 @@ func (w *world) stepRelabel(rng *rand.Rand) bool {
 	var consents []*consent
 	for _, d := range t.deployments {
 		consents = append(consents, w.ledger.consent(consentTouch, d.name, ""))
-		if d.pruneLeave && d.selected(a) && !d.selected(&moved) {
+		if moved.ring != "blue" && w.ledger.prunesLeavers(d.name) {
 			consents = append(consents, w.ledger.consent(consentDetach, d.name, a.name))
 		}
 	}
@@ -36,6 +36,7 @@ func (w *world) stepRelabel(rng *rand.Rand) bool {
 		w.ledger.report(lostUpdate, "relabelling %s to %s was %s, and it is %s", a.name, moved.ring, got, ring)
 	}
 	a.ring = ring
+	w.ledger.ring(a.name, ring)
 	return true
 }
 
@@ -63,7 +64,9 @@ func (w *world) run(rng *rand.Rand, t *tenant, d *deployment, action string, req
 	want := *d
 	want.pinned = true // perhaps
 	w.noteBoth(d.name, d, &want)
-	consents := []*consent{w.ledger.consent(consentRollback, d.name, ""), w.ledger.consent(consentTouch, d.name, "")}
+	consents := []*consent{
+		w.ledger.consent(consentRollback, d.name, ""), w.ledger.consent(consentRun, d.name, ""), w.ledger.consent(consentTouch, d.name, ""),
+	}
 	got, a := w.ask(rng, http.MethodPost, "/tenants/"+t.name+"/deployments/"+d.name+action, req, consents...)
 	if got == outcomeDone {
 		var run apiv1.SyncRun

@@ -27,6 +27,7 @@ var steps = []step{
 	{"delete", 7, (*world).stepDelete},
 	{"edit the source", 8, (*world).stepMove},
 	{"edit the policy", 7, (*world).stepPolicy},
+	{"edit everything", 9, (*world).stepEdit},
 	{"suspend or resume", 6, (*world).stepSuspend},
 	{"freeze or lift", 6, (*world).stepFreeze},
 	{"relabel", 6, (*world).stepRelabel},
@@ -74,6 +75,7 @@ func (w *world) anyDeployment(rng *rand.Rand) (*tenant, *deployment) {
 // commit pushes a change of one folder, and tells the server of it, mostly.
 func (w *world) commit(rng *rand.Rand, t *tenant, name string, f folder) {
 	w.tb.Helper()
+	w.gitUp()
 	h := w.ledger.histories[t.name]
 	files := f.files(name, h.head()[name], gitserver.Deleted)
 	for _, d := range t.deployments {
@@ -220,18 +222,18 @@ func (w *world) stepMove(rng *rand.Rand) bool {
 	} else {
 		want.env = map[string]string{"default": t.name, t.name: "default"}[d.env]
 		req.Environment = &want.env
-		consents = w.leaving(d, func(a *agent) bool { return want.selected(a) })
+		consents = w.leaving(d, want.env)
 	}
 	w.change(rng, t, d.name, &want, http.MethodPatch, "/tenants/"+t.name+"/deployments/"+d.name, req, consents...)
 	return true
 }
 
 // leaving notes which agents may be told to delete what they have of a deployment, because they leave
-// its environment.
-func (w *world) leaving(d *deployment, stays func(*agent) bool) []*consent {
+// its environment, for another one.
+func (w *world) leaving(d *deployment, env string) []*consent {
 	var out []*consent
 	for _, a := range w.agents {
-		if d.pruneLeave && d.selected(a) && !stays(a) {
+		if (d.pruneLeave || w.ledger.leaves(d.name)) && a.tenant == tenantOf(d.name) && !selects(env, a.ring) {
 			out = append(out, w.ledger.consent(consentDetach, d.name, a.name))
 		}
 	}

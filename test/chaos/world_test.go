@@ -61,6 +61,7 @@ type deployment struct {
 	name, folder, env                    string
 	prune, manual, suspended, pruneLeave bool
 	pinned                               bool
+	mark                                 time.Duration // a part of the policy that is another one after each edit of everything
 }
 
 // agent is one with its cluster. Its process may be down, or cut off.
@@ -138,6 +139,7 @@ func (w *world) enroll(t *tenant, i int) {
 	w.host.must(http.MethodPost, "/tenants/"+t.name+"/agents",
 		apiv1.EnrollAgent{Name: a.name, Labels: map[string]string{"ring": ring}}, &e)
 	w.agents[a.name] = a
+	w.ledger.ring(a.name, ring)
 	w.useToken(a, e.Token)
 	a.cluster = agentsim.NewCluster(w.ledger.watch(a.name))
 	w.connect(a)
@@ -190,8 +192,11 @@ func (w *world) restart(a *agent) {
 
 // selected reports whether an agent belongs to the environment of a deployment.
 func (d *deployment) selected(a *agent) bool {
-	return a.tenant == tenantOf(d.name) && (d.env == "default" || a.ring == "blue")
+	return a.tenant == tenantOf(d.name) && selects(d.env, a.ring)
 }
+
+// selects reports whether an environment has the agents of a ring.
+func selects(env, ring string) bool { return env == "default" || ring == "blue" }
 
 func (w *world) note(format string, args ...any) {
 	w.log = append(w.log, fmt.Sprintf("%8.3fs ", time.Since(w.began).Seconds())+fmt.Sprintf(format, args...))
