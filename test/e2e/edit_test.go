@@ -101,7 +101,7 @@ func TestAnEditThatWaitsForGitDisturbsNothing(t *testing.T) {
 	t.Parallel()
 	s, repo, h, commit, ns := production(t, "previewer")
 	for _, away := range []bool{true, false} {
-		s.edit(t, "dr", apiv1.UpdateDeployment{Source: apiv1.UpdateSource{Path: new("b")}, Policy: apiv1.UpdatePolicy{DryRun: new(true)}})
+		s.edit(t, "dr", apiv1.UpdateDeployment{Source: apiv1.UpdateSource{Path: new("b")}, Policy: apiv1.UpdatePolicy{PreviewOnly: new(true)}})
 		s.awaitDeployment(t, "dr", func(v apiv1.Deployment) error {
 			if v.Pending != nil || v.Sync != "OutOfSync" || v.Source.Path != "b" {
 				return errors.New("the preview is not there yet")
@@ -109,10 +109,10 @@ func TestAnEditThatWaitsForGitDisturbsNothing(t *testing.T) {
 			return nil
 		})
 		repo.server.SetDown(away)
-		s.edit(t, "dr", apiv1.UpdateDeployment{Source: apiv1.UpdateSource{Path: new("a")}, Policy: apiv1.UpdatePolicy{DryRun: new(false)}})
+		s.edit(t, "dr", apiv1.UpdateDeployment{Source: apiv1.UpdateSource{Path: new("a")}, Policy: apiv1.UpdatePolicy{PreviewOnly: new(false)}})
 		if away {
 			s.awaitDeployment(t, "dr", func(v apiv1.Deployment) error {
-				if v.Pending == nil || v.Pending.Reason != "SourceUnreadable" || v.Pending.InForce.Source.Path != "b" || !v.Pending.InForce.Policy.DryRun {
+				if v.Pending == nil || v.Pending.Reason != "SourceUnreadable" || v.Pending.InForce.Source.Path != "b" || !v.Pending.InForce.Policy.PreviewOnly {
 					return fmt.Errorf("pending is %+v", v.Pending)
 				}
 				return nil

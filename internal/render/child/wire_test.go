@@ -138,9 +138,9 @@ func TestCleanText(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct{ reason, in, want string }{
 		{"line ends stay", "a\nb", "a\nb"},
-		{"escapes go", "a\x1b[31mb\x00", "a [31mb "},
+		{"escapes go", "a\x1b[31mb\x00", "a[31mb"},
 		{"bytes that are no text", "a\xffb", "a�b"},
-		{"a rune is not cut in two", "123456789ä", "123456789…"},
+		{"a rune is not cut in two", "123456789ä", "1234567…"},
 	} {
 		if got := clean(tt.in, 10); got != tt.want {
 			t.Errorf("%s: %q becomes %q, want %q", tt.reason, tt.in, got, tt.want)

@@ -66,7 +66,7 @@ func holdsCreatedNamespace(t *testing.T, w *world) {
 	next := w.desired(t, 2, configMap("a", "1"))
 	next.State.Consent = true // as an edit of the deployment is
 	e.Set(next)
-	s := w.rec.status(t, w.target, 2, fleet.SyncSynced)
+	s := w.rec.status(t, w.target, 2, fleet.SyncOutOfSync)
 	if o := object(t, s, "Namespace "+w.ns); o.Sync != fleet.SyncHeld {
 		t.Errorf("the namespace is %s (%s), want it held", o.Sync, o.Message)
 	}
