@@ -14,7 +14,7 @@ import (
 
 // reads are the use-cases that change nothing that anybody would want to know about.
 var reads = []string{
-	"APITokens", "Agent", "AgentConfig", "AgentTokens", "Agents", "Audit", "Credential", "Credentials", "Deployment", "DeploymentDeletion", "Deployments", "Diagnose", "Diff", "Environment", "Environments", "Events",
+	"APITokens", "Agent", "AgentConfig", "AgentObjects", "AgentTokens", "Agents", "Audit", "Credential", "Credentials", "Deployment", "DeploymentDeletion", "Deployments", "DetachedTargets", "Diagnose", "Diff", "Environment", "Environments", "Events",
 	"Fleet", "Follow", "GitLabProjects", "Grants", "HeldPrunes", "Images", "Members", "Operation", "Operations", "People", "Person", "Repositories", "Repository", "Revisions", "Run", "RunWaiting", "Runs", "SyncRun", "TargetObjects", "Targets",
 	"Tenant", "Tenants", "Webhook",
 	// The memory of answers that were given: what was done under them is recorded by what did it.
@@ -230,6 +230,13 @@ func deploymentWrites(t failer) map[string]write {
 			func(s *scene) error {
 				return result(s.ConfirmPrune(s.ctx, root, "acme", "web", control.ConfirmPrune{Objects: []string{heldA}}))
 			},
+		},
+		"DeleteAgentObjects": {
+			func(s *scene) error {
+				s.connect(t, s.agent, "cluster-1")
+				return nil
+			},
+			func(s *scene) error { return result(s.DeleteAgentObjects(s.ctx, root, "acme", s.agent.Name, 0)) },
 		},
 		"CreateRun": simply(func(s *scene) error { return result(s.CreateRun(s.ctx, root, "acme", "web", control.CreateRun{})) }),
 		"UpdateRun": simply(func(s *scene) error {

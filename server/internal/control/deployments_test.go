@@ -316,7 +316,10 @@ func TestOperationsAreShownOnTheirDeployment(t *testing.T) {
 	if o := d.operation(t, run.OperationID); o.State != fleet.OperationInProgress && o.State != fleet.OperationCompleted {
 		t.Fatalf("got %+v", o)
 	}
-	d.say(t, paris, "app", fleet.SyncSynced, "")
+	policy := d.view(t, "app").Policy
+	policy.Force = true
+	_, err = d.UpdateDeployment(d.ctx, root, "default", "app", control.UpdateDeployment{Policy: &policy}, control.Match{})
+	ok(t, err)
 	d.clock.pass(time.Second)
 	run, err = d.Rollback(d.ctx, root, "default", "app", control.Rollback{Revision: 1})
 	ok(t, err)
@@ -329,7 +332,6 @@ func TestOperationsAreShownOnTheirDeployment(t *testing.T) {
 	d.clock.pass(time.Second)
 	_, err = d.Rollback(d.ctx, root, "default", "app", control.Rollback{Revision: 1})
 	ok(t, err)
-	d.say(t, paris, "app", fleet.SyncSynced, "")
 	if v := d.view(t, "app"); len(v.Operations) != 0 {
 		t.Errorf("an old failure is still shown: %+v", v.Operations)
 	}
