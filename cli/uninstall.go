@@ -102,8 +102,8 @@ func (a *app) awaitDeleted(ctx context.Context, c *client.Client, name, path str
 		defer cancel()
 	}
 	var left apiv1.AgentObjects
-	any := func(apiv1.Change) bool { return true }
-	err := a.follow(ctx, c, any, func(ctx context.Context) (_ step, err error) {
+	every := func(apiv1.Change) bool { return true }
+	err := a.follow(ctx, c, every, func(ctx context.Context) (_ step, err error) {
 		left, err = client.Send[apiv1.AgentObjects](ctx, c, http.MethodGet, path, nil)
 		return step{done: err == nil && len(left.Deployments) == 0}, err
 	})

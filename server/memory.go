@@ -136,7 +136,7 @@ func (c Config) withMemory(limit func() (machine.Memory, error)) (Config, error)
 	if debug.SetMemoryLimit(-1) == math.MaxInt64 {
 		debug.SetMemoryLimit(plan.heap())
 	}
-	c.Log.Info("memory is divided", "limit", mebibytes(found.Bytes), "source", found.Source, "heap", mebibytes(debug.SetMemoryLimit(-1)),
+	c.Log.Info("memory is divided", "limit", mebibytes(found.Bytes), "limitFrom", found.Source, "heap", mebibytes(debug.SetMemoryLimit(-1)),
 		slog.Group("renders", "processes", plan.renders.processes, "memory", mebibytes(plan.renders.memory)),
 		slog.Group("git", "processes", plan.git.processes, "memory", mebibytes(plan.git.memory)))
 	return c, nil

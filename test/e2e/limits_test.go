@@ -107,7 +107,7 @@ func memoryGroup(tb testing.TB, bytes int) func(*exec.Cmd) *exec.Cmd {
 	if _, err := os.Stat(filepath.Join(v1, limit)); err != nil {
 		root, limit = v2, "memory.max"
 	}
-	dir, err := os.MkdirTemp(root, "kedge-test-")
+	dir, err := os.MkdirTemp(root, "kedge-test-") //nolint:usetesting // a control group is a folder there and nowhere else
 	if err != nil {
 		tb.Skipf("control groups cannot be made here: %v", err)
 	}

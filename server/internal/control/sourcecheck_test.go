@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -151,7 +150,7 @@ func TestUncheckedAndUnknowableSourcesAreStored(t *testing.T) {
 	if err != nil || len(made.Warnings) != 1 || !strings.Contains(made.Warnings[0], "is empty") {
 		t.Errorf("an empty repository: %v, %v", made.Warnings, err)
 	}
-	c.server.SetFailure(http.StatusBadGateway, 0)
+	c.server.SetFailure(502, 0)
 	made, err = c.create(t.Context(), "away", fleet.Source{RepoURL: c.url, Path: "app", Revision: "main"})
 	if err != nil || len(made.Warnings) != 1 || !strings.Contains(made.Warnings[0], "unchecked") {
 		t.Errorf("a host that fails: %v, %v", made.Warnings, err)

@@ -101,7 +101,8 @@ func (s *Service) DeleteAgentObjects(ctx context.Context, p auth.Principal, tena
 		if err := s.removeTargets(ctx, tx, a, targets); err != nil {
 			return err
 		}
-		found.Uninstalling, out = true, found
+		found.Uninstalling = true
+		out = found
 		what := fmt.Sprintf("%d objects of %d deployments are deleted on request", found.Objects, len(found.Deployments))
 		if err := s.audit(ctx, tx, p, agentEvent("agent.uninstall", a, what)); err != nil {
 			return err

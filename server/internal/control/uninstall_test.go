@@ -86,7 +86,7 @@ func TestObjectsOfAnAgentAreDeletedOnRequest(t *testing.T) {
 		d.says(t, paris, target.ID, fleet.Observed{Version: target.Desired.Version, Sync: fleet.SyncDeleted, AsOf: d.clock.Now()})
 		d.wantPlaces(t, "default", name, map[string]string{"rome": "attached"})
 	}
-	d.wantPlaces(t, "default", "late", map[string]string{"rome": "attached"})
+	d.wantPlaces(t, "default", "late", map[string]string{"rome": "empty"})
 	left, err := d.AgentObjects(d.ctx, root, "default", "paris")
 	ok(t, err)
 	if left.Objects != 0 || len(left.Deployments) != 0 {

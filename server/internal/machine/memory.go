@@ -56,7 +56,7 @@ func limitBelow(root string) (Memory, error) {
 func (m Memory) lower(root, mount, group, file string) Memory {
 	for at := path.Clean("/" + group); ; at = path.Dir(at) {
 		name := path.Join("/", mount, at, file)
-		text, err := os.ReadFile(filepath.Join(root, name))
+		text, err := os.ReadFile(filepath.Join(root, name)) //nolint:gosec // the kernel names the group
 		if err == nil {
 			// "max" and numbers beyond the machine's memory mean none.
 			n, err := strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64)

@@ -69,6 +69,7 @@ func fillAll(t *testing.T, s store.Store) *neighbours {
 			tx.AgentConfigs().Put(ctx, config),
 			tx.AgentConfigs().SetRead(ctx, config),
 			tx.Declarations().Put(ctx, fleet.Declaration{TenantID: h.tenant, DeploymentID: target.DeploymentID, AgentName: "a", Name: "b", Prune: true}),
+			tx.Repositories().SetEvaluated(ctx, h.tenant, d.RepositoryID, []store.EvaluatedRef{{Revision: "main", Commit: "abc", Except: []fleet.DeploymentID{d.ID}}}, []string{"main"}),
 			tx.PendingSpecs().Put(ctx, fleet.PendingSpec{TenantID: h.tenant, DeploymentID: d.ID, RepositoryID: d.RepositoryID, Source: d.Source, Labels: d.Labels,
 				EnvironmentTenant: d.EnvironmentTenant, EnvironmentID: d.EnvironmentID, By: "anna", EditedAt: now, Reason: fleet.PendingNotRead}),
 			tx.GitLabProjects().Put(ctx, fleet.GitLabProject{TenantID: h.tenant, Project: "1", URL: "u"}),

@@ -116,7 +116,7 @@ func (t *tx) fail(ctx context.Context, err error) error {
 		t.failed = mapError(ctx, err, t.conn.Conn().IsClosed())
 		if t.writable && errors.Is(t.failed, store.ErrReadOnly) {
 			// Nothing has made this transaction read-only but the node: it was demoted under the connection.
-			t.failed = fmt.Errorf("%w: %v", errReadOnlyNode, err)
+			t.failed = fmt.Errorf("%w: %w", errReadOnlyNode, err)
 			t.discard = true
 		}
 	}

@@ -67,7 +67,7 @@ func TestStatementsThatAreNotUsedAreClosed(t *testing.T) {
 		t.Fatal(err)
 	}
 	ask := func(n int) {
-		stmt, err := c.prepare(t.Context(), fmt.Sprintf("SELECT %d", n))
+		stmt, err := c.prepare(t.Context(), fmt.Sprintf("SELECT %d", n)) //nolint:sqlclosecheck // the connection closes it
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -76,7 +76,7 @@ func TestStatementsThatAreNotUsedAreClosed(t *testing.T) {
 			t.Fatalf("got %d, %v, want %d", got, err, n)
 		}
 	}
-	first, err := c.prepare(t.Context(), "SELECT 1")
+	first, err := c.prepare(t.Context(), "SELECT 1") //nolint:sqlclosecheck // the connection closes it
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -84,7 +84,7 @@ func (s pendingSpecs) Put(ctx context.Context, p fleet.PendingSpec) error {
 	if err := s.put(ctx, p); err != nil {
 		return fmt.Errorf("writing a pending spec of deployment %q: %w", p.DeploymentID, err)
 	}
-	return deployments{s.tx}.recordDeployment(p.TenantID, p.DeploymentID)
+	return deployments(s).recordDeployment(p.TenantID, p.DeploymentID)
 }
 
 func (s pendingSpecs) put(ctx context.Context, p fleet.PendingSpec) error {
@@ -101,7 +101,7 @@ func (s pendingSpecs) put(ctx context.Context, p fleet.PendingSpec) error {
 	}
 	s.tx.visit(p.TenantID, left)
 	s.tx.visit(p.TenantID, p.EnvironmentTenant)
-	environment, err := deployments{s.tx}.environmentName(ctx, fleet.Deployment{
+	environment, err := deployments(s).environmentName(ctx, fleet.Deployment{
 		TenantID: p.TenantID, EnvironmentTenant: p.EnvironmentTenant, EnvironmentID: p.EnvironmentID,
 	})
 	if err != nil {
@@ -140,13 +140,13 @@ func (s pendingSpecs) SetProblem(ctx context.Context, p fleet.PendingSpec) error
 	if n == 0 {
 		return nil
 	}
-	return deployments{s.tx}.recordDeployment(p.TenantID, p.DeploymentID)
+	return deployments(s).recordDeployment(p.TenantID, p.DeploymentID)
 }
 
 func (s pendingSpecs) Remove(ctx context.Context, tenant fleet.TenantID, id fleet.DeploymentID) error {
 	n, err := s.drop(ctx, tenant, id)
 	if err == nil && n > 0 {
-		_, err = deployments{s.tx}.change(ctx, tenant, id, `UPDATE deployments SET pending_spec = 0, spec = spec + 1 WHERE tenant_id = $1 AND id = $2`)
+		_, err = deployments(s).change(ctx, tenant, id, `UPDATE deployments SET pending_spec = 0, spec = spec + 1 WHERE tenant_id = $1 AND id = $2`)
 	}
 	if err != nil {
 		return fmt.Errorf("removing the pending spec of deployment %q: %w", id, err)
@@ -179,7 +179,7 @@ func (s deployments) Promote(ctx context.Context, d fleet.Deployment) error {
 }
 
 func (s deployments) promote(ctx context.Context, d fleet.Deployment) error {
-	n, err := pendingSpecs{s.tx}.drop(ctx, d.TenantID, d.ID)
+	n, err := pendingSpecs(s).drop(ctx, d.TenantID, d.ID)
 	if err == nil && n == 0 {
 		err = store.ErrNotFound
 	}
