@@ -127,7 +127,7 @@ func TestAnEditThatWaitsForGitDisturbsNothing(t *testing.T) {
 		}
 		repo.server.SetDown(false)
 		if away {
-			repo.push(t, map[string]string{"README": "Git is back"})
+			commit = repo.push(t, map[string]string{"README": "Git is back"})
 		}
 		s.awaitDeployment(t, "dr", inForce(commit))
 	}

@@ -41,7 +41,7 @@ func TestDeploymentIsDeletedAndItsObjectsStay(t *testing.T) {
 		}
 		return nil
 	})
-	if deleted := deletions(a.writes(t)[before:]); len(deleted) > 0 {
+	if deleted := deletionsIn(a.writes(t)[before:], kept); len(deleted) > 0 {
 		t.Errorf("the agent deleted %+v", deleted)
 	}
 	if got := cluster.Kubectl(t, "-n", kept, "get", "configmap", "page", "-o", "jsonpath={.metadata.uid} {.data.value}"); got != uid+" one" {

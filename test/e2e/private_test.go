@@ -121,7 +121,7 @@ func (d desk) refuses(t *testing.T, repo *testRepo, why string) {
 		}
 		return nil
 	})
-	if v := get[apiv1.Deployment](t, stranger, "deployments/spy-0"); v.Commit != "" || len(v.Targets) != 0 && v.Targets[0].Commit != "" {
+	if v := get[apiv1.Deployment](t, stranger, "deployments/spy-1"); v.Commit != "" || len(v.Targets) != 0 && v.Targets[0].Commit != "" {
 		t.Errorf("a stranger was given commit %s", v.Commit)
 	}
 }

@@ -37,3 +37,12 @@ func (t *target) awaitHandOver(o *object) {
 	o.confirmable = !o.waits
 	t.hold(o, o.handOver, false)
 }
+
+// release ends the wait of an object for other targets: nothing is in the way of its deletion any more. What has failed or
+// has to be looked at a second time stays due when it was.
+func (o *object) release() {
+	held := o.phase == phaseHeld || o.phase == phaseLeaving
+	if held && o.failure == "" && o.occupied == "" && o.unserved.IsZero() && o.emptied.IsZero() {
+		o.due = time.Time{}
+	}
+}

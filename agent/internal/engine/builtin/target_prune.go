@@ -63,6 +63,7 @@ func (t *target) prune(now time.Time, s survey) {
 		} else if why := cmp.Or(t.engine.inhabited(o.ref, t.id), o.occupiedAt(t.now)); why != "" {
 			t.postpone(o, why)
 		} else {
+			o.release()
 			remove = append(remove, o)
 		}
 	}
