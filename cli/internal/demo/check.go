@@ -49,7 +49,7 @@ func (d *demo) awaitHealthy(ctx context.Context) error {
 }
 
 func healthy(v apiv1.Deployment, n int) bool {
-	return v.Sync == "Synced" && v.Health == "Current" && v.Counts.Targets == n
+	return v.Sync == "Synced" && v.Health == "Current" && v.Counts.Targets == n && v.Counts.Ready == n
 }
 
 // progress is one line on where a deployment is.
