@@ -13,7 +13,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync/atomic"
 	"syscall"
 	"time"
 )
@@ -30,8 +29,6 @@ type git struct {
 	env    []string
 	home   string // an empty folder
 	memory int64  // that each process may have, in bytes
-	// peak is the most memory in KiB that a process of any run has had.
-	peak atomic.Int64
 }
 
 // gitConfig is the only configuration that git sees. It is a file, not a list of -c arguments,
@@ -199,7 +196,6 @@ func (g *git) do(ctx context.Context, c call) (string, error) {
 	p.closeFiles()
 	if err == nil {
 		err = cmd.Wait()
-		g.notePeak(cmd.ProcessState)
 	}
 	if ctxErr := ctx.Err(); err != nil && ctxErr != nil {
 		return "", fmt.Errorf("running git %s: %w", c.args[0], ctxErr)
@@ -214,20 +210,6 @@ func (g *git) do(ctx context.Context, c call) (string, error) {
 		*c.said = stderr.String()
 	}
 	return stdout.String(), nil
-}
-
-// notePeak remembers the most that a run, or anything that it has started, had in memory.
-func (g *git) notePeak(state *os.ProcessState) {
-	usage, ok := state.SysUsage().(*syscall.Rusage)
-	if !ok {
-		return
-	}
-	for {
-		was := g.peak.Load()
-		if usage.Maxrss <= was || g.peak.CompareAndSwap(was, usage.Maxrss) {
-			return
-		}
-	}
 }
 
 var errTooMuch = errors.New("it wrote more than is read")
