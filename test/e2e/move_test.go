@@ -248,7 +248,7 @@ func TestADeploymentThatIsRenamedInItsFileKeepsItsObjects(t *testing.T) {
 // covers: A14, G12
 func TestHundredsOfMovesAmongHundredsOfDeployments(t *testing.T) {
 	t.Parallel()
-	const deployments, objects, commits = 100, 150, 3
+	const deployments, objects, commits = 130, 200, 4
 	cluster, s, repo := testkit.SharedCluster(t), startServer(t), newRepo(t)
 	ns := cluster.Namespace(t)
 	enroll(t, s, cluster, apiv1.EnrollAgent{Name: "many-moves"})
@@ -290,14 +290,7 @@ func TestHundredsOfMovesAmongHundredsOfDeployments(t *testing.T) {
 		}
 		commit = repo.push(t, files)
 		for _, d := range slices.Sorted(maps.Keys(touched)) {
-			// Longer than the backstop of a target that missed what another one gave up.
-			testkit.Eventually(t, 3*patience, func(ctx context.Context) error {
-				v, err := s.deployment(ctx, fmt.Sprintf("app-%03d", d))
-				if err != nil {
-					return err
-				}
-				return healthyAt(commit, 1)(v)
-			})
+			s.awaitDeployment(t, fmt.Sprintf("app-%03d", d), healthyAt(commit, 1))
 		}
 		if diff := cmp.Diff(before, uids(t, cluster, ns)); diff != "" {
 			t.Fatalf("objects were deleted and created anew (-before +after):\n%s", diff)

@@ -239,7 +239,8 @@ func (t *target) save() bool {
 	return false
 }
 
-// reload reads the inventory again after a write that may or may not have happened.
+// reload reads the inventory again after a write that may or may not have happened. What it names and is not known here is
+// looked at in the next pass, which nothing else would cause.
 func (t *target) reload(ctx context.Context) error {
 	if !t.book.Stale() {
 		return nil
@@ -252,6 +253,7 @@ func (t *target) reload(ctx context.Context) error {
 	}
 	t.remember(t.book.Record())
 	t.sort()
+	t.signal()
 	return nil
 }
 

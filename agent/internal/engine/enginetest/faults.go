@@ -36,6 +36,17 @@ func isWrite(r *http.Request) bool  { return r.Method != http.MethodGet }
 func isApply(r *http.Request) bool  { return r.Method == http.MethodPatch }
 func isDelete(r *http.Request) bool { return r.Method == http.MethodDelete }
 func isAny(*http.Request) bool      { return true }
+func isUpdate(r *http.Request) bool { return r.Method == http.MethodPut }
+
+// afterDeletion selects requests that come after one that deletes something.
+func afterDeletion(when func(*http.Request) bool) func(*http.Request) bool {
+	deleted := false
+	return func(r *http.Request) bool {
+		deleted = deleted || isDelete(r)
+		return deleted && when(r)
+	}
+}
+
 func isDiscovery(r *http.Request) bool {
 	return r.Method == http.MethodGet && (r.URL.Path == "/api/v1" || strings.Count(r.URL.Path, "/") <= 3 && strings.HasPrefix(r.URL.Path, "/apis"))
 }
@@ -72,6 +83,7 @@ var faults = []fault{
 	{"discovery knows no kind", 2, isDiscovery, failing(404, "NotFound", "the server could not find the requested resource")},
 	{"a webhook refuses applies for a while", 4, isApply, failing(500, "InternalError", `failed calling webhook "policy.example.com": context deadline exceeded`)},
 	{"the quota is exceeded for a while", 4, isApply, failing(403, "Forbidden", `configmaps "a" is forbidden: exceeded quota: objects`)},
+	{"the inventory cannot be written once something was deleted", 2, afterDeletion(isUpdate), failing(500, "InternalError", "no")},
 	{"every connection is cut", 8, isAny, apiproxy.Fault{Refuse: true}},
 }
 
