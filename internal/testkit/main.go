@@ -1,6 +1,7 @@
 package testkit
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"testing"
@@ -10,10 +11,16 @@ import (
 //
 //	func TestMain(m *testing.M) { testkit.Main(m) }
 //
+// stops are stopped as well.
+//
 // A package that forgets leaves nothing behind either: the cluster ends with the process.
-func Main(m *testing.M) {
+func Main(m *testing.M, stops ...interface{ Stop() error }) {
 	code := m.Run()
-	if err := shared.stop(); err != nil {
+	err := shared.stop()
+	for _, s := range stops {
+		err = errors.Join(err, s.Stop())
+	}
+	if err != nil {
 		fmt.Fprintln(os.Stderr, "testkit:", err)
 		code = max(code, 1)
 	}

@@ -10,7 +10,8 @@
 //     the deployment has (invariant 10);
 //   - what was sent in a freeze: a target was given something while its fleet, tenant or environment is held.
 //
-// The agents are the real link over clusters in memory: see package agentsim. Processes cannot be made
+// The agents are the real link over clusters in memory: see package agentsim. Objects that move between deployments do
+// so on a real API server with the real agent: see TestObjectsThatMoveAreNeverDeleted. Processes cannot be made
 // to repeat themselves exactly, but the steps of a run follow from its seed, which every run prints:
 //
 //	KEDGE_CHAOS_SEED=42 KEDGE_CHAOS_STEPS=400 go test -run TestChaos -v ./test/chaos
@@ -31,7 +32,7 @@ import (
 
 var pg postgres.Server
 
-func TestMain(m *testing.M) { os.Exit(pg.Main(m)) }
+func TestMain(m *testing.M) { testkit.Main(m, &pg) }
 
 var built struct {
 	once   sync.Once

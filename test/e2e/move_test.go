@@ -17,6 +17,7 @@ import (
 	"github.com/kedge-dev/kedge/internal/apiv1"
 	"github.com/kedge-dev/kedge/internal/testkit"
 	"github.com/kedge-dev/kedge/internal/testkit/gitserver"
+	"github.com/kedge-dev/kedge/internal/testkit/wirefault"
 )
 
 // uids reads what the ConfigMaps cm-* of a namespace are called in the cluster.
@@ -39,7 +40,7 @@ type fleetOfTwo struct {
 	cluster *testkit.Cluster
 	server  *testServer
 	agent   *testAgent
-	wire    *wireFault
+	wire    *wirefault.Network
 	repo    *testRepo
 	ns      string
 	holder  string
@@ -49,10 +50,10 @@ func newFleetOfTwo(t *testing.T, name string) *fleetOfTwo {
 	t.Helper()
 	f := &fleetOfTwo{cluster: testkit.SharedCluster(t), server: startServer(t), repo: newRepo(t), holder: "a"}
 	f.ns = f.cluster.Namespace(t)
-	f.wire = newWireFault(t, hostPort(f.server.URL))
+	f.wire = wirefault.New(t, hostPort(f.server.URL))
 	var e apiv1.Enrollment
 	f.server.call(t, http.MethodPost, tenantPath+"/agents", apiv1.EnrollAgent{Name: name}, &e)
-	f.agent = apply(t, f.cluster, name, strings.ReplaceAll(e.Manifest, hostPort(f.server.URL), f.wire.addr()))
+	f.agent = apply(t, f.cluster, name, strings.ReplaceAll(e.Manifest, hostPort(f.server.URL), f.wire.Addr()))
 	f.agent.run(t)
 	f.agent.awaitConnected(t, f.server)
 	commit := f.repo.push(t, map[string]string{
@@ -116,17 +117,17 @@ func TestAnObjectThatMovesIsNeverDeletedWhereverTheStreamFails(t *testing.T) {
 	} {
 		for frame := 1; frame <= frames; frame++ {
 			happened := make(chan struct{})
-			f.wire.arm(frame, func() bool { defer close(happened); return fault() })
+			f.wire.Arm(frame, func() bool { defer close(happened); return fault() })
 			commit := f.repo.push(t, f.files())
 			if strings.HasPrefix(name, "ends") {
 				select {
 				case <-happened:
 				case <-time.After(2 * time.Second): // there were fewer frames
-					f.wire.arm(0, nil)
+					f.wire.Arm(0, nil)
 				}
 			}
 			f.unmoved(t, commit, before)
-			f.wire.arm(0, nil)
+			f.wire.Arm(0, nil)
 			if t.Failed() {
 				t.Fatalf("when the stream %s at frame %d", name, frame)
 			}

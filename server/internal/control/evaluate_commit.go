@@ -108,6 +108,7 @@ func (w *worker) commit(ctx context.Context, changed []outcome, scope *commitSco
 func (w *worker) commitAll(ctx context.Context, tx store.Tx, changed []outcome, scope *commitScope) (overtaken bool, err error) {
 	st := w.svc.newSettler(tx)
 	st.resolved, st.handOvers = true, newHandOvers(w.svc, tx, scope)
+	st.handOvers.scope.writes(changed)
 	var usable []fleet.Deployment
 	written := map[fleet.DeploymentID]bool{}
 	for _, o := range changed {

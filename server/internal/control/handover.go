@@ -30,6 +30,7 @@ type handOvers struct {
 
 	unsettled map[fleet.AgentID][]store.UnsettledTarget
 	targets   map[fleet.DeploymentID][]fleet.Target // of deployments in scope
+	broken    map[fleet.RepositoryID][]fleet.Deployment
 }
 
 func newHandOvers(s *Service, tx store.Tx, scope *commitScope) *handOvers {
@@ -39,6 +40,7 @@ func newHandOvers(s *Service, tx store.Tx, scope *commitScope) *handOvers {
 	return &handOvers{
 		s: s, tx: tx, scope: scope,
 		unsettled: map[fleet.AgentID][]store.UnsettledTarget{}, targets: map[fleet.DeploymentID][]fleet.Target{},
+		broken: map[fleet.RepositoryID][]fleet.Deployment{},
 	}
 }
 
@@ -52,7 +54,15 @@ func (h *handOvers) of(ctx context.Context, t fleet.Target, want fleet.Desired) 
 	if err != nil {
 		return nil, err
 	}
-	unevaluated, err := h.unevaluated(ctx, t, gone)
+	broken := h.scope.unevaluated
+	if want.Digest != t.Desired.Digest {
+		missed, err := h.missed(ctx, t)
+		if err != nil {
+			return nil, err
+		}
+		broken = slices.Concat(broken, missed)
+	}
+	unevaluated, err := h.unevaluated(ctx, t, gone, broken)
 	if err != nil {
 		return nil, err
 	}
@@ -140,14 +150,49 @@ func (h *handOvers) wanted(ctx context.Context, t fleet.Target, gone lostObjects
 	return out, nil
 }
 
-// unevaluated lists the deployments of which nobody knows whether they want what t has lost.
-func (h *handOvers) unevaluated(ctx context.Context, t fleet.Target, gone lostObjects) ([]fleet.HandOver, error) {
+// missed lists the deployments that cannot be evaluated, and could have taken objects over by a commit that t has not come
+// to before: because it was held back, was broken itself, or was not written with the others.
+func (h *handOvers) missed(ctx context.Context, t fleet.Target) ([]fleet.Deployment, error) {
+	d, err := h.tx.Deployments().Get(ctx, t.TenantID, t.DeploymentID)
+	if err != nil {
+		return nil, err
+	}
+	broken, err := h.brokenIn(ctx, d)
+	if err != nil {
+		return nil, err
+	}
+	upToDate := h.scope.upToDate(t)
+	return slices.DeleteFunc(slices.Clone(broken), func(other fleet.Deployment) bool {
+		together := h.scope.previous != nil && h.scope.previous[d.ID] == h.scope.previous[other.ID]
+		return other.ID == d.ID || other.Source.Revision != d.Source.Revision || upToDate && together
+	}), nil
+}
+
+// brokenIn lists the deployments of d's repository whose newest commit could not be evaluated.
+func (h *handOvers) brokenIn(ctx context.Context, d fleet.Deployment) ([]fleet.Deployment, error) {
+	if list, ok := h.broken[d.RepositoryID]; ok {
+		return list, nil
+	}
+	list, err := h.tx.Deployments().OfRepository(ctx, d.TenantID, d.RepositoryID)
+	list = slices.DeleteFunc(list, evaluated)
+	h.broken[d.RepositoryID] = list
+	return list, err
+}
+
+// evaluated reports whether a deployment could be evaluated at the newest commit that its worker has come to.
+func evaluated(d fleet.Deployment) bool {
+	return !d.Rendered.At.IsZero() && d.PendingSpec == 0 && recorded(d) == ""
+}
+
+// unevaluated lists the deployments of which nobody knows whether they want what t has lost: of those that could not be
+// evaluated the ones on its agent, and what it waits for already.
+func (h *handOvers) unevaluated(ctx context.Context, t fleet.Target, gone lostObjects, broken []fleet.Deployment) ([]fleet.HandOver, error) {
 	var out []fleet.HandOver
 	if h.scope.pending != "" {
 		out = append(out, fleet.HandOver{Reason: fleet.HandOverCommitNotEvaluated, Repository: h.scope.pending})
 	}
 	known := map[fleet.DeploymentID]bool{t.DeploymentID: true}
-	for _, d := range h.scope.unevaluated {
+	for _, d := range broken {
 		on, err := h.isBeside(ctx, t, d.ID)
 		if err != nil {
 			return nil, err
@@ -193,8 +238,7 @@ func (h *handOvers) still(ctx context.Context, t fleet.Target, was fleet.HandOve
 		return false, err
 	}
 	on, err := h.isBeside(ctx, t, d.ID)
-	evaluated := !d.Rendered.At.IsZero() && d.PendingSpec == 0 && recorded(d) == ""
-	return d.DeletedAt.IsZero() && on && !evaluated, err
+	return d.DeletedAt.IsZero() && on && !evaluated(d), err
 }
 
 // coming lists what the deployments of the commit that is being written want of what t has lost.
@@ -284,7 +328,7 @@ func (h *handOvers) keepAll(ctx context.Context, tenant fleet.TenantID, id fleet
 		if t.AgentID == "" || !t.Desired.Tombstone && !t.Desired.Detached {
 			continue
 		}
-		now, err := h.unevaluated(ctx, t, lostObjects{all: true})
+		now, err := h.unevaluated(ctx, t, lostObjects{all: true}, h.scope.unevaluated)
 		if err != nil {
 			return err
 		}

@@ -56,6 +56,12 @@ type commitScope struct {
 	pending fleet.RepositoryID
 	// evaluated is the repository whose deployments have all been evaluated.
 	evaluated fleet.RepositoryID
+	// previous has the commits at which deployments were evaluated before, with all that follows from it written. Not nil
+	// while a worker writes a commit.
+	previous map[fleet.DeploymentID]string
+	// newest has, by deployment and variant, the digests that were newest before the commit, of deployments whose sources
+	// could be used then.
+	newest map[fleet.DeploymentID]map[string]string
 
 	comes []comingObjects
 	index map[string][]int // of comes, by the name of an object
@@ -94,6 +100,28 @@ func (c *commitScope) add(o outcome) error {
 		c.comes = append(c.comes, comingObjects{deployment: o.deployment.ID, name: o.deployment.Name, variant: p.variant})
 	}
 	return nil
+}
+
+// writes notes which bundles were newest before outcomes are written.
+func (c *commitScope) writes(outcomes []outcome) {
+	for _, o := range outcomes {
+		if recorded(o.deployment) != "" || o.deployment.PendingSpec != 0 {
+			continue
+		}
+		if c.newest == nil {
+			c.newest = map[fleet.DeploymentID]map[string]string{}
+		}
+		c.newest[o.deployment.ID] = map[string]string{}
+		for _, p := range o.parts {
+			c.newest[o.deployment.ID][p.variant] = p.was.Digest
+		}
+	}
+}
+
+// upToDate reports whether a target had what was newest for it until the commit that is being written.
+func (c *commitScope) upToDate(t fleet.Target) bool {
+	digest, ok := c.newest[t.DeploymentID][t.Variant]
+	return ok && digest == t.Desired.Digest
 }
 
 // among returns what the deployments want of what is lost.

@@ -3,6 +3,7 @@ package control
 import (
 	"context"
 	"errors"
+	"maps"
 	"slices"
 	"time"
 
@@ -22,6 +23,13 @@ func (w *worker) evaluatedAt(outcomes ...outcome) {
 	for _, o := range outcomes {
 		w.evaluated[o.deployment.ID] = o.commit
 	}
+}
+
+// evaluatedSoFar returns at which commits the deployments were evaluated until now.
+func (w *worker) evaluatedSoFar() map[fleet.DeploymentID]string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return maps.Clone(w.evaluated)
 }
 
 // recordEvaluated writes up to which commits the deployments were evaluated, where that is news. A deployment that is
