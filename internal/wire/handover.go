@@ -14,6 +14,8 @@ const (
 	// MaxHandedOver bounds the objects that are named in one Desired. Where there are more, a HandOver names
 	// none and so means all.
 	MaxHandedOver = 10_000
+	// MaxHandedOverBytes bounds the names of these objects, so that they fit into a frame with all else.
+	MaxHandedOverBytes = 512 << 10
 )
 
 func handOversProto(list []fleet.HandOver) []*agentv1.HandOver {
@@ -38,7 +40,6 @@ func checkHandOvers(list []fleet.HandOver) error {
 	if len(list) > MaxHandOvers {
 		return frameError("%d hand-overs are more than %d", len(list), MaxHandOvers)
 	}
-	objects := 0
 	for _, h := range list {
 		if err := checkWord("reason of a hand-over", string(h.Reason)); err != nil {
 			return err
@@ -46,10 +47,21 @@ func checkHandOvers(list []fleet.HandOver) error {
 		if err := checkWord("deployment of a hand-over", h.Deployment); err != nil {
 			return err
 		}
-		objects += len(h.Objects)
 	}
-	if objects > MaxHandedOver {
-		return frameError("%d objects that are handed over are more than %d", objects, MaxHandedOver)
+	if TooManyHandedOver(list) {
+		return frameError("more objects are handed over than %d with %d bytes in all", MaxHandedOver, MaxHandedOverBytes)
 	}
 	return nil
+}
+
+// TooManyHandedOver reports whether more objects are named than one Desired may name.
+func TooManyHandedOver(list []fleet.HandOver) bool {
+	objects, bytes := 0, 0
+	for _, h := range list {
+		objects += len(h.Objects)
+		for _, name := range h.Objects {
+			bytes += len(name)
+		}
+	}
+	return objects > MaxHandedOver || bytes > MaxHandedOverBytes
 }

@@ -26,10 +26,11 @@ type Policy struct {
 	// be what is no longer desired here.
 	Pending bool
 	// Consent says that the limit does not hold this time: the deployment itself was edited. What was held
-	// before stays held.
+	// before stays held. Of a tombstone it says that a user has deleted the deployment.
 	Consent bool
 	// Tombstone says that the deployment is deleted, or leaves and takes everything with it: no limit holds,
-	// and what was held before goes as well. Protected kinds stay.
+	// and what was held before goes as well. Protected kinds stay, and so does what is held since the server recovered,
+	// unless a user has deleted the deployment.
 	Tombstone bool
 	// Limit is how much may be deleted without being confirmed.
 	Limit fleet.PruneLimit
@@ -62,14 +63,14 @@ type Verdict struct {
 // confirmed: callers keep Verdict.Hold in the entry, as Entry.Held. What a Plan lets through is still checked one by
 // one against the live object before it is deleted.
 type Plan struct {
-	why, limit               string
-	hold, waiting, tombstone bool
+	why, limit                        string
+	hold, waiting, tombstone, consent bool
 	confirmed                map[string]bool
 }
 
 // NewPlan makes the plan of a policy.
 func NewPlan(p Policy) Plan {
-	out := Plan{why: p.guard(), limit: p.limit(), hold: p.Hold, waiting: p.Pending, tombstone: p.Tombstone}
+	out := Plan{why: p.guard(), limit: p.limit(), hold: p.Hold, waiting: p.Pending, tombstone: p.Tombstone, consent: p.Consent}
 	if len(p.Confirmed) > 0 {
 		out.confirmed = make(map[string]bool, len(p.Confirmed))
 	}
@@ -94,6 +95,8 @@ func (p Plan) Decide(ref fleet.ObjectRef, held Hold) Verdict {
 		return Verdict{Protected: true, Confirmable: true, Reason: ref.Kind + " is a protected kind, which is only deleted when that is confirmed by name, or by hand"}
 	case p.limit != "":
 		return Verdict{Confirmable: true, Hold: HeldOverLimit, Reason: p.limit}
+	case held == HeldAfterRecovery && p.tombstone && !p.consent:
+		return Verdict{Protected: true, Confirmable: true, Reason: held.String()}
 	case held != "" && !p.tombstone:
 		return Verdict{Confirmable: true, Reason: held.String()}
 	}

@@ -35,7 +35,7 @@ func (s *Service) undeclare(ctx context.Context, tx store.Tx, p auth.Principal, 
 	if err := tx.Declarations().Remove(ctx, t.ID, d.DeploymentID); err != nil {
 		return err
 	}
-	_, err = s.delete(ctx, tx, p, deployment, deleteObjects)
+	_, err = s.delete(ctx, tx, p, deployment, pruneObjects)
 	return err
 }
 

@@ -27,7 +27,8 @@ func (s *Service) DeleteDeploymentKeepObjects(ctx context.Context, p auth.Princi
 type objectFate int
 
 const (
-	deleteObjects objectFate = iota // agents delete them, by tombstones
+	deleteObjects objectFate = iota // agents delete them, by tombstones, because a user has asked for that
+	pruneObjects                    // agents delete them, by tombstones, because a commit says so
 	keepObjects                     // they stay in their clusters, and nobody manages them
 )
 
@@ -127,7 +128,10 @@ func (s *Service) bury(ctx context.Context, tx store.Tx, d fleet.Deployment, t f
 	case fate == keepObjects:
 		return s.detach(ctx, tx, t, "the deployment was deleted with its objects kept", false)
 	}
-	want := fleet.Desired{Version: s.next(newest(t)), Namespace: d.Namespace, Policy: d.Policy, SourceRevision: d.SourceRevision, Tombstone: true}
+	want := fleet.Desired{
+		Version: s.next(newest(t)), Namespace: d.Namespace, Policy: d.Policy, SourceRevision: d.SourceRevision,
+		Tombstone: true, Consent: fate == deleteObjects,
+	}
 	if t.Desired.SourceRevision != d.SourceRevision && t.Desired.Digest != "" {
 		want.Namespace, want.Policy, want.SourceRevision = t.Desired.Namespace, t.Desired.Policy, t.Desired.SourceRevision
 	}

@@ -41,6 +41,7 @@ type verdict struct {
 
 	transient bool      // the problem may be gone another time
 	reused    bool      // it was found out at an earlier commit, and nothing that it depends on has changed
+	touched   bool      // this commit may have changed what comes after the problem
 	at        time.Time // when it was found out
 }
 

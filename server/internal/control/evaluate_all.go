@@ -109,13 +109,27 @@ func (w *worker) evaluateAll(ctx context.Context, r *round, deployments []fleet.
 		switch {
 		case !open:
 		case o.err != nil:
-			r.passed = true
+			c.failed = append(c.failed, o.deployment)
 			failed = errors.Join(failed, fmt.Errorf("deployment %q: %w", o.deployment.Name, o.err))
 		default:
 			failed = errors.Join(failed, c.add(ctx, o.outcome))
 		}
 	}
+	if err := c.except(ctx); err != nil {
+		r.passed = true
+		failed = errors.Join(failed, err)
+	}
 	return errors.Join(failed, c.flush(ctx))
+}
+
+// except notes, before anything is taken away from others, which deployments could not be looked at: objects may have moved
+// there.
+func (c *collector) except(ctx context.Context) error {
+	if len(c.failed) == 0 {
+		return nil
+	}
+	c.scope.unevaluated = append(c.scope.unevaluated, c.failed...)
+	return c.w.exceptEvaluated(ctx, c.failed)
 }
 
 // judged is one deployment that was looked at.
@@ -134,7 +148,7 @@ func (w *worker) judgeAll(ctx context.Context, deployments []fleet.Deployment, b
 	for chunk := range slices.Chunk(deployments, batch) {
 		if err := trees.readAhead(ctx, w, chunk); err != nil {
 			for _, d := range chunk {
-				out <- judged{outcome{deployment: fleet.Deployment{Name: d.Name}}, err}
+				out <- judged{outcome{deployment: d}, err}
 			}
 			continue
 		}
@@ -160,9 +174,10 @@ type collector struct {
 	limit   int
 	changed []outcome
 	bytes   int
-	losing  []outcome        // that wait for the others
-	scope   commitScope      // what is known of all of them
-	late    <-chan time.Time // when what is gathered has waited long enough; nil when nothing is
+	losing  []outcome          // that wait for the others
+	failed  []fleet.Deployment // that could not be looked at, through no fault of their sources
+	scope   commitScope        // what is known of all of them
+	late    <-chan time.Time   // when what is gathered has waited long enough; nil when nothing is
 }
 
 func (c *collector) add(ctx context.Context, o outcome) error {
@@ -170,6 +185,7 @@ func (c *collector) add(ctx context.Context, o outcome) error {
 	if o.unevaluated() {
 		c.scope.unevaluated = append(c.scope.unevaluated, o.deployment)
 	}
+	c.scope.lookedAt(o)
 	if !o.needed() && !c.round.due.rewound {
 		c.w.keepVerdicts(o)
 		c.w.evaluatedAt(o)
@@ -234,7 +250,7 @@ func (c *collector) flush(ctx context.Context) error {
 	c.w.mu.Lock()
 	newest := c.round.configs == c.w.configs
 	c.w.mu.Unlock()
-	if !newest {
+	if !newest || len(c.failed) > 0 {
 		return nil
 	}
 	return c.w.allEvaluated(ctx, c.scope)
@@ -260,7 +276,7 @@ func (c *collector) write(ctx context.Context, chunk []outcome, whole bool) (ove
 // allEvaluated notes that every deployment of the repository was evaluated: what waited for that is decided now.
 func (w *worker) allEvaluated(ctx context.Context, scope commitScope) error {
 	scope.evaluated = w.id
-	waits := func(h fleet.HandOver) bool { return h.Repository == w.id }
+	waits := func(h fleet.HandOver) bool { return h.Repository == w.id || scope.looked[h.To] }
 	var found bool
 	err := w.svc.store.View(ctx, func(tx store.Tx) error {
 		targets, err := tx.Targets().HandingOver(ctx, w.tenant)
@@ -275,8 +291,7 @@ func (w *worker) allEvaluated(ctx context.Context, scope commitScope) error {
 	})
 }
 
-// unevaluated reports whether the deployment could not be evaluated at this commit, and was not known to be
-// broken in the same way before.
+// unevaluated reports whether the deployment could not be evaluated at this commit, which may have changed what it wants.
 func (o outcome) unevaluated() bool {
 	if o.pending != nil && !o.pending.promotable() && o.pending.needed() {
 		return true
@@ -284,7 +299,7 @@ func (o outcome) unevaluated() bool {
 	if o.problem != "" {
 		return o.problem != recorded(o.deployment)
 	}
-	return slices.ContainsFunc(o.parts, func(p part) bool { return p.verdict.problem != "" && !p.reused })
+	return slices.ContainsFunc(o.parts, func(p part) bool { return p.verdict.problem != "" && (!p.reused || p.touched) })
 }
 
 // takesAway reports whether a deployment would no longer have objects that it had.

@@ -37,6 +37,7 @@ func (w *worker) judgeUnit(ctx context.Context, d fleet.Deployment, u unit, tree
 		!(last.transient && w.svc.cfg.Now().Sub(last.at) > transientFor) {
 		covers, err := last.covers(ctx, tree, req, root, folder)
 		if covers || err != nil {
+			last.touched = last.mayWantMore(root, folder)
 			last.folder, last.root, last.reused = folder, root, true
 			return last, err
 		}
@@ -59,6 +60,18 @@ func (v verdict) covers(ctx context.Context, tree filetree.Tree, req render.Requ
 		return false, nil
 	}
 	return key == v.key, err
+}
+
+// mayWantMore reports whether a tree holds something else than the one that a verdict with a problem is of, where its source
+// was not read because of the problem. A kustomization may refer to any folder of the repository.
+func (v verdict) mayWantMore(root, folder string) bool {
+	if v.problem == "" {
+		return false
+	}
+	if v.kind == fleet.SourceKustomize || v.kind == fleet.SourceDetected {
+		return v.root != root
+	}
+	return v.folder != folder
 }
 
 // look renders what has to be rendered.

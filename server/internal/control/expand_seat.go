@@ -77,7 +77,7 @@ func (s *Service) attach(ctx context.Context, tx store.Tx, d fleet.Deployment, w
 	if err := tx.Targets().SetPlace(ctx, t); err != nil {
 		return err
 	}
-	again := fleet.Desired{Version: s.next(newest(t)), Namespace: d.Namespace, Policy: w.grant.Applied(d.Policy), HoldPrune: anew || s.behind(t) || holdsOn(t)}
+	again := fleet.Desired{Version: s.next(newest(t)), Namespace: d.Namespace, Policy: w.grant.Applied(d.Policy), HoldPrune: anew || s.behind(t) || holdsOn(t), HandOvers: t.Desired.HandOvers}
 	if err := tx.Targets().SetDesired(ctx, t.TenantID, t.ID, again); err != nil {
 		return err
 	}

@@ -31,6 +31,13 @@ type handOvers struct {
 	unsettled map[fleet.AgentID][]store.UnsettledTarget
 	targets   map[fleet.DeploymentID][]fleet.Target // of deployments in scope
 	broken    map[fleet.RepositoryID][]fleet.Deployment
+	refs      map[refKey]store.EvaluatedRef
+	files     map[fleet.RepositoryID]map[fleet.AgentID]bool // agents whose configuration cannot be used
+}
+
+type refKey struct {
+	repository fleet.RepositoryID
+	revision   string
 }
 
 func newHandOvers(s *Service, tx store.Tx, scope *commitScope) *handOvers {
@@ -40,7 +47,8 @@ func newHandOvers(s *Service, tx store.Tx, scope *commitScope) *handOvers {
 	return &handOvers{
 		s: s, tx: tx, scope: scope,
 		unsettled: map[fleet.AgentID][]store.UnsettledTarget{}, targets: map[fleet.DeploymentID][]fleet.Target{},
-		broken: map[fleet.RepositoryID][]fleet.Deployment{},
+		broken: map[fleet.RepositoryID][]fleet.Deployment{}, refs: map[refKey]store.EvaluatedRef{},
+		files: map[fleet.RepositoryID]map[fleet.AgentID]bool{},
 	}
 }
 
@@ -50,23 +58,31 @@ func (h *handOvers) of(ctx context.Context, t fleet.Target, want fleet.Desired) 
 	if err != nil || gone.none() || t.AgentID == "" {
 		return nil, err
 	}
-	out, err := h.wanted(ctx, t, gone)
+	out, err := h.wanted(ctx, t, gone, want.Tombstone && want.Consent)
 	if err != nil {
 		return nil, err
 	}
 	broken := h.scope.unevaluated
 	if want.Digest != t.Desired.Digest {
-		missed, err := h.missed(ctx, t)
+		missed, file, err := h.missed(ctx, t)
 		if err != nil {
 			return nil, err
 		}
 		broken = slices.Concat(broken, missed)
+		if file != "" && file != h.scope.pending {
+			out = append(out, fleet.HandOver{Reason: fleet.HandOverCommitNotEvaluated, Repository: file})
+		}
 	}
 	unevaluated, err := h.unevaluated(ctx, t, gone, broken)
 	if err != nil {
 		return nil, err
 	}
-	return bounded(append(out, unevaluated...)), nil
+	for _, u := range unevaluated {
+		if !slices.ContainsFunc(out, u.Equal) {
+			out = append(out, u)
+		}
+	}
+	return bounded(out), nil
 }
 
 // lost is what t no longer has when it becomes want, and what it hands over already.
@@ -81,6 +97,9 @@ func (h *handOvers) lost(ctx context.Context, t fleet.Target, want fleet.Desired
 	ends := want.Tombstone || want.Detached
 	if !ends && want.Digest == t.Desired.Digest && want.Namespace == t.Desired.Namespace && out.none() {
 		return out, nil
+	}
+	if t.Desired.Digest == "" && t.Observed.Version != (fleet.Version{}) {
+		out.all = true // it was let go and comes back: its agent may not have heard of that, and have anything
 	}
 	before, err := h.s.objectNames(ctx, h.tx, t.TenantID, store.PlacedBundle{Digest: t.Desired.Digest, Namespace: t.Desired.Namespace})
 	if errors.Is(err, errNoBundle) {
@@ -106,7 +125,8 @@ func (h *handOvers) lost(ctx context.Context, t fleet.Target, want fleet.Desired
 }
 
 // wanted lists the deployments that want any of what t has lost.
-func (h *handOvers) wanted(ctx context.Context, t fleet.Target, gone lostObjects) ([]fleet.HandOver, error) {
+// When a user has deleted t's deployment, a dry run of another one is no reason to keep anything.
+func (h *handOvers) wanted(ctx context.Context, t fleet.Target, gone lostObjects, deleted bool) ([]fleet.HandOver, error) {
 	byTaker := map[fleet.DeploymentID]*fleet.HandOver{}
 	take := func(id fleet.DeploymentID, deployment string, objects []string) {
 		if id == t.DeploymentID || len(objects) == 0 {
@@ -129,6 +149,9 @@ func (h *handOvers) wanted(ctx context.Context, t fleet.Target, gone lostObjects
 		return nil, err
 	}
 	for _, u := range unsettled {
+		if deleted && u.DryRun {
+			continue
+		}
 		for _, bundle := range []store.PlacedBundle{u.Desired, u.Newest} {
 			names, err := h.s.objectNames(ctx, h.tx, t.TenantID, bundle)
 			if errors.Is(err, errNoBundle) {
@@ -151,21 +174,46 @@ func (h *handOvers) wanted(ctx context.Context, t fleet.Target, gone lostObjects
 }
 
 // missed lists the deployments that cannot be evaluated, and could have taken objects over by a commit that t has not come
-// to before: because it was held back, was broken itself, or was not written with the others.
-func (h *handOvers) missed(ctx context.Context, t fleet.Target) ([]fleet.Deployment, error) {
+// to before: because it was held back, was broken itself, or was not written with the others. file is the repository of t if
+// the configuration of its agent there cannot be used: nobody knows what that declares.
+func (h *handOvers) missed(ctx context.Context, t fleet.Target) (list []fleet.Deployment, file fleet.RepositoryID, err error) {
 	d, err := h.tx.Deployments().Get(ctx, t.TenantID, t.DeploymentID)
 	if err != nil {
-		return nil, err
+		return nil, "", err
+	}
+	misread, err := h.misread(ctx, t, d.RepositoryID)
+	if err != nil {
+		return nil, "", err
+	}
+	if misread {
+		file = d.RepositoryID
 	}
 	broken, err := h.brokenIn(ctx, d)
 	if err != nil {
-		return nil, err
+		return nil, "", err
 	}
 	upToDate := h.scope.upToDate(t)
 	return slices.DeleteFunc(slices.Clone(broken), func(other fleet.Deployment) bool {
 		together := h.scope.previous != nil && h.scope.previous[d.ID] == h.scope.previous[other.ID]
 		return other.ID == d.ID || other.Source.Revision != d.Source.Revision || upToDate && together
-	}), nil
+	}), file, nil
+}
+
+// misread reports whether a repository has the configuration of t's agent and it cannot be used.
+func (h *handOvers) misread(ctx context.Context, t fleet.Target, repository fleet.RepositoryID) (bool, error) {
+	agents, ok := h.files[repository]
+	if !ok {
+		list, err := h.tx.AgentConfigs().OfRepository(ctx, t.TenantID, repository)
+		if err != nil {
+			return false, err
+		}
+		agents = map[fleet.AgentID]bool{}
+		for _, c := range list {
+			agents[c.AgentID] = c.State == fleet.ConfigInvalid || c.State == fleet.ConfigRefused
+		}
+		h.files[repository] = agents
+	}
+	return agents[t.AgentID], nil
 }
 
 // brokenIn lists the deployments of d's repository whose newest commit could not be evaluated.
@@ -174,14 +222,41 @@ func (h *handOvers) brokenIn(ctx context.Context, d fleet.Deployment) ([]fleet.D
 		return list, nil
 	}
 	list, err := h.tx.Deployments().OfRepository(ctx, d.TenantID, d.RepositoryID)
-	list = slices.DeleteFunc(list, evaluated)
-	h.broken[d.RepositoryID] = list
-	return list, err
+	if err != nil {
+		return nil, err
+	}
+	var broken []fleet.Deployment
+	for _, other := range list {
+		known, err := h.evaluated(ctx, other)
+		if err != nil {
+			return nil, err
+		}
+		if !known {
+			broken = append(broken, other)
+		}
+	}
+	h.broken[d.RepositoryID] = broken
+	return broken, nil
 }
 
-// evaluated reports whether a deployment could be evaluated at the newest commit that its worker has come to.
-func evaluated(d fleet.Deployment) bool {
-	return !d.Rendered.At.IsZero() && d.PendingSpec == 0 && recorded(d) == ""
+// evaluated reports whether a deployment was evaluated at the newest commit that its worker has come to.
+func (h *handOvers) evaluated(ctx context.Context, d fleet.Deployment) (bool, error) {
+	if h.scope.looked[d.ID] {
+		return true, nil
+	}
+	if d.Rendered.At.IsZero() || d.PendingSpec != 0 || recorded(d) != "" {
+		return false, nil
+	}
+	key := refKey{d.RepositoryID, d.Source.Revision}
+	ref, ok := h.refs[key]
+	if !ok {
+		var err error
+		if ref, err = h.tx.Repositories().Evaluated(ctx, d.TenantID, d.RepositoryID, d.Source.Revision); err != nil {
+			return false, err
+		}
+		h.refs[key] = ref
+	}
+	return !slices.Contains(ref.Except, d.ID), nil
 }
 
 // unevaluated lists the deployments of which nobody knows whether they want what t has lost: of those that could not be
@@ -225,7 +300,11 @@ func (h *handOvers) unevaluated(ctx context.Context, t fleet.Target, gone lostOb
 func (h *handOvers) still(ctx context.Context, t fleet.Target, was fleet.HandOver) (bool, error) {
 	switch was.Reason {
 	case fleet.HandOverCommitNotEvaluated:
-		return was.Repository != h.scope.evaluated && was.Repository != h.scope.pending, nil
+		if was.Repository == h.scope.pending {
+			return false, nil // said anew
+		}
+		misread, err := h.misread(ctx, t, was.Repository)
+		return misread || was.Repository != h.scope.evaluated, err
 	case fleet.HandOverNotEvaluated:
 	default:
 		return false, nil
@@ -238,7 +317,11 @@ func (h *handOvers) still(ctx context.Context, t fleet.Target, was fleet.HandOve
 		return false, err
 	}
 	on, err := h.isBeside(ctx, t, d.ID)
-	return d.DeletedAt.IsZero() && on && !evaluated(d), err
+	if err != nil || !on || !d.DeletedAt.IsZero() {
+		return false, err
+	}
+	known, err := h.evaluated(ctx, d)
+	return !known, err
 }
 
 // coming lists what the deployments of the commit that is being written want of what t has lost.
@@ -294,7 +377,7 @@ func (h *handOvers) refresh(ctx context.Context, tenant fleet.TenantID, changed 
 	clear(h.unsettled) // which may have changed since
 	clear(h.targets)
 	for _, t := range targets {
-		if !slices.ContainsFunc(t.Desired.HandOvers, changed) || h.s.behind(t) {
+		if !slices.ContainsFunc(t.Desired.HandOvers, changed) || attached(t) && h.s.behind(t) {
 			continue
 		}
 		now, err := h.of(ctx, t, t.Desired)
@@ -341,15 +424,11 @@ func (h *handOvers) keepAll(ctx context.Context, tenant fleet.TenantID, id fleet
 
 // bounded keeps the list within what a frame may hold: beyond that everything that has left the target is kept.
 func bounded(list []fleet.HandOver) []fleet.HandOver {
-	objects := 0
-	for _, h := range list {
-		objects += len(h.Objects)
-	}
 	if len(list) > wire.MaxHandOvers {
 		list = list[:wire.MaxHandOvers]
 		list[0].Objects = nil
 	}
-	if objects > wire.MaxHandedOver {
+	if wire.TooManyHandedOver(list) {
 		for i := range list {
 			list[i].Objects = nil
 		}

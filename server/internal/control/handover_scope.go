@@ -62,6 +62,8 @@ type commitScope struct {
 	// newest has, by deployment and variant, the digests that were newest before the commit, of deployments whose sources
 	// could be used then.
 	newest map[fleet.DeploymentID]map[string]string
+	// looked has the deployments that were evaluated at the commit, whole.
+	looked map[fleet.DeploymentID]bool
 
 	comes []comingObjects
 	index map[string][]int // of comes, by the name of an object
@@ -77,7 +79,7 @@ type comingObjects struct {
 
 // add notes what a deployment wants from the commit on.
 func (c *commitScope) add(o outcome) error {
-	if o.pending.promotable() {
+	if o.pending.promotable() && !o.pending.refused {
 		o = o.pending.outcome
 	}
 	for _, p := range o.parts {
@@ -100,6 +102,18 @@ func (c *commitScope) add(o outcome) error {
 		c.comes = append(c.comes, comingObjects{deployment: o.deployment.ID, name: o.deployment.Name, variant: p.variant})
 	}
 	return nil
+}
+
+// lookedAt notes a deployment that was evaluated.
+func (c *commitScope) lookedAt(o outcome) {
+	broken := slices.ContainsFunc(o.parts, func(p part) bool { return p.verdict.problem != "" })
+	if o.skipped || o.problem != "" || broken || o.pending != nil {
+		return
+	}
+	if c.looked == nil {
+		c.looked = map[fleet.DeploymentID]bool{}
+	}
+	c.looked[o.deployment.ID] = true
 }
 
 // writes notes which bundles were newest before outcomes are written.

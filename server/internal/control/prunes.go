@@ -2,6 +2,7 @@ package control
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -24,9 +25,9 @@ func (s *Service) HeldPrunes(
 		if err != nil {
 			return err
 		}
-		d, err := tx.Deployments().ByName(ctx, t.ID, deployment)
+		d, err := liveOrLeaving(ctx, tx, t.ID, deployment)
 		if err != nil {
-			return fmt.Errorf("deployment %q: %w", deployment, err)
+			return err
 		}
 		holders, err := s.holders(ctx, tx, d, agent)
 		if err != nil {
@@ -52,6 +53,21 @@ func (s *Service) HeldPrunes(
 	return out, err
 }
 
+// liveOrLeaving finds a deployment by its name. One that is being deleted may hold objects back as well.
+func liveOrLeaving(ctx context.Context, tx store.Tx, tenant fleet.TenantID, name string) (fleet.Deployment, error) {
+	d, err := tx.Deployments().ByName(ctx, tenant, name)
+	if errors.Is(err, store.ErrNotFound) {
+		leaving, listed := tx.Deployments().LeavingByName(ctx, tenant, name)
+		if len(leaving) > 0 || listed != nil {
+			return append(leaving, fleet.Deployment{})[0], listed
+		}
+	}
+	if err != nil {
+		return fleet.Deployment{}, fmt.Errorf("deployment %q: %w", name, err)
+	}
+	return d, nil
+}
+
 // holders are the targets of d that may hold anything back, on one agent or on all.
 func (s *Service) holders(ctx context.Context, tx store.Tx, d fleet.Deployment, agent string) (map[fleet.TargetID]fleet.Target, error) {
 	targets, err := tx.Targets().OfDeployment(ctx, d.TenantID, d.ID)
@@ -64,7 +80,7 @@ func (s *Service) holders(ctx context.Context, tx store.Tx, d fleet.Deployment, 
 			continue
 		}
 		known = true
-		if attached(t) {
+		if attached(t) || t.Desired.Tombstone && t.AgentID != "" {
 			out[t.ID] = t
 		}
 	}
@@ -77,7 +93,7 @@ func (s *Service) holders(ctx context.Context, tx store.Tx, d fleet.Deployment, 
 // answered reports whether what an agent says of a target is about just what is desired of it now: only
 // then is what it holds back what a confirmation would let go.
 func (s *Service) answered(t fleet.Target) bool {
-	return t.Desired.Digest != "" && !holdsOn(t) && t.Observed.Version == t.Desired.Version && !s.behind(t)
+	return (t.Desired.Digest != "" || t.Desired.Tombstone) && !holdsOn(t) && t.Observed.Version == t.Desired.Version && !s.behind(t)
 }
 
 // ConfirmPrune lets agents delete objects that they hold back, for the bundle that they have now and for no
@@ -89,7 +105,11 @@ func (s *Service) ConfirmPrune(ctx context.Context, p auth.Principal, tenant, na
 	}
 	var out ConfirmedPrune
 	err := s.store.Update(ctx, func(tx store.Tx) error {
-		_, d, err := s.deployableDeployment(ctx, tx, p, tenant, name)
+		t, err := deployable(ctx, tx, p, tenant)
+		if err != nil {
+			return err
+		}
+		d, err := liveOrLeaving(ctx, tx, t.ID, name)
 		if err != nil {
 			return err
 		}

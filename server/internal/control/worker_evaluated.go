@@ -32,6 +32,22 @@ func (w *worker) evaluatedSoFar() map[fleet.DeploymentID]string {
 	return maps.Clone(w.evaluated)
 }
 
+// exceptEvaluated writes that deployments were not evaluated at the newest commit of their revisions, whichever that is.
+func (w *worker) exceptEvaluated(ctx context.Context, deployments []fleet.Deployment) error {
+	except := map[string][]fleet.DeploymentID{}
+	for _, d := range deployments {
+		except[d.Source.Revision] = append(except[d.Source.Revision], d.ID)
+	}
+	return w.svc.store.Update(ctx, func(tx store.Tx) error {
+		for _, revision := range slices.Sorted(maps.Keys(except)) {
+			if err := tx.Repositories().ExceptEvaluated(ctx, w.tenant, w.id, revision, except[revision]); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
 // recordEvaluated writes up to which commits the deployments were evaluated, where that is news. A deployment that is
 // still with a round, or could not be evaluated, is an exception until it was.
 func (w *worker) recordEvaluated(ctx context.Context, todo work, refs map[string]gitsource.Ref) error {

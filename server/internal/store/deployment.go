@@ -41,6 +41,8 @@ type Repositories interface {
 	// SetEvaluated writes what is known of some revisions, records ChangeRepository, and forgets the revisions
 	// that are not in use.
 	SetEvaluated(ctx context.Context, tenant fleet.TenantID, id fleet.RepositoryID, refs []EvaluatedRef, inUse []string) error
+	// ExceptEvaluated adds to the exceptions of a revision.
+	ExceptEvaluated(ctx context.Context, tenant fleet.TenantID, id fleet.RepositoryID, revision string, ids []fleet.DeploymentID) error
 	// SetChecked records a look at the remote; message is "" when it could be read.
 	SetChecked(ctx context.Context, tenant fleet.TenantID, id fleet.RepositoryID, at time.Time, message string) error
 	// Delete fails with ErrExists while deployments, pending specs or configurations of agents refer to it.
@@ -71,6 +73,8 @@ type Deployments interface {
 	Get(ctx context.Context, tenant fleet.TenantID, id fleet.DeploymentID) (fleet.Deployment, error)
 	// ByName finds the deployment that is not deleted.
 	ByName(ctx context.Context, tenant fleet.TenantID, name string) (fleet.Deployment, error)
+	// LeavingByName returns those of a name whose objects are being deleted, the one that was deleted last first.
+	LeavingByName(ctx context.Context, tenant fleet.TenantID, name string) ([]fleet.Deployment, error)
 	// List returns deployments in the order of their names, those on their way out included.
 	List(ctx context.Context, tenant fleet.TenantID, f DeploymentFilter) ([]fleet.Deployment, error)
 	// OfRepository returns those that are not deleted, by name.

@@ -84,6 +84,6 @@ func keptByManifest(mark string, whole bool) string {
 // keepMarked keeps an object that has left the source, if its last applied manifest asks for that.
 func (t *target) keepMarked(o *object) {
 	if why := keptByManifest(o.keepMark, t.desired.State.Tombstone); why != "" {
-		o.keep, o.held = true, why
+		o.keep, o.held, o.kept = true, why, why
 	}
 }

@@ -95,6 +95,7 @@ type object struct {
 	diagnosis *diagnosis // nil unless it is a workload that is unready for a while
 	held      string     // why it is kept although it is not desired any more
 	keep      bool       // because its annotation asks for it
+	kept      string     // which annotation that is
 	// refused: the agent must not touch it at all. waits: only until others have what they desire.
 	refused, waits bool
 	// optional: it is left alone if it exists and is not ours.

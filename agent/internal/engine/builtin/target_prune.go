@@ -129,16 +129,16 @@ func (t *target) keepBack(o *object) {
 	case o.phase == phaseRemoving:
 	case o.refused:
 		o.phase, o.held = phaseHeld, o.bounds.refusal
-	case o.bounds.beyond != "":
-		t.hold(o, o.bounds.beyond, true)
-	case o.keep:
-		t.hold(o, o.held, true)
-	case o.taker == "":
-		t.awaitHandOver(o)
-	default:
+	case o.taker != "":
 		// Until that one has taken it over, which the label tells: what is forgotten before would be nobody's
 		// if this agent stopped now.
 		t.postpone(o, fmt.Sprintf("target %s is about to take it over", o.taker))
+	case o.handOver != "":
+		t.awaitHandOver(o)
+	case o.bounds.beyond != "":
+		t.hold(o, o.bounds.beyond, true)
+	default:
+		t.hold(o, o.kept, true)
 	}
 }
 
@@ -257,7 +257,7 @@ func (t *target) removed(o *object, want intent, out removal, err error) {
 	case outcomeNotOurs:
 		t.lose(o, want, out.note)
 	case outcomeKept:
-		o.phase, o.held, o.keep, o.known = phaseHeld, out.note, true, true
+		o.phase, o.held, o.kept, o.keep, o.known = phaseHeld, out.note, out.note, true, true
 	case outcomeTerminating:
 		o.phase, o.known, o.health, o.note = phaseTerminating, true, fleet.HealthTerminating, out.note
 		if o.dying.IsZero() {
@@ -268,7 +268,7 @@ func (t *target) removed(o *object, want intent, out removal, err error) {
 		}
 	case outcomeHeld:
 		o.phase, o.held, o.known = phaseHeld, out.note, true
-		if want == intentDetach {
+		if want == intentDetach || want == intentRelease {
 			t.putOff(o, tries, t.engine.timing.forbiddenMax)
 		}
 	case outcomeOccupied:

@@ -1,11 +1,14 @@
 package enginetest
 
 import (
+	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/kedge-dev/kedge/agent/internal/engine"
 	"github.com/kedge-dev/kedge/internal/fleet"
+	"github.com/kedge-dev/kedge/internal/testkit/apiproxy"
 )
 
 // What a server says of objects that move: each state names by itself what it hands over.
@@ -15,6 +18,7 @@ var handOverCases = []testCase{
 	{"deletes what another deployment does not take when that is confirmed", handOverConfirmed},
 	{"keeps what a restarted agent hands over", handedOverAfterRestart},
 	{"keeps everything of a deleted deployment that another one takes over, protected kinds too", handedOverByTombstone},
+	{"keeps an annotated object of a deleted deployment for another one, without asking for it all the time", handedOverAnnotated},
 	{"keeps its mark on what a deployment that is let go of hands over", handedOverByDetached},
 }
 
@@ -109,6 +113,32 @@ func handedOverAfterRestart(t *testing.T, w *world) {
 	other := fleet.NewTargetID()
 	e.Set(w.other(t, other, 1, configMap("x", "1")))
 	w.rec.status(t, other, 1, fleet.SyncSynced)
+	w.ownedBy(t, "x", uid, other)
+}
+
+func handedOverAnnotated(t *testing.T, w *world) {
+	proxy := apiproxy.New(t, w.rest)
+	w.rest = proxy.Config()
+	e := w.start(t)
+	w.sync(t, e, 1, annotated("x", "helm.sh/resource-policy: keep"))
+	uid := w.get(t, "x").GetUID()
+	var reads atomic.Int64
+	proxy.Do(func(r *http.Request) *apiproxy.Fault {
+		if r.Method == http.MethodGet && strings.HasSuffix(r.URL.Path, "/configmaps/x") {
+			reads.Add(1)
+		}
+		return nil
+	})
+	e.Set(handsOver(w.tombstone(2)))
+	w.heldFor(t, 2, "x")
+	w.fence(t, e)
+	if n := reads.Load(); n > 10 {
+		t.Errorf("x was read %d times while it waits", n)
+	}
+	other := fleet.NewTargetID()
+	e.Set(w.other(t, other, 1, annotated("x", "helm.sh/resource-policy: keep")))
+	w.rec.status(t, other, 1, fleet.SyncSynced)
+	w.rec.status(t, w.target, 2, fleet.SyncDeleted)
 	w.ownedBy(t, "x", uid, other)
 }
 

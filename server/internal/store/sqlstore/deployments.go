@@ -56,6 +56,15 @@ func (s deployments) ByName(ctx context.Context, tenant fleet.TenantID, name str
 	return d, nil
 }
 
+func (s deployments) LeavingByName(ctx context.Context, tenant fleet.TenantID, name string) ([]fleet.Deployment, error) {
+	out, err := s.list(ctx, s.tx.of(tenant), deploymentColumns+`WHERE d.tenant_id = $1 AND d.name = $2 AND d.deleted_at IS NOT NULL
+		ORDER BY d.deleted_at DESC, d.id`, tenant, name)
+	if err != nil {
+		return nil, fmt.Errorf("reading deployments %q that are being deleted: %w", name, err)
+	}
+	return out, nil
+}
+
 func (s deployments) OfRepository(ctx context.Context, tenant fleet.TenantID, repo fleet.RepositoryID) ([]fleet.Deployment, error) {
 	out, err := s.list(ctx, s.tx.of(tenant), deploymentColumns+`WHERE d.tenant_id = $1 AND d.repository_id = $2
 		AND d.deleted_at IS NULL ORDER BY d.name`, tenant, repo)

@@ -70,11 +70,11 @@ func (s targets) Unsettled(ctx context.Context, tenant fleet.TenantID, agents []
 	var out []store.UnsettledTarget
 	err := s.tx.of(tenant).each(ctx, func(row Row) error {
 		var t store.UnsettledTarget
-		err := row.Scan(&t.Agent, &t.Deployment, &t.DeploymentName, &t.Desired.Namespace, &t.Desired.Digest, &t.Newest.Namespace, &t.Newest.Digest)
+		err := row.Scan(&t.Agent, &t.Deployment, &t.DeploymentName, &t.Desired.Namespace, &t.Desired.Digest, &t.Newest.Namespace, &t.Newest.Digest, &t.DryRun)
 		out = append(out, t)
 		return err
 	}, `SELECT t.agent_id, t.deployment_id, t.deployment_name, t.desired_namespace, COALESCE(t.desired_digest, ''),
-			d.namespace, COALESCE(t.newest_digest, '')
+			d.namespace, COALESCE(t.newest_digest, ''), t.desired_dry_run
 		FROM targets t CROSS JOIN deployments d ON (d.tenant_id = t.tenant_id AND d.id = t.deployment_id)
 		WHERE t.tenant_id = $1 AND t.agent_id IN (SELECT value FROM json_each($2))
 			AND NOT t.desired_tombstone AND NOT t.desired_detached AND t.detached_at IS NULL

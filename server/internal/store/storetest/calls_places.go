@@ -99,6 +99,9 @@ var placeCalls = []call{
 	{"Repositories.SetEvaluated", true, notFound, func(ctx context.Context, tx store.Tx, tenant fleet.TenantID, w *world) (any, error) {
 		return nil, tx.Repositories().SetEvaluated(ctx, tenant, w.repo.ID, []store.EvaluatedRef{{Revision: "main", Commit: "c"}}, []string{"main"})
 	}},
+	{"Repositories.ExceptEvaluated", true, notFound, func(ctx context.Context, tx store.Tx, tenant fleet.TenantID, w *world) (any, error) {
+		return nil, tx.Repositories().ExceptEvaluated(ctx, tenant, w.repo.ID, "main", []fleet.DeploymentID{w.deployment.ID})
+	}},
 	{"Repositories.SetChecked", true, notFound, func(ctx context.Context, tx store.Tx, tenant fleet.TenantID, w *world) (any, error) {
 		return nil, tx.Repositories().SetChecked(ctx, tenant, w.repo.ID, at(50), "broken")
 	}},

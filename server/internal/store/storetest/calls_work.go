@@ -20,6 +20,9 @@ var workCalls = []call{
 	{"Deployments.ByName", false, notFound, func(ctx context.Context, tx store.Tx, tenant fleet.TenantID, w *world) (any, error) {
 		return tx.Deployments().ByName(ctx, tenant, w.deployment.Name)
 	}},
+	{"Deployments.LeavingByName", false, empty, func(ctx context.Context, tx store.Tx, tenant fleet.TenantID, w *world) (any, error) {
+		return tx.Deployments().LeavingByName(ctx, tenant, w.deployment.Name)
+	}},
 	{"Deployments.List", false, empty, func(ctx context.Context, tx store.Tx, tenant fleet.TenantID, w *world) (any, error) {
 		return tx.Deployments().List(ctx, tenant, store.DeploymentFilter{Agent: w.agent.ID})
 	}},
