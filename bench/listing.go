@@ -25,14 +25,14 @@ func benchListing(ctx context.Context, r *rigging) error {
 
 // listingRounds fills one server up and measures at every size on the way.
 func (r *rigging) listingRounds(ctx context.Context, kind string, sizes []int) error {
-	l, err := r.newListing(ctx, kind)
+	l, err := r.newListing(ctx, "B9", kind)
 	if err != nil {
 		return err
 	}
 	defer l.stop()
 	measured := map[string][]point{}
 	for _, n := range sizes {
-		if err := l.fill(ctx, r, n); err != nil {
+		if _, err := l.fill(ctx, r, "B9", n); err != nil {
 			return fmt.Errorf("filling up to %d: %w", n, err)
 		}
 		if err := l.measure(ctx, r, measured); err != nil {

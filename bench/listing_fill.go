@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"strings"
 	"time"
 
 	"github.com/kedge-dev/kedge/internal/apiv1"
@@ -30,8 +31,8 @@ func appName(i int) string  { return fmt.Sprintf("app-%06d", i) }
 func slotName(i int) string { return fmt.Sprintf("slot-%02d", i) }
 func listPath(i int) string { return fmt.Sprintf("apps/%04d", i) }
 
-func (r *rigging) newListing(ctx context.Context, kind string) (*listing, error) {
-	name := "b9-" + kind
+func (r *rigging) newListing(ctx context.Context, name, kind string) (*listing, error) {
+	name = strings.ToLower(name) + "-" + kind
 	git, repo, err := r.repository(ctx, name)
 	if err != nil {
 		return nil, err
@@ -70,10 +71,11 @@ func (l *listing) stop() {
 	_ = l.station.Stop()
 }
 
-// fill makes deployments until there are n and every target has reported.
-func (l *listing) fill(ctx context.Context, r *rigging, n int) error {
+// fill makes deployments until there are n and every target has reported. What it reports is called after name, such as
+// B9; it returns how many deployments were made per second.
+func (l *listing) fill(ctx context.Context, r *rigging, name string, n int) (rate float64, err error) {
 	started, before := time.Now(), l.n
-	err := l.station.each(ctx, n-before, func(ctx context.Context, c *rig.Server, i int) error {
+	err = l.station.each(ctx, n-before, func(ctx context.Context, c *rig.Server, i int) error {
 		i += before
 		return c.Call(ctx, http.MethodPost, rig.TenantPath+"/deployments", apiv1.CreateDeployment{
 			Name: appName(i), Environment: slotName(i % listSlots), Labels: map[string]string{"team": fmt.Sprintf("team-%d", i%listTeams)},
@@ -81,16 +83,16 @@ func (l *listing) fill(ctx context.Context, r *rigging, n int) error {
 		}, nil)
 	})
 	if err != nil {
-		return err
+		return 0, err
 	}
 	l.n = n
-	created := time.Since(started)
+	rate = float64(n-before) / time.Since(started).Seconds()
 	if err := l.awaitReported(ctx); err != nil {
-		return err
+		return 0, err
 	}
-	label := fmt.Sprintf("B9.%s.%d", l.kind, n)
-	return r.reportAll(
-		single(label+".created", float64(n-before)/created.Seconds(), "1/s"),
+	label := fmt.Sprintf("%s.%s.%d", name, l.kind, n)
+	return rate, r.reportAll(
+		single(label+".created", rate, "1/s"),
 		single(label+".all_synced", ms(time.Since(started)), "ms"),
 	)
 }

@@ -43,6 +43,7 @@ var benchmarks = []struct {
 	{"B12", benchChain},
 	{"B13", benchIdle},
 	{"B15", benchRender},
+	{"B16", benchCreating},
 }
 
 func run() error {
