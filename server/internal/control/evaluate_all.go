@@ -96,7 +96,10 @@ func (w *worker) evaluateAll(ctx context.Context, r *round, deployments []fleet.
 	}
 	outcomes := make(chan judged)
 	go w.judgeAll(ctx, deployments, limit, access, refs, outcomes)
-	c := collector{w: w, round: r, limit: limit, scope: commitScope{previous: w.evaluatedSoFar()}}
+	c := collector{w: w, round: r, limit: limit}
+	if !r.due.onlyAdded() { // which lose nothing
+		c.scope.previous = w.evaluatedSoFar()
+	}
 	var failed error
 	for open := true; open; {
 		var o judged

@@ -89,7 +89,8 @@ func (s targets) GetAllTenants(ctx context.Context, agent fleet.AgentID, ids []f
 	if len(ids) == 0 {
 		return nil, nil
 	}
-	out, err := s.list(ctx, s.tx.atPlace("agents", string(agent)), targetColumns+`WHERE t.agent_id = $1 AND t.id IN (SELECT value FROM json_each($2))
+	// By ID, and not by agent, which may have thousands of others: that is what COALESCE is for.
+	out, err := s.list(ctx, s.tx.atPlace("agents", string(agent)), targetColumns+`WHERE COALESCE(t.agent_id, '') = $1 AND t.id IN (SELECT value FROM json_each($2))
 		ORDER BY t.tenant_id, t.deployment_name, t.deployment_id`, agent, idList(ids))
 	if err != nil {
 		return nil, fmt.Errorf("reading %d targets of agent %q: %w", len(ids), agent, err)

@@ -674,7 +674,7 @@ CREATE INDEX targets_by_agent ON targets (agent_id, tenant_id, deployment_name, 
 CREATE INDEX targets_by_agent_tenant ON targets (tenant_id, agent_tenant);
 CREATE INDEX targets_by_digest ON targets (tenant_id, desired_digest);
 CREATE INDEX targets_by_grant ON targets (grant_id) WHERE grant_id IS NOT NULL;
-CREATE INDEX targets_by_hand_over ON targets (tenant_id) WHERE desired_hand_overs <> '';
+CREATE INDEX targets_by_hand_over ON targets (tenant_id, id) WHERE desired_hand_overs <> '';
 CREATE INDEX targets_by_sync ON targets (tenant_id, read_sync, deployment_name, deployment_id);
 CREATE INDEX targets_by_health ON targets (tenant_id, read_health, deployment_name, deployment_id);
 CREATE INDEX targets_waiting ON targets (tenant_id, deployment_name, deployment_id) WHERE waiting;
