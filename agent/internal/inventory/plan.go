@@ -65,7 +65,7 @@ type Verdict struct {
 type Plan struct {
 	why, limit                        string
 	hold, waiting, tombstone, consent bool
-	confirmed                map[string]bool
+	confirmed                         map[string]bool
 }
 
 // NewPlan makes the plan of a policy.

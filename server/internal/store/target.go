@@ -193,7 +193,7 @@ type UnsettledTarget struct {
 	DeploymentName string
 	// Desired is what its agent was told, and Newest what was rendered last for it.
 	Desired, Newest PlacedBundle
-	DryRun bool // it takes nothing over while it is one
+	DryRun          bool // it takes nothing over while it is one
 }
 
 // PlacedBundle is a bundle and the namespace of its objects that name none. Digest is empty when there is no bundle.
