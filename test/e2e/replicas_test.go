@@ -25,7 +25,7 @@ const (
 	// ended is ten times what is promised for the streams of a revoked token.
 	ended = 50 * time.Second
 	// takeOver is ten times what is promised for the repositories of a killed replica.
-	takeOver = 20 * time.Second
+	takeOver = 10 * time.Second
 )
 
 // room is several servers on one PostgreSQL that a test has for itself.
