@@ -120,7 +120,7 @@ func lower(phase string) string { return string(phase[0]-'A'+'a') + phase[1:] }
 
 func (a *app) runCommand() *cobra.Command {
 	get := getOf(a, "get DEPLOYMENT", "List the sync runs of a deployment, newest first", runResource)
-	terminate := a.verb("terminate ID", "End a run: one that waits at once, one that runs is no longer waited for", 1, func(ctx context.Context, c *client.Client, args []string) error {
+	terminate := a.verb("terminate ID", "End a run: agents that have not finished it stop, and what they have applied stays", 1, func(ctx context.Context, c *client.Client, args []string) error {
 		run, err := client.Send[apiv1.SyncRun](ctx, c, http.MethodPost, c.In("runs", args[0], "terminate"), nil)
 		if err != nil {
 			return err

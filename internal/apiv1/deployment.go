@@ -139,10 +139,11 @@ type TargetCounts struct {
 
 // Pin holds a deployment at a kept revision until it is released.
 type Pin struct {
-	Revision int64     `json:"revision" doc:"Number of the kept revision."`
-	Commit   string    `json:"commit"`
-	At       time.Time `json:"at,omitzero"`
-	By       string    `json:"by,omitempty"`
+	Revision      int64     `json:"revision" doc:"Number of the kept revision."`
+	Commit        string    `json:"commit"`
+	At            time.Time `json:"at,omitzero"`
+	By            string    `json:"by,omitempty"`
+	TerminatedRun int64     `json:"terminatedRun,omitempty" doc:"Number of the sync run that has brought it, if that run was terminated. Agents that had not finished it change nothing until the next run or a release."`
 }
 
 // Target is one deployment on one agent.

@@ -108,6 +108,9 @@ type Pin struct {
 	By       string
 	// SourceRevision is that of the deployment when it was pinned.
 	SourceRevision int64
+	// TerminatedRun is SyncRun.Seq of the run that has brought the pin and was terminated before every target had
+	// applied the revision; 0 when none was. The targets that had not applied it change nothing until the next run.
+	TerminatedRun int64
 }
 
 // Active reports whether it holds.

@@ -4,6 +4,7 @@
 package apiproxy
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"io"
@@ -27,6 +28,8 @@ type Fault struct {
 	Header map[string]string
 	// Delay passes before anything else.
 	Delay time.Duration
+	// Hold keeps the request back until it is closed, or the client gives up; then nothing is asked of the API server.
+	Hold <-chan struct{}
 	// Cut ends the connection after this many bytes of the answer's body; 0 means never.
 	Cut int64
 	// Lose carries the request out and then ends the connection instead of answering.
@@ -129,6 +132,9 @@ func (p *Proxy) handler(forward http.Handler) http.HandlerFunc {
 			case <-time.After(f.Delay):
 			}
 		}
+		if f.Hold != nil && !hold(ctx, r, f.Hold) {
+			panic(http.ErrAbortHandler)
+		}
 		switch {
 		case f.Refuse:
 			panic(http.ErrAbortHandler)
@@ -137,6 +143,21 @@ func (p *Proxy) handler(forward http.Handler) http.HandlerFunc {
 			return
 		}
 		forward.ServeHTTP(w, r.WithContext(context.WithValue(ctx, faultKey{}, f)))
+	}
+}
+
+// hold waits until a request may go on; false when its client gave up before.
+func hold(ctx context.Context, r *http.Request, until <-chan struct{}) bool {
+	body, err := io.ReadAll(r.Body) // a server notices that a client is gone only when it has read everything
+	if err != nil {
+		return false
+	}
+	r.Body = io.NopCloser(bytes.NewReader(body))
+	select {
+	case <-ctx.Done():
+		return false
+	case <-until:
+		return ctx.Err() == nil
 	}
 }
 

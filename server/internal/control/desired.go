@@ -47,6 +47,8 @@ type settler struct {
 	handOvers *handOvers
 	// repair says that a sync was asked for, see repairs.
 	repair bool
+	// stopped holds the targets that a run still waits for which is being terminated.
+	stopped map[fleet.TargetID]bool
 }
 
 func (s *Service) newSettler(tx store.Tx) *settler {
@@ -267,6 +269,9 @@ type wish struct {
 	bundles map[string]fleet.Rendered // of which Commit and Digest count
 	source  int64                     // Deployment.SourceRevision when it was chosen
 	grant   fleet.Grant               // zero when the environment is the tenant's own
+	// terminated says that the run which has chosen it was terminated, see wish.stops.
+	terminated bool
+	stopped    map[fleet.TargetID]bool // targets that the run still waits for as it is being terminated
 }
 
 // of returns what a target shall be; false when that is not known yet.
@@ -318,6 +323,7 @@ func (st *settler) wish(ctx context.Context, d fleet.Deployment) (wish, error) {
 		}
 		w := wishOf(revision)
 		w.failed, w.source = st.failed, d.Pin.SourceRevision
+		w.terminated, w.stopped = d.Pin.TerminatedRun != 0, st.stopped
 		return w, nil
 	case d.Policy.Manual:
 		return wish{}, nil

@@ -15,7 +15,9 @@ func (w wish) desired(d fleet.Deployment, t fleet.Target, bundle fleet.Rendered)
 		source = t.Desired.SourceRevision
 	}
 	if source == d.SourceRevision {
-		return fleet.Desired{Digest: bundle.Digest, Commit: bundle.Commit, Namespace: d.Namespace, Policy: d.Policy, SourceRevision: source}
+		policy := d.Policy
+		policy.DryRun = policy.DryRun || w.stops(t, bundle)
+		return fleet.Desired{Digest: bundle.Digest, Commit: bundle.Commit, Namespace: d.Namespace, Policy: policy, SourceRevision: source}
 	}
 	was := t.Desired
 	return fleet.Desired{

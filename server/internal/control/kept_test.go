@@ -20,7 +20,8 @@ import (
 func manualChart(t *testing.T) (r *room, lyon fleet.Agent, was map[string]control.TargetView) {
 	t.Helper()
 	r, _ = newBuildingRoom(t)
-	r.capable(t, r.enroll(t, "paris"), "v1.30.0")
+	paris := r.enroll(t, "paris")
+	r.capable(t, paris, "v1.30.0")
 	lyon = r.enroll(t, "lyon")
 	r.capable(t, lyon, "v1.31.0")
 	first := r.push(t, chartFiles("app", "'1'"))
@@ -34,8 +35,10 @@ func manualChart(t *testing.T) (r *room, lyon fleet.Agent, was map[string]contro
 	if was["paris"].Desired.Digest == was["lyon"].Desired.Digest {
 		t.Fatal("both have one render")
 	}
-	_, err = r.TerminateRun(t.Context(), admin, "default", run.ID)
-	ok(t, err)
+	for _, agent := range []fleet.Agent{paris, lyon} {
+		r.report(t, agent, r.target(t, agent), fleet.SyncSynced)
+	}
+	r.awaitRun(t, run.ID, inPhase(fleet.RunSucceeded))
 	return r, lyon, was
 }
 

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/kedge-dev/kedge/internal/fleet"
@@ -141,23 +140,6 @@ func (s *Service) UpdateRun(ctx context.Context, p auth.Principal, tenant string
 		}
 		run.Revision, run.Message = req.Revision, ""
 		return tx.Runs().Update(ctx, *run)
-	})
-}
-
-// TerminateRun ends a run. What it has already sent stays sent; nobody waits for it any longer, and
-// the next run starts.
-func (s *Service) TerminateRun(ctx context.Context, p auth.Principal, tenant string, id fleet.RunID) (fleet.SyncRun, error) {
-	return s.changeRun(ctx, p, tenant, id, "run.terminate", func(tx store.Tx, run *fleet.SyncRun) error {
-		if run.Phase == fleet.RunTerminated {
-			return nil
-		}
-		if run.Phase.Done() {
-			return conflict("run %d is done: it has %s", run.Seq, strings.ToLower(string(run.Phase)))
-		}
-		if err := s.newSettler(tx).finish(ctx, *run, fleet.RunTerminated, "terminated by "+p.Name); err != nil {
-			return err
-		}
-		return s.nextRun(ctx, tx, run.TenantID, run.DeploymentID)
 	})
 }
 

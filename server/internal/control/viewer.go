@@ -199,6 +199,8 @@ func (v *viewer) held(ctx context.Context, d fleet.Deployment) (string, error) {
 	switch {
 	case err != nil || held != "":
 		return held, err
+	case d.Pin.TerminatedRun != 0:
+		return fmt.Sprintf("sync run %d was terminated: agents that had not finished it change nothing; start a sync run%s", d.Pin.TerminatedRun, orRelease(d)), nil
 	case d.Policy.Manual:
 		return "it is manual and waits for a sync run", nil
 	case d.Pin.Active() && d.Pin.SourceRevision != d.SourceRevision:
@@ -209,6 +211,14 @@ func (v *viewer) held(ctx context.Context, d fleet.Deployment) (string, error) {
 			d.Pin.Revision, d.Pin.Commit, d.Pin.By, d.Pin.At.UTC().Format(time.RFC3339)), nil
 	}
 	return "", nil
+}
+
+// orRelease names the other way on for a deployment that is pinned.
+func orRelease(d fleet.Deployment) string {
+	if d.Policy.Manual {
+		return ""
+	}
+	return ", or release the deployment"
 }
 
 func repositoriesOf(deployments []fleet.Deployment) []fleet.RepositoryID {

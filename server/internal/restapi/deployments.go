@@ -199,7 +199,7 @@ func pinJSON(p fleet.Pin) *apiv1.Pin {
 	if !p.Active() {
 		return nil
 	}
-	return &apiv1.Pin{Revision: p.Revision, Commit: p.Commit, At: utc(p.At), By: p.By}
+	return &apiv1.Pin{Revision: p.Revision, Commit: p.Commit, At: utc(p.At), By: p.By, TerminatedRun: p.TerminatedRun}
 }
 
 func targetJSON(t control.TargetView) apiv1.Target {

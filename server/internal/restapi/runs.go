@@ -55,7 +55,7 @@ func (a *api) registerRuns() {
 	register(a, operation("update-run", http.MethodPatch, one, "Change the revision of a sync run that has not started", http.StatusOK), runs, a.updateRun)
 	register(a, operation("get-run-waiting", http.MethodGet, one+"/waiting", "Say what a sync run waits for", http.StatusOK), runs, a.runWaiting)
 	register(a, operation("terminate-run", http.MethodPost, one+"/terminate",
-		"End a sync run: what it has applied stays", http.StatusOK), runs, a.terminateRun)
+		"End a sync run: agents that have not finished it stop, and what they have applied stays", http.StatusOK), runs, a.terminateRun)
 }
 
 func (a *api) listRuns(ctx context.Context, p auth.Principal, in *namedListInput) (*listOutput[apiv1.SyncRun], error) {

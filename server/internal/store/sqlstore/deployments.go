@@ -17,7 +17,7 @@ const deploymentColumns = `SELECT d.id, d.tenant_id, d.name, d.repository_id, r.
 		d.prune, d.adopt, d.allow_empty, d.manual, d.prune_on_detach,
 		d.force_conflicts, d.replace_objects, d.dry_run, d.drift, d.ignore_fields,
 		d.service_account, d.propagation, d.prune_timeout, d.ready_timeout, d.prune_limit_objects, d.prune_limit_percent,
-		d.pin_revision, d.pin_commit, d.pinned_at, d.pinned_by, d.pin_source,
+		d.pin_revision, d.pin_commit, d.pinned_at, d.pinned_by, d.pin_source, d.pin_terminated_run,
 		d.spec, d.pending_spec, d.source_revision, d.created_at, d.deleted_at,
 		d.rendered_commit, d.rendered_key, COALESCE(d.rendered_digest, ''), d.rendered_at,
 		d.rendered_reads, d.rendered_volatile, d.detected, d.source_error, d.source_at,
@@ -31,7 +31,7 @@ func scanDeployment(row Row) (fleet.Deployment, error) {
 		&d.Source.Kind, &d.Source.Helm.ReleaseName, listInto(&d.Source.Helm.ValuesFiles), &d.Source.Helm.Values, &d.Source.Helm.SkipCRDs, setsInto(&d.Source.Helm.Set),
 		&d.EnvironmentTenant, &d.EnvironmentID, &d.Environment, &d.Namespace,
 	}, policyInto(&d.Policy), []any{
-		&d.Pin.Revision, &d.Pin.Commit, timeInto(&d.Pin.At), &d.Pin.By, &d.Pin.SourceRevision,
+		&d.Pin.Revision, &d.Pin.Commit, timeInto(&d.Pin.At), &d.Pin.By, &d.Pin.SourceRevision, &d.Pin.TerminatedRun,
 		&d.Spec, &d.PendingSpec, &d.SourceRevision, timeInto(&d.CreatedAt), timeInto(&d.DeletedAt),
 		&d.Rendered.Commit, &d.Rendered.Key, &d.Rendered.Digest, timeInto(&d.Rendered.At),
 		listInto(&d.Rendered.Reads), &d.Rendered.Volatile, &d.Detected, &d.SourceError, timeInto(&d.SourceAt),

@@ -267,7 +267,7 @@ func deploymentsAreEdited(t *testing.T, s store.Store) {
 	want.RepositoryID, want.EnvironmentID, want.Namespace = repo.ID, env.ID, "elsewhere"
 	want.Source = fleet.Source{Path: "charts/web", Revision: "v2", Variables: map[string]string{"size": "2"}}
 	want.Policy = fleet.Policy{AllowEmpty: true, Manual: true}
-	want.Suspension, want.Pin = fleet.Suspension{}, fleet.Pin{Revision: 7, Commit: "beef", At: at(60), By: "bob", SourceRevision: 3}
+	want.Suspension, want.Pin = fleet.Suspension{}, fleet.Pin{Revision: 7, Commit: "beef", At: at(60), By: "bob", SourceRevision: 3, TerminatedRun: 4}
 	want.Source.Kind, want.Source.Helm = fleet.SourceHelm, fleet.Helm{ReleaseName: "other", ValuesFiles: []string{"b.yaml"}, Values: `{"b":2}`,
 		Set: []fleet.HelmSet{{Type: fleet.HelmSetString, Expression: "b=012"}}}
 	edited := want

@@ -413,6 +413,7 @@ CREATE TABLE deployments (
     pinned_at           BIGINT,
     pinned_by           TEXT COLLATE "C" NOT NULL,
     pin_source          BIGINT           NOT NULL CHECK (pin_source >= 0),
+    pin_terminated_run  BIGINT           NOT NULL DEFAULT 0 CHECK (pin_terminated_run >= 0),
     spec                BIGINT           NOT NULL CHECK (spec > 0),
     source_revision     BIGINT           NOT NULL CHECK (source_revision > 0),
     pending_spec        BIGINT           NOT NULL DEFAULT 0 CHECK (pending_spec >= 0),

@@ -412,6 +412,7 @@ CREATE TABLE deployments (
     pinned_at           INTEGER,
     pinned_by           TEXT    NOT NULL,
     pin_source          INTEGER NOT NULL CHECK (pin_source >= 0),
+    pin_terminated_run  INTEGER NOT NULL DEFAULT 0 CHECK (pin_terminated_run >= 0),
     spec                INTEGER NOT NULL CHECK (spec > 0),
     source_revision     INTEGER NOT NULL CHECK (source_revision > 0),
     pending_spec        INTEGER NOT NULL DEFAULT 0 CHECK (pending_spec >= 0),
