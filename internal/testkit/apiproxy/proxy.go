@@ -30,6 +30,8 @@ type Fault struct {
 	Delay time.Duration
 	// Hold keeps the request back until it is closed, or the client gives up; then nothing is asked of the API server.
 	Hold <-chan struct{}
+	// HoldAnswer carries the request out and keeps the answer back until it is closed, or the client gives up.
+	HoldAnswer <-chan struct{}
 	// Cut ends the connection after this many bytes of the answer's body; 0 means never.
 	Cut int64
 	// Lose carries the request out and then ends the connection instead of answering.
@@ -66,6 +68,11 @@ func New(tb testing.TB, cfg *rest.Config) *Proxy {
 		FlushInterval: -1, // events of a watch are passed on as they come
 		ModifyResponse: func(r *http.Response) error {
 			switch f := faultOf(r.Request.Context()); {
+			case f.HoldAnswer != nil:
+				select {
+				case <-r.Request.Context().Done():
+				case <-f.HoldAnswer:
+				}
 			case f.Lose:
 				_ = r.Body.Close()
 				return fmt.Errorf("the answer is lost")
