@@ -235,7 +235,7 @@ func bulkTargets(t *testing.T, w *world) {
 	}
 }
 
-// covers: A15 (the ten thousand are measured: see docs/benchmarks.md)
+// covers: A15 (test/e2e has ten thousand)
 func bulkObjects(t *testing.T, w *world) {
 	const n = 600
 	e := w.start(t)
