@@ -17,7 +17,8 @@ type noun struct {
 	name   string
 	list   string // where they are
 	create any
-	change any // nil when it cannot be changed
+	change any    // nil when it cannot be changed
+	edit   string // the method of a change
 	unread bool
 	gone   int // the answer to a deletion
 }
@@ -25,17 +26,19 @@ type noun struct {
 func nouns(repoURL string) []noun {
 	secret, prune, credential := "another", false, "git"
 	return []noun{
-		{name: "tenant", list: "/tenants", create: apiv1.CreateTenant{Name: "shop"}, change: apiv1.UpdateTenant{Quota: &apiv1.Quota{Agents: 3}}, gone: 204},
+		{name: "tenant", list: "/tenants", create: apiv1.CreateTenant{Name: "shop"}, change: apiv1.UpdateTenant{Quota: &apiv1.Quota{Agents: 3}}, edit: "PATCH", gone: 204},
 		{name: "environment", list: "environments", create: apiv1.CreateEnvironment{Name: "eu", MatchLabels: map[string]string{"region": "eu"}},
-			change: apiv1.UpdateEnvironment{MatchLabels: map[string]string{"region": "us"}}, gone: 204},
+			change: apiv1.UpdateEnvironment{MatchLabels: map[string]string{"region": "us"}}, edit: "PATCH", gone: 204},
 		{name: "agent", list: "agents", create: apiv1.EnrollAgent{Name: "prod", Labels: map[string]string{"a": "1"}},
-			change: apiv1.UpdateAgent{Labels: map[string]string{"a": "2"}}, gone: 204},
+			change: apiv1.UpdateAgent{Labels: map[string]string{"a": "2"}}, edit: "PATCH", gone: 204},
 		{name: "credential", list: "credentials", create: apiv1.CreateCredential{Name: "pass", Kind: "https", Username: "me", Secret: "hunter2"},
-			change: apiv1.UpdateCredential{Secret: &secret}, gone: 204},
+			change: apiv1.UpdateCredential{Secret: &secret}, edit: "PATCH", gone: 204},
 		{name: "repository", list: "repositories", create: apiv1.CreateRepository{URL: "https://git.example.com/web.git"},
-			change: apiv1.UpdateRepository{Credential: &credential}, gone: 204},
+			change: apiv1.UpdateRepository{Credential: &credential}, edit: "PATCH", gone: 204},
 		{name: "deployment", list: "deployments", create: apiv1.CreateDeployment{Name: "web", Source: apiv1.Source{RepoURL: repoURL}},
-			change: apiv1.UpdateDeployment{Labels: map[string]string{"team": "x"}, Policy: apiv1.UpdatePolicy{Prune: &prune}}, gone: 202},
+			change: apiv1.UpdateDeployment{Labels: map[string]string{"team": "x"}, Policy: apiv1.UpdatePolicy{Prune: &prune}}, edit: "PATCH", gone: 202},
+		{name: "grant", list: "grants", create: apiv1.CreateGrant{Environment: "default", Grantee: "guest"},
+			change: apiv1.UpdateGrant{Limits: apiv1.Limits{Namespaces: []string{"web"}}}, edit: "PUT", gone: 204},
 		{name: "API token", list: "tokens", create: apiv1.CreateAPIToken{Name: "ci", Role: "deployer"}, unread: true, gone: 204},
 		{name: "fleet token", list: "/tokens", create: apiv1.CreateAPIToken{Name: "ops", Role: "fleet-admin"}, unread: true, gone: 204},
 	}
@@ -47,6 +50,7 @@ func TestEverythingCanBeCreatedReadChangedAndDeleted(t *testing.T) {
 	onBoth(t, func(t *testing.T, s *testServer) {
 		repo, _ := pushTo(t, "one")
 		d := s.desk(t, "acme")
+		d.want(t, 201, "POST", "/tenants", apiv1.CreateTenant{Name: "guest"})
 		d.want(t, 201, "POST", "credentials", apiv1.CreateCredential{Name: "git", Kind: "https", Secret: "hunter2"})
 		for _, n := range nouns(repo.url) {
 			t.Run(n.name, func(t *testing.T) {
@@ -93,25 +97,22 @@ func (n noun) changed(t *testing.T, d desk, place string) {
 	}
 	read := d.want(t, 200, "GET", place, nil)
 	tag := read.Header.Get("ETag")
-	changed := d.want(t, 200, "PATCH", place, n.change, "If-Match", tag)
-	if tag == "" { // a tenant has none
-		return
-	}
+	changed := d.want(t, 200, n.edit, place, n.change, "If-Match", tag)
 	now := changed.Header.Get("ETag")
-	if now == tag || now == "" {
-		t.Errorf("the ETag stays %s", tag)
+	if tag == "" || now == tag || now == "" {
+		t.Errorf("the ETag is %q, and %q after a change", tag, now)
 	}
 	// A deployment is touched by the server too, which is no edit: its ETag stays.
-	if same := d.want(t, 200, "PATCH", place, n.change); n.name != "credential" && same.Header.Get("ETag") != now {
+	if same := d.want(t, 200, n.edit, place, n.change); n.name != "credential" && same.Header.Get("ETag") != now {
 		t.Errorf("the same edit again changes %s to %s: %s", now, same.Header.Get("ETag"), same.Body)
 	}
-	for _, method := range []string{"PATCH", "DELETE"} {
+	for _, method := range []string{n.edit, "DELETE"} {
 		late := d.want(t, 412, method, place, n.change, "If-Match", tag)
 		if !strings.Contains(string(late.Body), "changed since") {
 			t.Errorf("a late %s is told %s", method, late.Body)
 		}
 	}
-	d.want(t, 422, "PATCH", place, n.change, "If-Match", "three")
+	d.want(t, 422, n.edit, place, n.change, "If-Match", "three")
 }
 
 // deleted removes one, after which it is neither there nor listed.
@@ -129,8 +130,43 @@ func (n noun) deleted(t *testing.T, d desk, place string) {
 	d.want(t, 404, "GET", place, nil)
 	d.want(t, 404, "DELETE", place, nil)
 	if n.change != nil {
-		d.want(t, 404, "PATCH", place, n.change)
+		d.want(t, 404, n.edit, place, n.change)
 	}
+}
+
+// covers: T1, T4
+func TestSyncRunIsCreatedReadChangedAndTerminated(t *testing.T) {
+	t.Parallel()
+	onBoth(t, func(t *testing.T, s *testServer) {
+		repo, _ := pushTo(t, "one")
+		d := s.desk(t, "acme")
+		d.want(t, 201, "POST", "agents", apiv1.EnrollAgent{Name: "away"}) // the first run waits for it, the second for the first
+		d.want(t, 201, "POST", "deployments", apiv1.CreateDeployment{Name: "web", Source: apiv1.Source{RepoURL: repo.url}, Policy: apiv1.NewPolicy{Manual: true}})
+		first := decode[apiv1.SyncRun](t, d.want(t, 202, "POST", "deployments/web/runs", nil))
+		second := decode[apiv1.SyncRun](t, d.want(t, 202, "POST", "deployments/web/runs", nil))
+		place := "runs/" + second.ID
+		tag := d.want(t, 200, "GET", place, nil).Header.Get("ETag")
+		if other := d.want(t, 200, "GET", "runs/"+first.ID, nil).Header.Get("ETag"); tag == "" || other == tag {
+			t.Fatalf("the runs have the ETags %q and %q", other, tag)
+		}
+		change := apiv1.UpdateRun{Revision: "v2"}
+		now := d.want(t, 200, "PATCH", place, change, "If-Match", tag).Header.Get("ETag")
+		if again := d.want(t, 200, "PATCH", place, change).Header.Get("ETag"); now == tag || now == "" || again != now {
+			t.Errorf("the ETag was %s, is %s after a change and %s after the same again", tag, now, again)
+		}
+		d.want(t, 412, "PATCH", place, apiv1.UpdateRun{Revision: "v3"}, "If-Match", tag)
+		d.want(t, 412, "POST", place+"/terminate", nil, "If-Match", tag)
+		if v := get[apiv1.SyncRun](t, d, place); v.Phase != "Pending" || v.Revision != "v2" {
+			t.Errorf("after late requests the run is %+v", v)
+		}
+		d.want(t, 422, "POST", place+"/terminate", nil, "If-Match", "three")
+		d.want(t, 200, "POST", place+"/terminate", nil, "If-Match", now)
+		d.want(t, 409, "PATCH", place, apiv1.UpdateRun{Revision: "v3"})
+		runs := all(t, d, "deployments/web/runs", "1", func(r apiv1.SyncRun) string { return r.ID })
+		if len(runs) != 2 || runs[0].ID != second.ID || runs[0].Phase != "Terminated" {
+			t.Errorf("the runs are %+v", runs)
+		}
+	})
 }
 
 // covers: T1 (pages and filters)

@@ -14,7 +14,7 @@ func TestAFileThatIsTakenBackIsAppliedAgain(t *testing.T) {
 	r := newRoom(t)
 	r.enroll(t, "paris")
 	quota := fleet.Quota{Deployments: 1}
-	ok(t, errIgnored(r.UpdateTenant(t.Context(), admin, "default", control.UpdateTenant{Quota: &quota})))
+	ok(t, errIgnored(r.UpdateTenant(t.Context(), admin, "default", control.UpdateTenant{Quota: &quota}, control.Match{})))
 	first := r.push(t, map[string]string{kedgeFile("paris"): declares("web"), "web/cm.yaml": configMap("web", "1")})
 	r.configure(t, "paris")
 	r.awaitConfig(t, "paris", inState(fleet.ConfigApplied, first))

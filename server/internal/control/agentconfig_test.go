@@ -442,7 +442,7 @@ func TestQuotasHoldForFiles(t *testing.T) {
 	r := newRoom(t)
 	r.enroll(t, "paris")
 	quota := fleet.Quota{Deployments: 1}
-	ok(t, errIgnored(r.UpdateTenant(t.Context(), admin, "default", control.UpdateTenant{Quota: &quota})))
+	ok(t, errIgnored(r.UpdateTenant(t.Context(), admin, "default", control.UpdateTenant{Quota: &quota}, control.Match{})))
 	first := r.push(t, map[string]string{kedgeFile("paris"): declares("web", "db"), "web/cm.yaml": configMap("web", "1")})
 	r.configure(t, "paris")
 	c := r.awaitConfig(t, "paris", inState(fleet.ConfigRefused, first))
@@ -451,7 +451,7 @@ func TestQuotasHoldForFiles(t *testing.T) {
 		t.Errorf("got errors %v, want one about the quota", c.Errors)
 	}
 	quota.Deployments = 2
-	ok(t, errIgnored(r.UpdateTenant(t.Context(), admin, "default", control.UpdateTenant{Quota: &quota})))
+	ok(t, errIgnored(r.UpdateTenant(t.Context(), admin, "default", control.UpdateTenant{Quota: &quota}, control.Match{})))
 	r.refresh(t)
 	wantDeclared(t, r.awaitConfig(t, "paris", inState(fleet.ConfigApplied, first)), "db", "web")
 }

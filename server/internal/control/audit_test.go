@@ -15,7 +15,7 @@ import (
 // reads are the use-cases that change nothing that anybody would want to know about.
 var reads = []string{
 	"APITokens", "Agent", "AgentConfig", "AgentObjects", "AgentTokens", "Agents", "Audit", "Credential", "Credentials", "Deployment", "DeploymentDeletion", "Deployments", "DetachedTargets", "Diagnose", "Diff", "Environment", "Environments", "Events",
-	"Fleet", "Follow", "GitLabProjects", "Grants", "HeldPrunes", "Images", "Members", "Operation", "Operations", "People", "Person", "Repositories", "Repository", "Revisions", "Run", "RunWaiting", "Runs", "SyncRun", "TargetObjects", "Targets",
+	"Fleet", "Follow", "GitLabProjects", "Grant", "Grants", "HeldPrunes", "Images", "Members", "Operation", "Operations", "People", "Person", "Repositories", "Repository", "Revisions", "Run", "RunWaiting", "Runs", "SyncRun", "TargetObjects", "Targets",
 	"Tenant", "Tenants", "Webhook",
 	// The memory of answers that were given: what was done under them is recorded by what did it.
 	"ClaimReply", "CompleteReply", "ReleaseReply",
@@ -108,9 +108,9 @@ func tenancyWrites() map[string]write {
 		},
 		"CreateTenant": simply(func(s *scene) error { return result(s.CreateTenant(s.ctx, root, control.CreateTenant{Name: "new"})) }),
 		"UpdateTenant": simply(func(s *scene) error {
-			return result(s.UpdateTenant(s.ctx, root, "acme", control.UpdateTenant{Quota: &fleet.Quota{Agents: 9}}))
+			return result(s.UpdateTenant(s.ctx, root, "acme", control.UpdateTenant{Quota: &fleet.Quota{Agents: 9}}, control.Match{}))
 		}),
-		"DeleteTenant":  simply(func(s *scene) error { return s.DeleteTenant(s.ctx, root, "guest") }),
+		"DeleteTenant":  simply(func(s *scene) error { return s.DeleteTenant(s.ctx, root, "guest", control.Match{}) }),
 		"SuspendTenant": simply(func(s *scene) error { return result(s.SuspendTenant(s.ctx, root, "acme", "")) }),
 		"ResumeTenant":  suspended(func(s *scene) error { return result(s.ResumeTenant(s.ctx, root, "acme")) }),
 		"Freeze":        simply(func(s *scene) error { return result(s.Freeze(s.ctx, root, "")) }),
@@ -149,9 +149,9 @@ func tenancyWrites() map[string]write {
 			return result(s.CreateGrant(s.ctx, root, "acme", control.CreateGrant{Environment: "prod", Grantee: "guest"}))
 		}),
 		"UpdateGrant": simply(func(s *scene) error {
-			return result(s.UpdateGrant(s.ctx, root, "acme", s.grant.ID, control.UpdateGrant{Limits: fleet.Limits{Kinds: []string{"Secret"}}}))
+			return result(s.UpdateGrant(s.ctx, root, "acme", s.grant.ID, control.UpdateGrant{Limits: fleet.Limits{Kinds: []string{"Secret"}}}, control.Match{}))
 		}),
-		"DeleteGrant": simply(func(s *scene) error { return s.DeleteGrant(s.ctx, root, "acme", s.grant.ID) }),
+		"DeleteGrant": simply(func(s *scene) error { return s.DeleteGrant(s.ctx, root, "acme", s.grant.ID, control.Match{}) }),
 	}
 }
 
@@ -204,7 +204,7 @@ func deploymentWrites(t failer) map[string]write {
 		"Rollback":         simply(rolledBack),
 		"ReleaseDeployment": {
 			func(s *scene) error {
-				return errors.Join(result(s.TerminateRun(s.ctx, root, "acme", s.run.ID)), rolledBack(s))
+				return errors.Join(result(s.TerminateRun(s.ctx, root, "acme", s.run.ID, control.Match{})), rolledBack(s))
 			},
 			func(s *scene) error { return result(s.ReleaseDeployment(s.ctx, root, "acme", "web")) },
 		},
@@ -240,9 +240,9 @@ func deploymentWrites(t failer) map[string]write {
 		},
 		"CreateRun": simply(func(s *scene) error { return result(s.CreateRun(s.ctx, root, "acme", "web", control.CreateRun{})) }),
 		"UpdateRun": simply(func(s *scene) error {
-			return result(s.UpdateRun(s.ctx, root, "acme", s.run.ID, control.UpdateRun{Revision: "v1"}))
+			return result(s.UpdateRun(s.ctx, root, "acme", s.run.ID, control.UpdateRun{Revision: "v1"}, control.Match{}))
 		}),
-		"TerminateRun": simply(func(s *scene) error { return result(s.TerminateRun(s.ctx, root, "acme", s.run.ID)) }),
+		"TerminateRun": simply(func(s *scene) error { return result(s.TerminateRun(s.ctx, root, "acme", s.run.ID, control.Match{})) }),
 	}
 }
 
@@ -299,7 +299,7 @@ func TestWhatDidNotHappenIsNotAudited(t *testing.T) {
 	for _, err := range []error{
 		result(s.CreateTenant(s.ctx, root, control.CreateTenant{Name: "acme"})),
 		result(s.EnrollAgent(s.ctx, root, "acme", control.EnrollAgent{Name: "paris"})),
-		s.DeleteTenant(s.ctx, root, "acme"),
+		s.DeleteTenant(s.ctx, root, "acme", control.Match{}),
 	} {
 		if err == nil {
 			t.Error("it happened")

@@ -22,7 +22,7 @@ func TestNewLimitsAreNotToldToAnAgentThatIsAhead(t *testing.T) {
 	before := d.targets(t, "guest", "web")
 	ahead := fleet.Version{Epoch: before["rome"].Desired.Epoch, Generation: 41}
 	ok(t, d.AgentAhead(d.ctx, rome, before["rome"].ID, ahead))
-	_, err := d.UpdateGrant(d.ctx, root, "host", g.ID, control.UpdateGrant{Limits: fleet.Limits{Namespaces: []string{"default"}}})
+	_, err := d.UpdateGrant(d.ctx, root, "host", g.ID, control.UpdateGrant{Limits: fleet.Limits{Namespaces: []string{"default"}}}, control.Match{})
 	ok(t, err)
 	after := d.targets(t, "guest", "web")
 	if got := after["paris"].Desired; got.Version.Compare(before["paris"].Desired.Version) <= 0 {

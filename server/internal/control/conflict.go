@@ -1,8 +1,13 @@
 package control
 
 import (
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/json"
 	"errors"
 	"fmt"
+
+	"github.com/kedge-dev/kedge/internal/fleet"
 )
 
 // ErrStale says that something was changed since the caller read it. Nothing was changed.
@@ -31,4 +36,33 @@ func (m Match) check(id string, spec int64) error {
 		return ErrStale
 	}
 	return nil
+}
+
+// checkState is check against a state that has no number of its own.
+func (m Match) checkState(now Match) error { return m.check(now.ID, now.Spec) }
+
+// TenantState is the state of a tenant's specification.
+func TenantState(t fleet.Tenant) Match {
+	x := t.Suspension
+	return stateOf(string(t.ID), t.Quota, x.Active(), x.By, x.Reason)
+}
+
+// GrantState is the state of a grant's specification.
+func GrantState(g fleet.Grant) Match {
+	list := func(names []string) []string { return append([]string{}, names...) } // none is the same as no list
+	return stateOf(string(g.ID), list(g.Limits.Namespaces), list(g.Limits.Kinds), g.ServiceAccount)
+}
+
+// RunState is the state of a sync run's specification. Its phase is status.
+func RunState(r fleet.SyncRun) Match { return stateOf(string(r.ID), r.Revision, r.Kept) }
+
+// stateOf numbers a specification whose edits are not counted by what it says: a specification that was changed and
+// changed back is the same state again.
+func stateOf(id string, spec ...any) Match {
+	raw, err := json.Marshal(spec)
+	if err != nil {
+		panic(fmt.Sprintf("control: the specification of %q has no JSON: %v", id, err)) // plain structs always have
+	}
+	sum := sha256.Sum256(raw)
+	return Match{ID: id, Spec: int64(binary.BigEndian.Uint64(sum[:])>>1 | 1)}
 }

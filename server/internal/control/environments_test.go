@@ -158,7 +158,7 @@ func TestEnvironmentIsDeletedWhenNothingUsesIt(t *testing.T) {
 		g, err := d.CreateGrant(d.ctx, root, "default", control.CreateGrant{Environment: "prod", Grantee: "guest"})
 		ok(t, err)
 		wantConflict(t, d.DeleteEnvironment(d.ctx, root, "default", "prod", control.Match{}), `grant to tenant "guest"`)
-		ok(t, d.DeleteGrant(d.ctx, root, "default", g.ID))
+		ok(t, d.DeleteGrant(d.ctx, root, "default", g.ID, control.Match{}))
 		if err := d.DeleteEnvironment(d.ctx, root, "default", "prod", control.Match{ID: string(env.ID), Spec: env.Spec + 7}); !errors.Is(err, control.ErrStale) {
 			t.Errorf("another one than the caller saw: %v", err)
 		}

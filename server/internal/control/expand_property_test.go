@@ -291,7 +291,7 @@ func (w *world) revoke(t *dice) {
 	ok(t, err)
 	for _, g := range grants {
 		if !g.Received && owner(key)+"/"+g.Environment+" "+g.GranteeName == key {
-			ok(t, w.DeleteGrant(w.ctx, root, owner(key), g.ID))
+			ok(t, w.DeleteGrant(w.ctx, root, owner(key), g.ID, control.Match{}))
 		}
 	}
 	delete(w.grants, key)

@@ -60,6 +60,24 @@ func (s *Service) Grants(ctx context.Context, p auth.Principal, tenant string, p
 	return out, err
 }
 
+// Grant returns one grant that a tenant has given or was given.
+func (s *Service) Grant(ctx context.Context, p auth.Principal, tenant string, id fleet.GrantID) (GrantView, error) {
+	var out GrantView
+	err := s.store.View(ctx, func(tx store.Tx) error {
+		t, err := readable(ctx, tx, p, tenant)
+		if err != nil {
+			return err
+		}
+		g, err := tx.Grants().Get(ctx, t.ID, id)
+		if err != nil {
+			return fmt.Errorf("grant %q: %w", id, err)
+		}
+		out = GrantView{Grant: g, Received: g.TenantID != t.ID}
+		return nil
+	})
+	return out, err
+}
+
 // CreateGrant lets another tenant deploy to an environment, within limits. Deployments that were there
 // by an earlier grant are taken up again.
 func (s *Service) CreateGrant(ctx context.Context, p auth.Principal, tenant string, req CreateGrant) (fleet.Grant, error) {
@@ -150,7 +168,7 @@ func (s *Service) auditGrant(ctx context.Context, tx store.Tx, p auth.Principal,
 }
 
 // UpdateGrant replaces the terms. They hold at once, for what is there already too.
-func (s *Service) UpdateGrant(ctx context.Context, p auth.Principal, tenant string, id fleet.GrantID, terms UpdateGrant) (fleet.Grant, error) {
+func (s *Service) UpdateGrant(ctx context.Context, p auth.Principal, tenant string, id fleet.GrantID, terms UpdateGrant, match Match) (fleet.Grant, error) {
 	terms, err := checkTerms(terms)
 	if err != nil {
 		return fleet.Grant{}, err
@@ -159,6 +177,9 @@ func (s *Service) UpdateGrant(ctx context.Context, p auth.Principal, tenant stri
 	err = s.store.Update(ctx, func(tx store.Tx) error {
 		g, err := ownGrant(ctx, tx, p, tenant, id)
 		if err != nil {
+			return err
+		}
+		if err := match.checkState(GrantState(g)); err != nil {
 			return err
 		}
 		account := g.ServiceAccount
@@ -231,10 +252,13 @@ func ownGrant(ctx context.Context, tx store.Tx, p auth.Principal, tenant string,
 
 // DeleteGrant revokes a grant. The targets that were there by it are detached: nothing more is synced,
 // and nothing is deleted. Deletions that were asked for before go on.
-func (s *Service) DeleteGrant(ctx context.Context, p auth.Principal, tenant string, id fleet.GrantID) error {
+func (s *Service) DeleteGrant(ctx context.Context, p auth.Principal, tenant string, id fleet.GrantID, match Match) error {
 	return s.store.Update(ctx, func(tx store.Tx) error {
 		g, err := ownGrant(ctx, tx, p, tenant, id)
 		if err != nil {
+			return err
+		}
+		if err := match.checkState(GrantState(g)); err != nil {
 			return err
 		}
 		targets, err := tx.Targets().OfGrantAllTenants(ctx, id)

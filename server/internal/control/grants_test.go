@@ -42,7 +42,7 @@ func TestGrantedEnvironmentIsDeployedToAndRevokingDeletesNothing(t *testing.T) {
 	d.enroll(t, "host", "rome", nil)
 	d.wantPlaces(t, "guest", "web", map[string]string{"paris": "attached", "rome": "attached"})
 
-	ok(t, d.DeleteGrant(d.ctx, root, "host", g.ID))
+	ok(t, d.DeleteGrant(d.ctx, root, "host", g.ID, control.Match{}))
 	d.wantPlaces(t, "guest", "web", map[string]string{"paris": "detached", "rome": "detached"})
 	if why := d.targets(t, "guest", "web")["paris"].DetachedWhy; !strings.Contains(why, "no longer granted") {
 		t.Errorf("why: %q", why)
@@ -74,20 +74,20 @@ func TestWhatIsBeyondAGrantIsRefusedAtTheServer(t *testing.T) {
 		t.Errorf("the refusal is not seen: %+v", view.Message)
 	}
 	wider := fleet.Limits{Namespaces: []string{"team", "default"}, Kinds: []string{"ConfigMap", "Deployment.apps"}}
-	_, err = d.UpdateGrant(d.ctx, root, "host", g.ID, control.UpdateGrant{Limits: wider})
+	_, err = d.UpdateGrant(d.ctx, root, "host", g.ID, control.UpdateGrant{Limits: wider}, control.Match{})
 	ok(t, err)
 	given := d.targets(t, "guest", "web")["paris"]
 	if given.Desired.Digest != digest || cmp.Diff([]string{"default", "team"}, given.Desired.Limits.Namespaces) != "" {
 		t.Fatalf("within the limits now: %+v", given.Desired)
 	}
 	quiet := d.lastChange(t)
-	_, err = d.UpdateGrant(d.ctx, root, "host", g.ID, control.UpdateGrant{Limits: wider})
+	_, err = d.UpdateGrant(d.ctx, root, "host", g.ID, control.UpdateGrant{Limits: wider}, control.Match{})
 	ok(t, err)
 	if d.lastChange(t) != quiet {
 		t.Error("the same limits twice are a change")
 	}
 	// Narrower again: the agent hears of it, and refuses what it has.
-	_, err = d.UpdateGrant(d.ctx, root, "host", g.ID, control.UpdateGrant{Limits: fleet.Limits{Kinds: []string{"Secret"}}})
+	_, err = d.UpdateGrant(d.ctx, root, "host", g.ID, control.UpdateGrant{Limits: fleet.Limits{Kinds: []string{"Secret"}}}, control.Match{})
 	ok(t, err)
 	narrowed := d.targets(t, "guest", "web")["paris"]
 	if narrowed.Desired.Version.Compare(given.Desired.Version) <= 0 || cmp.Diff([]string{"Secret"}, narrowed.Desired.Limits.Kinds) != "" {
@@ -125,10 +125,10 @@ func TestGrantIsTheOwnersAlone(t *testing.T) {
 	guest, err := d.Tenant(d.ctx, root, "guest")
 	ok(t, err)
 	boss := member(guest, fleet.RoleAdmin)
-	if _, err := d.UpdateGrant(d.ctx, boss, "guest", g.ID, control.UpdateGrant{Limits: fleet.Limits{}}); !errors.Is(err, auth.ErrForbidden) {
+	if _, err := d.UpdateGrant(d.ctx, boss, "guest", g.ID, control.UpdateGrant{Limits: fleet.Limits{}}, control.Match{}); !errors.Is(err, auth.ErrForbidden) {
 		t.Errorf("the guest widens its grant: %v", err)
 	}
-	if err := d.DeleteGrant(d.ctx, boss, "host", g.ID); !errors.Is(err, store.ErrNotFound) {
+	if err := d.DeleteGrant(d.ctx, boss, "host", g.ID, control.Match{}); !errors.Is(err, store.ErrNotFound) {
 		t.Errorf("the guest speaks for the host: %v", err)
 	}
 	all, err := d.Grants(d.ctx, boss, "guest", store.Page{})
@@ -165,7 +165,7 @@ func TestRevokedGrantLeavesTombstonesOnTheirWay(t *testing.T) {
 	d.render(t, "guest", "web", "1")
 	_, err := d.DeleteDeployment(d.ctx, root, "guest", "web", control.Match{})
 	ok(t, err)
-	ok(t, d.DeleteGrant(d.ctx, root, "host", g.ID))
+	ok(t, d.DeleteGrant(d.ctx, root, "host", g.ID, control.Match{}))
 	ok(t, d.store.View(d.ctx, func(tx store.Tx) error {
 		targets, err := tx.Targets().OfDeployment(d.ctx, view.TenantID, view.ID)
 		if len(targets) != 1 || !targets[0].Desired.Tombstone || targets[0].GrantID != "" {
@@ -203,7 +203,7 @@ func TestAGrantMaySayWhoItIsAppliedAs(t *testing.T) {
 	}
 	set := func(account string) {
 		t.Helper()
-		_, err := d.UpdateGrant(d.ctx, root, "host", g.ID, control.UpdateGrant{ServiceAccount: &account})
+		_, err := d.UpdateGrant(d.ctx, root, "host", g.ID, control.UpdateGrant{ServiceAccount: &account}, control.Match{})
 		ok(t, err)
 	}
 	before := desired()
@@ -215,12 +215,12 @@ func TestAGrantMaySayWhoItIsAppliedAs(t *testing.T) {
 		t.Errorf("what the guest wrote became %q", policy.ServiceAccount)
 	}
 	quiet := d.lastChange(t)
-	_, err = d.UpdateGrant(d.ctx, root, "host", g.ID, control.UpdateGrant{})
+	_, err = d.UpdateGrant(d.ctx, root, "host", g.ID, control.UpdateGrant{}, control.Match{})
 	ok(t, err)
 	if d.lastChange(t) != quiet {
 		t.Error("an update that does not speak of it takes it away")
 	}
-	wantInvalid(t, result(d.UpdateGrant(d.ctx, root, "host", g.ID, control.UpdateGrant{ServiceAccount: ptr("nobody")})), "serviceAccount")
+	wantInvalid(t, result(d.UpdateGrant(d.ctx, root, "host", g.ID, control.UpdateGrant{ServiceAccount: ptr("nobody")}, control.Match{})), "serviceAccount")
 
 	// It holds while the guest is suspended, for what comes after, and for the deletion.
 	_, err = d.SuspendTenant(d.ctx, root, "guest", "x")

@@ -63,7 +63,7 @@ func TestNobodyGivesMoreThanTheyHave(t *testing.T) {
 	if _, err := d.SuspendTenant(d.ctx, boss, "acme", ""); !errors.Is(err, auth.ErrForbidden) {
 		t.Errorf("an admin of a tenant suspends it: %v", err)
 	}
-	if _, err := d.UpdateTenant(d.ctx, boss, "acme", control.UpdateTenant{Quota: &fleet.Quota{}}); !errors.Is(err, auth.ErrForbidden) {
+	if _, err := d.UpdateTenant(d.ctx, boss, "acme", control.UpdateTenant{Quota: &fleet.Quota{}}, control.Match{}); !errors.Is(err, auth.ErrForbidden) {
 		t.Errorf("an admin of a tenant raises its quota: %v", err)
 	}
 	if _, err := d.SuspendTenant(d.ctx, boss, "default", ""); !errors.Is(err, store.ErrNotFound) {

@@ -100,7 +100,7 @@ func TestChartsThatFailForOneClusterLeaveItAlone(t *testing.T) {
 	if now := byAgent(d)["lyon"].Desired; now.Version != was["lyon"].Desired.Version {
 		t.Errorf("lyon was given %+v", now)
 	}
-	_, err := r.TerminateRun(t.Context(), admin, "default", run.ID)
+	_, err := r.TerminateRun(t.Context(), admin, "default", run.ID, control.Match{})
 	ok(t, err)
 	r.wantKept(t, was, "lyon")
 	r.capable(t, lyon, "v1.29.0") // it is none of those that were kept any more

@@ -29,12 +29,12 @@ func TestWhatIsBeyondAGrantIsNotGivenOut(t *testing.T) {
 	if v := view(); v.Targets[0].Desired.Digest != "" || v.Sync != fleet.SyncFailed || !strings.Contains(v.Message, "ConfigMap default/a") {
 		t.Fatalf("reads %s: %q, and was given %+v", v.Sync, v.Message, v.Targets[0].Desired)
 	}
-	_, err = d.UpdateGrant(d.ctx, root, "default", grant.ID, control.UpdateGrant{Limits: fleet.Limits{Namespaces: []string{"default", "shop"}}})
+	_, err = d.UpdateGrant(d.ctx, root, "default", grant.ID, control.UpdateGrant{Limits: fleet.Limits{Namespaces: []string{"default", "shop"}}}, control.Match{})
 	ok(t, err)
 	if v := view(); v.Targets[0].Desired.Digest != first || v.SourceError != "" {
 		t.Fatalf("a wider grant: %q, %+v", v.SourceError, v.Targets[0].Desired)
 	}
-	_, err = d.UpdateGrant(d.ctx, root, "default", grant.ID, control.UpdateGrant{Limits: fleet.Limits{Kinds: []string{"Secret"}}})
+	_, err = d.UpdateGrant(d.ctx, root, "default", grant.ID, control.UpdateGrant{Limits: fleet.Limits{Kinds: []string{"Secret"}}}, control.Match{})
 	ok(t, err)
 	d.render(t, "guest", "app", "2")
 	if v := view(); v.Targets[0].Desired.Digest != first || !strings.Contains(v.Message, "Secret") {

@@ -124,11 +124,11 @@ func (s *Service) Run(ctx context.Context, p auth.Principal, tenant string, id f
 }
 
 // UpdateRun changes what a run that has not started shall sync to.
-func (s *Service) UpdateRun(ctx context.Context, p auth.Principal, tenant string, id fleet.RunID, req UpdateRun) (fleet.SyncRun, error) {
+func (s *Service) UpdateRun(ctx context.Context, p auth.Principal, tenant string, id fleet.RunID, req UpdateRun, match Match) (fleet.SyncRun, error) {
 	if err := checkRevision("revision", req.Revision); err != nil {
 		return fleet.SyncRun{}, err
 	}
-	return s.changeRun(ctx, p, tenant, id, "run.update", func(tx store.Tx, run *fleet.SyncRun) error {
+	return s.changeRun(ctx, p, tenant, id, "run.update", match, func(tx store.Tx, run *fleet.SyncRun) error {
 		if run.Phase != fleet.RunPending {
 			return conflict("run %d has started and can no longer be changed: it is %s", run.Seq, run.Phase)
 		}
@@ -143,7 +143,7 @@ func (s *Service) UpdateRun(ctx context.Context, p auth.Principal, tenant string
 	})
 }
 
-func (s *Service) changeRun(ctx context.Context, p auth.Principal, tenant string, id fleet.RunID, action string, change func(store.Tx, *fleet.SyncRun) error) (fleet.SyncRun, error) {
+func (s *Service) changeRun(ctx context.Context, p auth.Principal, tenant string, id fleet.RunID, action string, match Match, change func(store.Tx, *fleet.SyncRun) error) (fleet.SyncRun, error) {
 	var run fleet.SyncRun
 	err := s.store.Update(ctx, func(tx store.Tx) error {
 		t, err := deployable(ctx, tx, p, tenant)
@@ -152,6 +152,9 @@ func (s *Service) changeRun(ctx context.Context, p auth.Principal, tenant string
 		}
 		if run, err = tx.Runs().Get(ctx, t.ID, id); err != nil {
 			return fmt.Errorf("sync run %q: %w", id, err)
+		}
+		if err := match.checkState(RunState(run)); err != nil {
+			return err
 		}
 		if err := change(tx, &run); err != nil {
 			return err

@@ -169,7 +169,7 @@ func TestWithGitDownARollbackWorksAndASyncWaits(t *testing.T) {
 		}
 		return nil
 	})
-	_, err := r.TerminateRun(t.Context(), admin, "default", waiting.ID)
+	_, err := r.TerminateRun(t.Context(), admin, "default", waiting.ID, control.Match{})
 	ok(t, err)
 	run, err := r.Rollback(t.Context(), admin, "default", "app", control.Rollback{Commit: first[:12]})
 	ok(t, err)

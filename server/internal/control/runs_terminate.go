@@ -14,8 +14,8 @@ import (
 // TerminateRun ends a run, and the next one starts. Agents that have not finished the revision of a run that has
 // pinned it stop: what they have applied stays, and they change nothing more until the next run or a release. A
 // deployment that follows its source goes on to its newest commit: nothing but a suspension holds that back.
-func (s *Service) TerminateRun(ctx context.Context, p auth.Principal, tenant string, id fleet.RunID) (fleet.SyncRun, error) {
-	return s.changeRun(ctx, p, tenant, id, "run.terminate", func(tx store.Tx, run *fleet.SyncRun) error {
+func (s *Service) TerminateRun(ctx context.Context, p auth.Principal, tenant string, id fleet.RunID, match Match) (fleet.SyncRun, error) {
+	return s.changeRun(ctx, p, tenant, id, "run.terminate", match, func(tx store.Tx, run *fleet.SyncRun) error {
 		if run.Phase == fleet.RunTerminated {
 			return nil
 		}

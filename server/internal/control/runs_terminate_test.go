@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/kedge-dev/kedge/internal/fleet"
+	"github.com/kedge-dev/kedge/server/internal/control"
 )
 
 // covers: A16 (terminate stops what is under way)
@@ -14,7 +15,7 @@ func TestATerminatedRunStopsTheAgentsThatHaveNotFinishedIt(t *testing.T) {
 	first := d.rollback(t, 1)
 	d.say(t, paris, "app", fleet.SyncSynced, "")
 	given := d.targets(t, "default", "app")
-	_, err := d.TerminateRun(d.ctx, root, "default", first.ID)
+	_, err := d.TerminateRun(d.ctx, root, "default", first.ID, control.Match{})
 	ok(t, err)
 	stopped := func(when string) {
 		t.Helper()
@@ -54,7 +55,7 @@ func TestAReleaseEndsATermination(t *testing.T) {
 	t.Parallel()
 	d, _, _, digests := staged(t)
 	run := d.rollback(t, 1)
-	_, err := d.TerminateRun(d.ctx, root, "default", run.ID)
+	_, err := d.TerminateRun(d.ctx, root, "default", run.ID, control.Match{})
 	ok(t, err)
 	_, err = d.ReleaseDeployment(d.ctx, root, "default", "app")
 	ok(t, err)

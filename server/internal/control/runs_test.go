@@ -106,12 +106,12 @@ func TestTerminatedRunsLetTheNextOneStart(t *testing.T) {
 	t.Parallel()
 	d, _, _, digests := staged(t)
 	first, second, third := d.rollback(t, 1), d.rollback(t, 2), d.rollback(t, 1)
-	got, err := d.TerminateRun(d.ctx, root, "default", third.ID)
+	got, err := d.TerminateRun(d.ctx, root, "default", third.ID, control.Match{})
 	ok(t, err)
 	if got.Phase != fleet.RunTerminated || !got.StartedAt.IsZero() {
 		t.Fatalf("a pending one: %+v", got)
 	}
-	got, err = d.TerminateRun(d.ctx, root, "default", first.ID)
+	got, err = d.TerminateRun(d.ctx, root, "default", first.ID, control.Match{})
 	ok(t, err)
 	if got.Phase != fleet.RunTerminated || !strings.Contains(got.Message, "root") || d.operation(t, got.OperationID).State != fleet.OperationFailed {
 		t.Fatalf("a running one: %+v", got)
@@ -122,7 +122,7 @@ func TestTerminatedRunsLetTheNextOneStart(t *testing.T) {
 	if got := d.targets(t, "default", "app")["paris"].Desired.Digest; got != digests[1] {
 		t.Errorf("paris was given %s", got)
 	}
-	_, err = d.TerminateRun(d.ctx, root, "default", first.ID)
+	_, err = d.TerminateRun(d.ctx, root, "default", first.ID, control.Match{})
 	ok(t, err) // once more changes nothing
 }
 
@@ -133,14 +133,14 @@ func TestOnlyARunThatHasNotStartedCanBeEdited(t *testing.T) {
 	started := d.rollback(t, 1)
 	waiting, err := d.CreateRun(d.ctx, root, "default", "app", control.CreateRun{Revision: "v1"})
 	ok(t, err)
-	_, err = d.UpdateRun(d.ctx, root, "default", started.ID, control.UpdateRun{Revision: "v2"})
+	_, err = d.UpdateRun(d.ctx, root, "default", started.ID, control.UpdateRun{Revision: "v2"}, control.Match{})
 	wantConflict(t, err, "has started")
-	waiting, err = d.UpdateRun(d.ctx, root, "default", waiting.ID, control.UpdateRun{Revision: "v2"})
+	waiting, err = d.UpdateRun(d.ctx, root, "default", waiting.ID, control.UpdateRun{Revision: "v2"}, control.Match{})
 	ok(t, err)
 	if waiting.Revision != "v2" || waiting.Phase != fleet.RunPending {
 		t.Errorf("got %+v", waiting)
 	}
-	_, err = d.UpdateRun(d.ctx, root, "default", waiting.ID, control.UpdateRun{Revision: "--evil"})
+	_, err = d.UpdateRun(d.ctx, root, "default", waiting.ID, control.UpdateRun{Revision: "--evil"}, control.Match{})
 	wantInvalid(t, err, "revision")
 }
 

@@ -42,7 +42,7 @@ func TestGitIsToldWhetherTenantsShareTheServer(t *testing.T) {
 	_, err = s.CreateTenant(ctx, admin, control.CreateTenant{Name: "second"})
 	ok(t, err)
 	await(true)
-	ok(t, s.DeleteTenant(ctx, admin, "second"))
+	ok(t, s.DeleteTenant(ctx, admin, "second", control.Match{}))
 	await(false)
 	cancel()
 	ok(t, <-done)

@@ -65,7 +65,7 @@ func TestNothingNewIsSentWhileSuspended(t *testing.T) {
 			if v.Sync != fleet.SyncOutOfSync || !strings.Contains(v.Held, "suspended by root") || !strings.Contains(v.Message, "audit") {
 				t.Errorf("reads %s, held %q, %q", v.Sync, v.Held, v.Message)
 			}
-			_, err = d.TerminateRun(d.ctx, root, "default", run.ID)
+			_, err = d.TerminateRun(d.ctx, root, "default", run.ID, control.Match{})
 			ok(t, err)
 			ok(t, level.resume(d))
 			for agent, target := range d.targets(t, "default", "app") {

@@ -105,10 +105,13 @@ func ownedByFleet(ctx context.Context, tx store.Tx, p auth.Principal, name strin
 }
 
 // UpdateTenant changes the quota. One below what the tenant has refuses only what is added.
-func (s *Service) UpdateTenant(ctx context.Context, p auth.Principal, name string, req UpdateTenant) (fleet.Tenant, error) {
+func (s *Service) UpdateTenant(ctx context.Context, p auth.Principal, name string, req UpdateTenant, match Match) (fleet.Tenant, error) {
 	var out fleet.Tenant
 	err := s.store.Update(ctx, func(tx store.Tx) (err error) {
 		if out, err = ownedByFleet(ctx, tx, p, name); err != nil {
+			return err
+		}
+		if err := match.checkState(TenantState(out)); err != nil {
 			return err
 		}
 		if req.Quota == nil || *req.Quota == out.Quota {

@@ -13,10 +13,13 @@ import (
 // DeleteTenant removes a tenant that has nothing left but its default environment, its members, its
 // tokens and its logs. Anything else is a ConflictError that says what: a tenant never takes what
 // runs in clusters with it.
-func (s *Service) DeleteTenant(ctx context.Context, p auth.Principal, name string) error {
+func (s *Service) DeleteTenant(ctx context.Context, p auth.Principal, name string, match Match) error {
 	return s.store.Update(ctx, func(tx store.Tx) error {
 		t, err := ownedByFleet(ctx, tx, p, name)
 		if err != nil {
+			return err
+		}
+		if err := match.checkState(TenantState(t)); err != nil {
 			return err
 		}
 		if err := s.checkEmpty(ctx, tx, t); err != nil {

@@ -40,13 +40,13 @@ func TestTenantIsDeletedOnlyWhenEmptyAndItsNameIsFreeThen(t *testing.T) {
 	for range 3 {
 		d.tenant(t, "acme")
 		d.enroll(t, "acme", "paris", nil)
-		wantConflict(t, d.DeleteTenant(d.ctx, root, "acme"), "1 agent")
+		wantConflict(t, d.DeleteTenant(d.ctx, root, "acme", control.Match{}), "1 agent")
 		ok(t, d.DeleteAgent(d.ctx, root, "acme", "paris", control.Match{}))
 		_, err := d.CreateGrant(d.ctx, root, "host", control.CreateGrant{Environment: "default", Grantee: "acme"})
 		ok(t, err)
 		_, _, err = d.CreateAPIToken(d.ctx, root, "acme", control.CreateAPIToken{Name: "ci", Role: fleet.RoleViewer})
 		ok(t, err)
-		ok(t, d.DeleteTenant(d.ctx, root, "acme"))
+		ok(t, d.DeleteTenant(d.ctx, root, "acme", control.Match{}))
 		if _, err := d.Tenant(d.ctx, root, "acme"); !errors.Is(err, store.ErrNotFound) {
 			t.Fatalf("got %v", err)
 		}
@@ -67,7 +67,7 @@ func TestTenantWithDeploymentsOnTheirWayOutIsNotEmpty(t *testing.T) {
 	d.render(t, "acme", "web", "1")
 	_, err := d.DeleteDeployment(d.ctx, root, "acme", "web", control.Match{})
 	ok(t, err)
-	wantConflict(t, d.DeleteTenant(d.ctx, root, "acme"), "deployments")
+	wantConflict(t, d.DeleteTenant(d.ctx, root, "acme", control.Match{}), "deployments")
 }
 
 // covers: T3
@@ -119,7 +119,7 @@ func TestQuotasAreEnforced(t *testing.T) {
 			if d.lastChange(t) != before {
 				t.Error("something was stored")
 			}
-			_, err = d.UpdateTenant(d.ctx, root, "acme", control.UpdateTenant{Quota: &fleet.Quota{}})
+			_, err = d.UpdateTenant(d.ctx, root, "acme", control.UpdateTenant{Quota: &fleet.Quota{}}, control.Match{})
 			ok(t, err)
 			ok(t, one(d, "three"))
 		})

@@ -21,7 +21,7 @@ func TestDetailsReadAsAPersonWouldWriteThem(t *testing.T) {
 	ok(t, result(d.UpdateAgent(d.ctx, root, "acme", "paris", control.UpdateAgent{Labels: &labels}, control.Match{})))
 	ok(t, result(d.CreateEnvironment(d.ctx, root, "acme", control.CreateEnvironment{Name: "prod", MatchLabels: labels})))
 	ok(t, result(d.CreateEnvironment(d.ctx, root, "acme", control.CreateEnvironment{Name: "one", Agents: []string{"paris"}})))
-	ok(t, result(d.UpdateTenant(d.ctx, root, "acme", control.UpdateTenant{Quota: &fleet.Quota{Agents: 10}})))
+	ok(t, result(d.UpdateTenant(d.ctx, root, "acme", control.UpdateTenant{Quota: &fleet.Quota{Agents: 10}}, control.Match{})))
 	ok(t, result(d.CreateGrant(d.ctx, root, "acme", control.CreateGrant{Environment: "prod", Grantee: "guest", Limits: fleet.Limits{Namespaces: []string{"a", "b"}}})))
 	log, err := d.Audit(d.ctx, root, "acme", store.AuditFilter{})
 	ok(t, err)
@@ -40,5 +40,5 @@ func TestDetailsReadAsAPersonWouldWriteThem(t *testing.T) {
 			t.Errorf("%s: %s", what, diff)
 		}
 	}
-	wantConflict(t, d.DeleteTenant(d.ctx, root, "acme"), "still has 1 agent, 2 environments, 1 grant to other tenants: delete")
+	wantConflict(t, d.DeleteTenant(d.ctx, root, "acme", control.Match{}), "still has 1 agent, 2 environments, 1 grant to other tenants: delete")
 }

@@ -38,6 +38,9 @@ func etag[ID ~string](id ID, spec int64) string {
 	return `"` + string(id) + "." + strconv.FormatInt(spec, 10) + `"`
 }
 
+// stateTag is etag of a state that control has numbered.
+func stateTag(m control.Match) string { return etag(m.ID, m.Spec) }
+
 // The shapes of answers.
 type (
 	// plain answers without conditions.

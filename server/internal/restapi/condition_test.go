@@ -1,6 +1,7 @@
 package restapi_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -17,36 +18,43 @@ const inDefault = "/api/v1/tenants/default/"
 // covers: T1 (ETag)
 func TestReadsCarryTheETagThatWritesAreBoundTo(t *testing.T) {
 	t.Parallel()
-	cases := []struct{ path, etag, patch string }{
-		{"agents/prod", `"agt-1.5"`, `{"labels":{"a":"b"}}`},
-		{"environments/eu", `"env-1.4"`, `{"agents":["prod"]}`},
-		{"repositories/rep-1", `"rep-1.2"`, `{"credential":"robot"}`},
-		{"credentials/robot", `"crd-1.7"`, `{"secret":"hush"}`},
-		{"deployments/web", `"dep-1.6"`, `{"source":{"path":"p"}}`},
+	tag := func(m control.Match) string { return fmt.Sprintf(`"%s.%d"`, m.ID, m.Spec) }
+	cases := []struct{ path, etag, edit, body, remove string }{
+		{"agents/prod", `"agt-1.5"`, "PATCH", `{"labels":{"a":"b"}}`, "DELETE"},
+		{"environments/eu", `"env-1.4"`, "PATCH", `{"agents":["prod"]}`, "DELETE"},
+		{"repositories/rep-1", `"rep-1.2"`, "PATCH", `{"credential":"robot"}`, "DELETE"},
+		{"credentials/robot", `"crd-1.7"`, "PATCH", `{"secret":"hush"}`, "DELETE"},
+		{"deployments/web", `"dep-1.6"`, "PATCH", `{"source":{"path":"p"}}`, "DELETE"},
+		{"", tag(control.TenantState(aTenant())), "PATCH", `{"quota":{"agents":1}}`, "DELETE"},
+		{"grants/grt-1", tag(control.GrantState(aGrant())), "PUT", `{"limits":{}}`, "DELETE"},
+		{"runs/run-1", tag(control.RunState(aRun())), "PATCH", `{"revision":"v2"}`, "POST terminate"},
 	}
 	for _, c := range cases {
 		t.Run(c.path, func(t *testing.T) {
 			t.Parallel()
 			h := restapi.New(config(), fake{standin: newStandin()})
+			place := strings.TrimSuffix(inDefault+c.path, "/")
 			id, number, _ := strings.Cut(c.etag, ".")
 			otherState, recreated := id+`.99"`, `"other.`+number // the name was given anew since
-			if got := do(t, h, "GET", inDefault+c.path, "").header.Get("ETag"); got != c.etag {
+			if got := do(t, h, "GET", place, "").header.Get("ETag"); got != c.etag {
 				t.Errorf("ETag %s, want %s", got, c.etag)
 			}
 			for match, want := range map[string]int{c.etag: 200, "W/" + c.etag: 200, "*": 200, "": 200, otherState: 412, recreated: 412} {
-				got := do(t, h, "PATCH", inDefault+c.path, c.patch, "If-Match", match)
+				got := do(t, h, c.edit, place, c.body, "If-Match", match)
 				if got.status != want {
-					t.Errorf("PATCH with If-Match %s: got %d %s, want %d", match, got.status, got.body, want)
+					t.Errorf("%s with If-Match %s: got %d %s, want %d", c.edit, match, got.status, got.body, want)
 				}
 				if want == 412 && !strings.Contains(got.detail(t), "read it again") {
 					t.Errorf("it does not say what to do: %s", got.body)
 				}
 			}
-			if got := do(t, h, "DELETE", inDefault+c.path, "", "If-Match", otherState); got.status != 412 {
-				t.Errorf("DELETE of another state: got %d %s", got.status, got.body)
+			method, action, _ := strings.Cut(c.remove, " ")
+			place = strings.TrimSuffix(place+"/"+action, "/")
+			if got := do(t, h, method, place, "", "If-Match", otherState); got.status != 412 {
+				t.Errorf("%s of another state: got %d %s", c.remove, got.status, got.body)
 			}
-			if got := do(t, h, "DELETE", inDefault+c.path, "", "If-Match", c.etag); got.status >= 300 {
-				t.Errorf("DELETE of this state: got %d %s", got.status, got.body)
+			if got := do(t, h, method, place, "", "If-Match", c.etag); got.status >= 300 {
+				t.Errorf("%s of this state: got %d %s", c.remove, got.status, got.body)
 			}
 		})
 	}

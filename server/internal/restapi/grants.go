@@ -13,9 +13,10 @@ import (
 
 type grantControl interface {
 	Grants(ctx context.Context, p auth.Principal, tenant string, page store.Page) ([]control.GrantView, error)
+	Grant(ctx context.Context, p auth.Principal, tenant string, id fleet.GrantID) (control.GrantView, error)
 	CreateGrant(ctx context.Context, p auth.Principal, tenant string, req control.CreateGrant) (fleet.Grant, error)
-	UpdateGrant(ctx context.Context, p auth.Principal, tenant string, id fleet.GrantID, terms control.UpdateGrant) (fleet.Grant, error)
-	DeleteGrant(ctx context.Context, p auth.Principal, tenant string, id fleet.GrantID) error
+	UpdateGrant(ctx context.Context, p auth.Principal, tenant string, id fleet.GrantID, terms control.UpdateGrant, match control.Match) (fleet.Grant, error)
+	DeleteGrant(ctx context.Context, p auth.Principal, tenant string, id fleet.GrantID, match control.Match) error
 }
 
 var grants = resource{"grant", tenant + "/grants"}
@@ -28,7 +29,12 @@ type (
 	}
 	updateGrantInput struct {
 		OneGrant
+		Matching
 		Body apiv1.UpdateGrant
+	}
+	deleteGrantInput struct {
+		OneGrant
+		Matching
 	}
 )
 
@@ -40,6 +46,7 @@ func (a *api) registerGrants() {
 		"List the grants that a tenant has given, then those that it was given", http.StatusOK), grants, a.listGrants)
 	register(a, operation("create-grant", http.MethodPost, grants.path,
 		"Let another tenant deploy to an environment, within limits", http.StatusCreated), grants, a.createGrant)
+	register(a, operation("get-grant", http.MethodGet, one, "Read a grant that a tenant has given or was given", http.StatusOK), grants, a.getGrant)
 	register(a, operation("update-grant", http.MethodPut, one, "Replace the limits and the service account of a grant", http.StatusOK), grants, a.updateGrant)
 	register(a, operation("delete-grant", http.MethodDelete, one,
 		"Take a grant back: what was deployed by it is let go, and its objects stay", http.StatusNoContent), grants, a.deleteGrant)
@@ -65,21 +72,39 @@ func (a *api) createGrant(ctx context.Context, p auth.Principal, in *createInput
 	if err != nil {
 		return nil, err
 	}
-	return &created[apiv1.Grant]{Location: infoFrom(ctx).about.list + "/" + string(made.ID), Body: grantJSON(control.GrantView{Grant: made})}, nil
+	return &created[apiv1.Grant]{
+		Location: infoFrom(ctx).about.list + "/" + string(made.ID), ETag: stateTag(control.GrantState(made)), Body: grantJSON(control.GrantView{Grant: made}),
+	}, nil
 }
 
-func (a *api) updateGrant(ctx context.Context, p auth.Principal, in *updateGrantInput) (*plain[apiv1.Grant], error) {
-	changed, err := a.control.UpdateGrant(ctx, p, in.Tenant, fleet.GrantID(in.Grant), control.UpdateGrant{
-		Limits: fleet.Limits(in.Body.Limits), ServiceAccount: in.Body.ServiceAccount,
-	})
+func (a *api) getGrant(ctx context.Context, p auth.Principal, in *OneGrant) (*tagged[apiv1.Grant], error) {
+	found, err := a.control.Grant(ctx, p, in.Tenant, fleet.GrantID(in.Grant))
 	if err != nil {
 		return nil, err
 	}
-	return &plain[apiv1.Grant]{grantJSON(control.GrantView{Grant: changed})}, nil
+	return &tagged[apiv1.Grant]{ETag: stateTag(control.GrantState(found.Grant)), Body: grantJSON(found)}, nil
 }
 
-func (a *api) deleteGrant(ctx context.Context, p auth.Principal, in *OneGrant) (*struct{}, error) {
-	return nil, a.control.DeleteGrant(ctx, p, in.Tenant, fleet.GrantID(in.Grant))
+func (a *api) updateGrant(ctx context.Context, p auth.Principal, in *updateGrantInput) (*tagged[apiv1.Grant], error) {
+	match, err := in.match()
+	if err != nil {
+		return nil, err
+	}
+	changed, err := a.control.UpdateGrant(ctx, p, in.Tenant, fleet.GrantID(in.Grant), control.UpdateGrant{
+		Limits: fleet.Limits(in.Body.Limits), ServiceAccount: in.Body.ServiceAccount,
+	}, match)
+	if err != nil {
+		return nil, err
+	}
+	return &tagged[apiv1.Grant]{ETag: stateTag(control.GrantState(changed)), Body: grantJSON(control.GrantView{Grant: changed})}, nil
+}
+
+func (a *api) deleteGrant(ctx context.Context, p auth.Principal, in *deleteGrantInput) (*struct{}, error) {
+	match, err := in.match()
+	if err != nil {
+		return nil, err
+	}
+	return nil, a.control.DeleteGrant(ctx, p, in.Tenant, fleet.GrantID(in.Grant), match)
 }
 
 // nextGrant is where the page after g begins.

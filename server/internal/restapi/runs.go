@@ -18,10 +18,10 @@ type runControl interface {
 	// Runs lists the runs of a deployment, newest first, in pages by Seq.
 	Runs(ctx context.Context, p auth.Principal, tenant, deployment string, page store.Page) ([]fleet.SyncRun, error)
 	Run(ctx context.Context, p auth.Principal, tenant string, id fleet.RunID) (fleet.SyncRun, error)
-	UpdateRun(ctx context.Context, p auth.Principal, tenant string, id fleet.RunID, req control.UpdateRun) (fleet.SyncRun, error)
+	UpdateRun(ctx context.Context, p auth.Principal, tenant string, id fleet.RunID, req control.UpdateRun, match control.Match) (fleet.SyncRun, error)
 	// RunWaiting names some of what a run waits for; more is how many agents there are beside.
 	RunWaiting(ctx context.Context, p auth.Principal, tenant string, id fleet.RunID) (waits []control.RunWait, more int, err error)
-	TerminateRun(ctx context.Context, p auth.Principal, tenant string, id fleet.RunID) (fleet.SyncRun, error)
+	TerminateRun(ctx context.Context, p auth.Principal, tenant string, id fleet.RunID, match control.Match) (fleet.SyncRun, error)
 }
 
 var runs = resource{"run", tenant + "/runs"}
@@ -34,7 +34,12 @@ type (
 	}
 	updateRunInput struct {
 		OneRun
+		Matching
 		Body apiv1.UpdateRun
+	}
+	terminateRunInput struct {
+		OneRun
+		Matching
 	}
 	rollbackInput struct {
 		Named
@@ -91,16 +96,24 @@ func runAccepted(tenantName string, r fleet.SyncRun, err error) (*accepted[apiv1
 	return &accepted[apiv1.SyncRun]{Location: operationURL(tenantName, r.OperationID), Body: runJSON(r)}, nil
 }
 
-func (a *api) getRun(ctx context.Context, p auth.Principal, in *OneRun) (*plain[apiv1.SyncRun], error) {
+func (a *api) getRun(ctx context.Context, p auth.Principal, in *OneRun) (*tagged[apiv1.SyncRun], error) {
 	return runAnswer(a.control.Run(ctx, p, in.Tenant, fleet.RunID(in.Run)))
 }
 
-func (a *api) updateRun(ctx context.Context, p auth.Principal, in *updateRunInput) (*plain[apiv1.SyncRun], error) {
-	return runAnswer(a.control.UpdateRun(ctx, p, in.Tenant, fleet.RunID(in.Run), control.UpdateRun(in.Body)))
+func (a *api) updateRun(ctx context.Context, p auth.Principal, in *updateRunInput) (*tagged[apiv1.SyncRun], error) {
+	match, err := in.match()
+	if err != nil {
+		return nil, err
+	}
+	return runAnswer(a.control.UpdateRun(ctx, p, in.Tenant, fleet.RunID(in.Run), control.UpdateRun(in.Body), match))
 }
 
-func (a *api) terminateRun(ctx context.Context, p auth.Principal, in *OneRun) (*plain[apiv1.SyncRun], error) {
-	return runAnswer(a.control.TerminateRun(ctx, p, in.Tenant, fleet.RunID(in.Run)))
+func (a *api) terminateRun(ctx context.Context, p auth.Principal, in *terminateRunInput) (*tagged[apiv1.SyncRun], error) {
+	match, err := in.match()
+	if err != nil {
+		return nil, err
+	}
+	return runAnswer(a.control.TerminateRun(ctx, p, in.Tenant, fleet.RunID(in.Run), match))
 }
 
 func (a *api) runWaiting(ctx context.Context, p auth.Principal, in *OneRun) (*plain[apiv1.RunWaiting], error) {
@@ -115,11 +128,11 @@ func (a *api) runWaiting(ctx context.Context, p auth.Principal, in *OneRun) (*pl
 	return &plain[apiv1.RunWaiting]{out}, nil
 }
 
-func runAnswer(r fleet.SyncRun, err error) (*plain[apiv1.SyncRun], error) {
+func runAnswer(r fleet.SyncRun, err error) (*tagged[apiv1.SyncRun], error) {
 	if err != nil {
 		return nil, err
 	}
-	return &plain[apiv1.SyncRun]{runJSON(r)}, nil
+	return &tagged[apiv1.SyncRun]{ETag: stateTag(control.RunState(r)), Body: runJSON(r)}, nil
 }
 
 func runJSON(r fleet.SyncRun) apiv1.SyncRun {

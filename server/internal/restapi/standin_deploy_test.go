@@ -11,6 +11,9 @@ import (
 	"github.com/kedge-dev/kedge/server/internal/store"
 )
 
+// staleState is stale of a state that control has numbered.
+func staleState(match, now control.Match) error { return stale(match, now.ID, now.Spec) }
+
 // stale is ErrStale for any other state than the one that is there.
 func stale[ID ~string](match control.Match, id ID, spec int64) error {
 	if match != (control.Match{}) && match != (control.Match{ID: string(id), Spec: spec}) {
@@ -296,14 +299,14 @@ func (s *standin) RunWaiting(context.Context, auth.Principal, string, fleet.RunI
 	return []control.RunWait{{Reason: control.ReasonDisconnected, Agent: "lost", Message: "it is not connected"}}, 3, nil
 }
 
-func (s *standin) UpdateRun(context.Context, auth.Principal, string, fleet.RunID, control.UpdateRun) (fleet.SyncRun, error) {
+func (s *standin) UpdateRun(_ context.Context, _ auth.Principal, _ string, _ fleet.RunID, _ control.UpdateRun, match control.Match) (fleet.SyncRun, error) {
 	s.called("UpdateRun")
-	return aRun(), nil
+	return aRun(), staleState(match, control.RunState(aRun()))
 }
 
-func (s *standin) TerminateRun(context.Context, auth.Principal, string, fleet.RunID) (fleet.SyncRun, error) {
+func (s *standin) TerminateRun(_ context.Context, _ auth.Principal, _ string, _ fleet.RunID, match control.Match) (fleet.SyncRun, error) {
 	s.called("TerminateRun")
-	return aRun(), nil
+	return aRun(), staleState(match, control.RunState(aRun()))
 }
 
 func (s *standin) Operations(context.Context, auth.Principal, string, store.OperationFilter) ([]fleet.Operation, error) {

@@ -140,14 +140,14 @@ func (s *standin) CreateTenant(context.Context, auth.Principal, control.CreateTe
 	return aTenant(), nil
 }
 
-func (s *standin) UpdateTenant(context.Context, auth.Principal, string, control.UpdateTenant) (fleet.Tenant, error) {
+func (s *standin) UpdateTenant(_ context.Context, _ auth.Principal, _ string, _ control.UpdateTenant, match control.Match) (fleet.Tenant, error) {
 	s.called("UpdateTenant")
-	return aTenant(), nil
+	return aTenant(), staleState(match, control.TenantState(aTenant()))
 }
 
-func (s *standin) DeleteTenant(context.Context, auth.Principal, string) error {
+func (s *standin) DeleteTenant(_ context.Context, _ auth.Principal, _ string, match control.Match) error {
 	s.called("DeleteTenant")
-	return nil
+	return staleState(match, control.TenantState(aTenant()))
 }
 
 func (s *standin) SuspendTenant(context.Context, auth.Principal, string, string) (fleet.Tenant, error) {
@@ -273,19 +273,24 @@ func (s *standin) Grants(_ context.Context, _ auth.Principal, _ string, page sto
 	}), nil
 }
 
+func (s *standin) Grant(context.Context, auth.Principal, string, fleet.GrantID) (control.GrantView, error) {
+	s.called("Grant")
+	return control.GrantView{Grant: aGrant()}, nil
+}
+
 func (s *standin) CreateGrant(context.Context, auth.Principal, string, control.CreateGrant) (fleet.Grant, error) {
 	s.called("CreateGrant")
 	return aGrant(), nil
 }
 
-func (s *standin) UpdateGrant(context.Context, auth.Principal, string, fleet.GrantID, control.UpdateGrant) (fleet.Grant, error) {
+func (s *standin) UpdateGrant(_ context.Context, _ auth.Principal, _ string, _ fleet.GrantID, _ control.UpdateGrant, match control.Match) (fleet.Grant, error) {
 	s.called("UpdateGrant")
-	return aGrant(), nil
+	return aGrant(), staleState(match, control.GrantState(aGrant()))
 }
 
-func (s *standin) DeleteGrant(context.Context, auth.Principal, string, fleet.GrantID) error {
+func (s *standin) DeleteGrant(_ context.Context, _ auth.Principal, _ string, _ fleet.GrantID, match control.Match) error {
 	s.called("DeleteGrant")
-	return nil
+	return staleState(match, control.GrantState(aGrant()))
 }
 
 func (s *standin) ClaimReply(_ context.Context, p auth.Principal, r store.Reply) (store.Reply, bool, error) {

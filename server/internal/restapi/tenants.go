@@ -15,8 +15,8 @@ type tenantControl interface {
 	Tenants(ctx context.Context, p auth.Principal, page store.Page) ([]fleet.Tenant, error)
 	Tenant(ctx context.Context, p auth.Principal, name string) (fleet.Tenant, error)
 	CreateTenant(ctx context.Context, p auth.Principal, req control.CreateTenant) (fleet.Tenant, error)
-	UpdateTenant(ctx context.Context, p auth.Principal, name string, req control.UpdateTenant) (fleet.Tenant, error)
-	DeleteTenant(ctx context.Context, p auth.Principal, name string) error
+	UpdateTenant(ctx context.Context, p auth.Principal, name string, req control.UpdateTenant, match control.Match) (fleet.Tenant, error)
+	DeleteTenant(ctx context.Context, p auth.Principal, name string, match control.Match) error
 	SuspendTenant(ctx context.Context, p auth.Principal, name, reason string) (fleet.Tenant, error)
 	ResumeTenant(ctx context.Context, p auth.Principal, name string) (fleet.Tenant, error)
 }
@@ -31,7 +31,12 @@ type (
 	createTenantInput struct{ Body apiv1.CreateTenant }
 	updateTenantInput struct {
 		WholeTenant
+		Matching
 		Body apiv1.UpdateTenant
+	}
+	deleteTenantInput struct {
+		WholeTenant
+		Matching
 	}
 	suspendTenantInput struct {
 		WholeTenant
@@ -70,38 +75,46 @@ func (a *api) createTenant(ctx context.Context, p auth.Principal, in *createTena
 	if err != nil {
 		return nil, err
 	}
-	return &created[apiv1.Tenant]{Location: tenants.path + "/" + made.Name, Body: tenantJSON(made)}, nil
+	return &created[apiv1.Tenant]{Location: tenants.path + "/" + made.Name, ETag: stateTag(control.TenantState(made)), Body: tenantJSON(made)}, nil
 }
 
-func (a *api) getTenant(ctx context.Context, p auth.Principal, in *WholeTenant) (*plain[apiv1.Tenant], error) {
+func (a *api) getTenant(ctx context.Context, p auth.Principal, in *WholeTenant) (*tagged[apiv1.Tenant], error) {
 	return tenantAnswer(a.control.Tenant(ctx, p, in.Tenant))
 }
 
-func (a *api) updateTenant(ctx context.Context, p auth.Principal, in *updateTenantInput) (*plain[apiv1.Tenant], error) {
+func (a *api) updateTenant(ctx context.Context, p auth.Principal, in *updateTenantInput) (*tagged[apiv1.Tenant], error) {
+	match, err := in.match()
+	if err != nil {
+		return nil, err
+	}
 	req := control.UpdateTenant{}
 	if in.Body.Quota != nil {
 		req.Quota = new(fleet.Quota(*in.Body.Quota))
 	}
-	return tenantAnswer(a.control.UpdateTenant(ctx, p, in.Tenant, req))
+	return tenantAnswer(a.control.UpdateTenant(ctx, p, in.Tenant, req, match))
 }
 
-func (a *api) deleteTenant(ctx context.Context, p auth.Principal, in *WholeTenant) (*struct{}, error) {
-	return nil, a.control.DeleteTenant(ctx, p, in.Tenant)
-}
-
-func (a *api) suspendTenant(ctx context.Context, p auth.Principal, in *suspendTenantInput) (*plain[apiv1.Tenant], error) {
-	return tenantAnswer(a.control.SuspendTenant(ctx, p, in.Tenant, reason(in.Body)))
-}
-
-func (a *api) resumeTenant(ctx context.Context, p auth.Principal, in *WholeTenant) (*plain[apiv1.Tenant], error) {
-	return tenantAnswer(a.control.ResumeTenant(ctx, p, in.Tenant))
-}
-
-func tenantAnswer(t fleet.Tenant, err error) (*plain[apiv1.Tenant], error) {
+func (a *api) deleteTenant(ctx context.Context, p auth.Principal, in *deleteTenantInput) (*struct{}, error) {
+	match, err := in.match()
 	if err != nil {
 		return nil, err
 	}
-	return &plain[apiv1.Tenant]{tenantJSON(t)}, nil
+	return nil, a.control.DeleteTenant(ctx, p, in.Tenant, match)
+}
+
+func (a *api) suspendTenant(ctx context.Context, p auth.Principal, in *suspendTenantInput) (*tagged[apiv1.Tenant], error) {
+	return tenantAnswer(a.control.SuspendTenant(ctx, p, in.Tenant, reason(in.Body)))
+}
+
+func (a *api) resumeTenant(ctx context.Context, p auth.Principal, in *WholeTenant) (*tagged[apiv1.Tenant], error) {
+	return tenantAnswer(a.control.ResumeTenant(ctx, p, in.Tenant))
+}
+
+func tenantAnswer(t fleet.Tenant, err error) (*tagged[apiv1.Tenant], error) {
+	if err != nil {
+		return nil, err
+	}
+	return &tagged[apiv1.Tenant]{ETag: stateTag(control.TenantState(t)), Body: tenantJSON(t)}, nil
 }
 
 func tenantJSON(t fleet.Tenant) apiv1.Tenant {
