@@ -5,9 +5,9 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/kedge-dev/kedge/internal/apiv1"
 	"github.com/kedge-dev/kedge/internal/testkit"
@@ -167,7 +167,7 @@ func TestChartIsInstalledAndUpgradedByCommits(t *testing.T) {
 // covers: A12, G9, G10 (in time and memory) and invariant 12
 func TestARenderThatHurtsTakesDownOnlyItself(t *testing.T) {
 	t.Parallel()
-	s, repo := startServer(t, "--render-timeout", "4s", "--render-memory", "256Mi", "--allow-weak-sandbox"), newRepo(t)
+	s, repo := startServer(t, "--render-timeout", "4s", "--render-memory", "256Mi", "--render-processes", "4", "--allow-weak-sandbox"), newRepo(t)
 	d, other := s.desk(t, "default"), s.desk(t, "other")
 	light(t, d, "one")
 	light(t, other, "two")
@@ -179,8 +179,10 @@ func TestARenderThatHurtsTakesDownOnlyItself(t *testing.T) {
 	}
 	files := map[string]string{"good/kustomization.yaml": "resources: [cm.yaml]\n", "good/cm.yaml": configMap("default", "page", "one")}
 	for _, more := range []map[string]string{
+		chart("a-again", "{{ range $i := until 100000000 }}{{ range $j := until 100000 }}{{ end }}{{ end }}"),
 		chart("a-endless", "{{ range $i := until 100000000 }}{{ range $j := until 100000 }}{{ end }}{{ end }}"),
 		chart("a-loop", `{{ define "x" }}{{ range $i := until 100000 }}{{ sha256sum (repeat 10000 "x") }}{{ end }}{{ end }}{{ range $i := until 100000 }}{{ include "x" . | trunc 1 }}{{ end }}`),
+		chart("a-more", "{{ range $i := until 100000000 }}{{ range $j := until 100000 }}{{ end }}{{ end }}"),
 		chart("b-large", `{{ $x := repeat 1000000 "xxxxxxxxxx" }}{{ range $i := until 2000 }}{{ $x = print $x $x }}{{ end }}`),
 	} {
 		for name, content := range more {
@@ -188,13 +190,17 @@ func TestARenderThatHurtsTakesDownOnlyItself(t *testing.T) {
 		}
 	}
 	first := repo.push(t, files)
-	for _, name := range []string{"a-endless", "a-loop", "b-large", "good"} {
+	endless := []string{"a-again", "a-endless", "a-loop", "a-more"}
+	for _, name := range append(endless, "b-large", "good") {
 		d.want(t, 201, "POST", "deployments", apiv1.CreateDeployment{Name: name, Source: apiv1.Source{RepoURL: repo.url, Path: name}})
 	}
-	begun := time.Now()
 	other.want(t, 201, "POST", "deployments", apiv1.CreateDeployment{Name: "good", Source: apiv1.Source{RepoURL: repo.url, Path: "good"}})
 	other.await(t, "good", healthyAt(first, 1))
-	t.Logf("another tenant waited %v", time.Since(begun))
+	// A tenant has a quarter of the four processes, so its four charts take four times the limit of one. With no such
+	// share they would take all processes, and the other tenant's would come after all of them.
+	if !slices.ContainsFunc(endless, func(name string) bool { return get[apiv1.Deployment](t, d, "deployments/"+name).Sync != "Failed" }) {
+		t.Error("the other tenant waited until all charts of the first one were given up")
+	}
 	d.await(t, "good", healthyAt(first, 1))
 	for name, limit := range map[string]string{"a-endless": "--render-", "a-loop": "--render-timeout", "b-large": "--render-memory"} {
 		v := d.await(t, name, says("Failed", limit))
