@@ -5,6 +5,7 @@ package gatewaytest
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"sync"
 	"time"
@@ -229,8 +230,9 @@ func (m *Memory) AwaitAuthenticated(ctx context.Context, n int) error {
 
 // AwaitOpen waits until exactly n connections are open.
 func (m *Memory) AwaitOpen(ctx context.Context, n int) error {
-	return m.until(ctx, func() bool {
-		open := 0
+	open := 0
+	err := m.until(ctx, func() bool {
+		open = 0
 		for _, c := range m.connections {
 			if c.Connected() {
 				open++
@@ -238,6 +240,10 @@ func (m *Memory) AwaitOpen(ctx context.Context, n int) error {
 		}
 		return open == n
 	})
+	if err != nil {
+		return fmt.Errorf("%d connections are open, want %d: %w", open, n, err)
+	}
+	return nil
 }
 
 // AwaitTarget waits until a target's row is as ok says.

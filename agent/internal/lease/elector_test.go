@@ -3,6 +3,7 @@ package lease
 import (
 	"context"
 	"errors"
+	"io"
 	"log/slog"
 	"net/http"
 	"strings"
@@ -53,23 +54,74 @@ func newCourt(t *testing.T) *court {
 type candidate struct {
 	*Elector
 	name      string
-	cut       atomic.Bool
+	cut       cutting
 	requests  sync.Map // method -> *atomic.Int32
 	following atomic.Bool
 	stop      func() error
 }
 
-// RoundTrip stands between a candidate and the API server.
+// cutting is whether a cable is cut, as when packets are dropped.
+type cutting struct {
+	mu     sync.Mutex
+	mended chan struct{} // nil unless it is cut
+}
+
+func (c *cutting) Store(cut bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if cut == (c.mended != nil) {
+		return
+	}
+	if cut {
+		c.mended = make(chan struct{})
+		return
+	}
+	close(c.mended)
+	c.mended = nil
+}
+
+// Load is nil while the cable is whole, and otherwise a channel that is closed when it is mended.
+func (c *cutting) Load() <-chan struct{} {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.mended
+}
+
+// roundTrip stands between a candidate and the API server. A cut cable holds up answers that have begun, too: a watch
+// that goes on would tell a candidate what it cannot know.
 func (c *candidate) roundTrip(next http.RoundTripper) http.RoundTripper {
 	return tripper(func(r *http.Request) (*http.Response, error) {
-		if c.cut.Load() {
-			<-r.Context().Done() // as when packets are dropped
+		if c.cut.Load() != nil {
+			<-r.Context().Done()
 			return nil, r.Context().Err()
 		}
 		count, _ := c.requests.LoadOrStore(r.Method, new(atomic.Int32))
 		count.(*atomic.Int32).Add(1)
-		return next.RoundTrip(r)
+		resp, err := next.RoundTrip(r)
+		if err == nil {
+			resp.Body = cutBody{resp.Body, r.Context(), &c.cut}
+		}
+		return resp, err
 	})
+}
+
+// cutBody is the body of an answer that arrives only while the cable is whole.
+type cutBody struct {
+	io.ReadCloser
+	ctx context.Context
+	cut *cutting
+}
+
+func (b cutBody) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	for mended := b.cut.Load(); mended != nil; mended = b.cut.Load() {
+		select {
+		case <-mended:
+		case <-b.ctx.Done():
+			return 0, b.ctx.Err()
+		}
+	}
+	return n, err
 }
 
 func (c *candidate) count(method string) int32 {

@@ -164,7 +164,7 @@ func write(t *testing.T, name, content string) string {
 // within is how long anything may take that should take milliseconds.
 func within(t *testing.T) context.Context {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	t.Cleanup(cancel)
 	return ctx
 }

@@ -33,9 +33,8 @@ func TestFleetComesBackWithoutStampedeAndWithoutTransfer(t *testing.T) {
 		targets = append(targets, m.Deploy(agent, "shop", set))
 		rigs = append(rigs, start(t, "grpc://"+road.addr(), token, nil))
 	}
-	ctx := within(t)
 	for _, target := range targets {
-		if err := m.AwaitObserved(ctx, target.ID, fleet.SyncSynced); err != nil {
+		if err := m.AwaitObserved(within(t), target.ID, fleet.SyncSynced); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -45,7 +44,7 @@ func TestFleetComesBackWithoutStampedeAndWithoutTransfer(t *testing.T) {
 	if err := first.Stop(); err != nil {
 		t.Fatal(err)
 	}
-	if err := m.AwaitOpen(ctx, agents); err != nil {
+	if err := m.AwaitOpen(within(t), agents); err != nil {
 		t.Fatalf("not all agents came back: %v", err)
 	}
 	assertSpread(t, rigs, waited)
@@ -58,7 +57,7 @@ func TestFleetComesBackWithoutStampedeAndWithoutTransfer(t *testing.T) {
 		t.Errorf("%v desired states were sent again, though nothing has changed", n)
 	}
 	target := m.Desire(targets[7].ID, configMaps(t, 1, 10), func(*fleet.Desired) {})
-	if err := m.AwaitObserved(ctx, target.ID, fleet.SyncSynced); err != nil {
+	if err := m.AwaitObserved(within(t), target.ID, fleet.SyncSynced); err != nil {
 		t.Errorf("a change after the restart did not arrive: %v", err)
 	}
 	// It is counted when it was sent, and the answer may be faster.
