@@ -114,6 +114,54 @@ func TestTokenRotatesInBandWithoutARestart(t *testing.T) {
 	}
 }
 
+// covers: C7 (rotation loses no request)
+func TestPushesDuringRotationsAllArrive(t *testing.T) {
+	t.Parallel()
+	const rotations = 3
+	cluster, s, repo := testkit.SharedCluster(t), startServer(t), newRepo(t)
+	ns := cluster.Namespace(t)
+	a := enroll(t, s, cluster, apiv1.EnrollAgent{Name: "rotates-and-works"})
+	push := func(value string) {
+		t.Helper()
+		commit := repo.push(t, map[string]string{"cm.yaml": configMap(ns, "kept", value)})
+		if value == "first" {
+			s.deploy(t, apiv1.CreateDeployment{Name: "web", Source: apiv1.Source{RepoURL: repo.url}})
+			repo.webhooks(t, s)
+		}
+		s.awaitDeployment(t, "web", healthyAt(commit, 1))
+		shows(t, cluster, value, "-n", ns, "get", "configmap", "kept", "-o", "jsonpath={.data.value}")
+	}
+	push("first")
+	first := a.secret(t)
+	uid := cluster.Kubectl(t, "-n", ns, "get", "configmap", "kept", "-o", "jsonpath={.metadata.uid}")
+	for i := range rotations {
+		rotated := make(chan error, 1)
+		go func() {
+			out, err := s.kedge(t, "agent", "rotate-token", a.name, "--wait")
+			if err != nil {
+				err = fmt.Errorf("%w\n%s", err, out)
+			}
+			rotated <- err
+		}()
+		push(fmt.Sprint(i, " during"))
+		if err := <-rotated; err != nil {
+			t.Fatal(err)
+		}
+		push(fmt.Sprint(i, " after"))
+	}
+	if a.secret(t) == first {
+		t.Error("the Secret still holds the first token")
+	}
+	if got := cluster.Kubectl(t, "-n", ns, "get", "configmap", "kept", "-o", "jsonpath={.metadata.uid}"); got != uid {
+		t.Errorf("the object was made anew: %s, and was %s", got, uid)
+	}
+	select {
+	case <-a.Done():
+		t.Fatal("the agent has ended")
+	default:
+	}
+}
+
 // remount reads the agent's files from the cluster again, as a new pod does.
 func (a *testAgent) remount(tb testing.TB) {
 	tb.Helper()
@@ -140,24 +188,35 @@ func TestTwoTokensAreValidAndAThirdIsRefused(t *testing.T) {
 		t.Errorf("a third token is refused with %s", third.Body)
 	}
 	d.want(t, 409, "POST", "agents/two-tokens/rotate-token", nil)
+	v, err := s.agent(t.Context(), "two-tokens")
+	if err != nil || len(v.Connections) != 1 || !v.Connected {
+		t.Fatalf("the agent is %+v, %v", v, err)
+	}
+	before := v.Connections[0]
 
 	// By hand: the new one into the Secret, then the old one revoked. The agent comes back by itself.
 	a.swapToken(t, second.Token)
 	d.want(t, 204, "DELETE", "agents/two-tokens/tokens/"+first.ID, nil)
-	s.awaitEvent(t, "AgentConnected", "")
+	// Back means by another connection than the first, and by the second token.
 	testkit.Eventually(t, patience, func(ctx context.Context) error {
 		v, err := s.agent(ctx, "two-tokens")
-		if err == nil && (!v.Connected || !v.Connections[0].ConnectedAt.After(first.CreatedAt)) {
+		if err == nil && (!v.Connected || !slices.ContainsFunc(v.Connections, func(c apiv1.Connection) bool {
+			return c.Connected && c.ConnectedAt.After(before.ConnectedAt)
+		})) {
 			err = fmt.Errorf("the agent is %+v", v)
 		}
 		return err
 	})
+	tokens := get[apiv1.List[apiv1.AgentToken]](t, d, "agents/two-tokens/tokens").Items
+	if len(tokens) != 2 || tokens[0].Valid || tokens[1].ID != second.ID || !tokens[1].Valid || tokens[1].LastUsedAt.IsZero() {
+		t.Errorf("the agent is back, and its tokens are %+v", tokens)
+	}
 	repo.webhooks(t, s)
 	next := repo.push(t, map[string]string{"cm.yaml": configMap(ns, "kept", "two")})
 	s.awaitDeployment(t, "web", healthyAt(next, 1))
 
 	// All revoked: the stream ends, the agent says so and goes on; what it has applied stays.
-	before := len(a.writes(t))
+	written := len(a.writes(t))
 	d.want(t, 204, "DELETE", "agents/two-tokens/tokens/"+second.ID, nil)
 	testkit.Eventually(t, ended, func(ctx context.Context) error {
 		v, err := s.agent(ctx, "two-tokens")
@@ -168,7 +227,7 @@ func TestTwoTokensAreValidAndAThirdIsRefused(t *testing.T) {
 	})
 	a.checkTrouble(t, trouble{reason: "no token is valid any more", kind: "token", hints: []string{"refused the token"}})
 	shows(t, cluster, "two", "-n", ns, "get", "configmap", "kept", "-o", "jsonpath={.data.value}")
-	if writes := a.writes(t)[before:]; len(deletions(writes)) > 0 {
+	if writes := a.writes(t)[written:]; len(deletions(writes)) > 0 {
 		t.Errorf("without a token the agent deleted %+v", deletions(writes))
 	}
 }
