@@ -61,7 +61,7 @@ func heldUntilConfirmed(t *testing.T, s *testServer, a *testAgent, repo *testRep
 	if got := values(t, a.cluster, ns); got["cm-lost-1"] != "1" || got["cm-lost-2"] != "1" || got["cm-a"] != "last" {
 		t.Fatalf("the cluster holds %v", got)
 	}
-	if out, _ := s.kedge(t, "doctor"); !strings.Contains(out, "2 objects have left the source and are held until their deletion is confirmed") {
+	if out, _ := s.kedge(t, "doctor"); !strings.Contains(out, "app: the deletion of 2 objects on 1 cluster waits to be confirmed") {
 		t.Errorf("doctor does not name what is held:\n%s", out)
 	}
 	if out, err := s.kedge(t, "deploy", "prunes", "app"); err != nil || !strings.Contains(out, ns+"/cm-lost-1") || !strings.Contains(out, "recovered") {

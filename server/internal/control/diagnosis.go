@@ -94,7 +94,7 @@ func (s *Service) Diagnose(ctx context.Context, p auth.Principal, tenant string)
 			return err
 		}
 		e = examiner{svc: s, tx: tx, tenant: t}
-		for _, examine := range []func(context.Context) error{e.suspensions, e.agents, e.repositories, e.deployments, e.prunes} {
+		for _, examine := range []func(context.Context) error{e.suspensions, e.agents, e.repositories, e.deployments} {
 			if err := examine(ctx); err != nil {
 				return err
 			}

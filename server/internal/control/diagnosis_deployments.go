@@ -17,6 +17,10 @@ func (e *examiner) deployments(ctx context.Context) error {
 	if e.out.Deployments, err = e.tx.Deployments().Count(ctx, e.tenant.ID); err != nil {
 		return err
 	}
+	held, err := e.prunes(ctx)
+	if err != nil {
+		return err
+	}
 	found := map[fleet.DeploymentID]fleet.Deployment{}
 	for _, f := range []store.DeploymentFilter{
 		{Sync: fleet.SyncFailed}, {Sync: fleet.SyncRewound}, {Sync: fleet.SyncOutOfSync},
@@ -39,13 +43,14 @@ func (e *examiner) deployments(ctx context.Context) error {
 	slices.SortFunc(unwell, func(a, b fleet.Deployment) int { return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.ID, b.ID)) })
 	views, err := newViewer(e.tx, e.tenant.ID).deployments(ctx, unwell)
 	for _, v := range views {
-		e.deployment(v)
+		e.deployment(v, held[v.ID])
 	}
 	return err
 }
 
-// deployment adds the first thing that there is to say about a deployment.
-func (e *examiner) deployment(v DeploymentView) {
+// deployment adds the first thing that there is to say about a deployment. One that is out of sync while it holds prunes
+// is told of by them: their next step is to confirm them, not to look at the status.
+func (e *examiner) deployment(v DeploymentView, holdsPrunes bool) {
 	f := Finding{Part: PartDeployments, Severity: SeverityProblem, Subject: v.Name, Message: v.Message, Next: "kedge status " + v.Name}
 	switch {
 	case !v.DeletedAt.IsZero() && v.Sync != fleet.SyncFailed:
@@ -63,7 +68,7 @@ func (e *examiner) deployment(v DeploymentView) {
 		f.Message = fmt.Sprintf("nothing is known of %s since %s: the agents are not connected", counted(v.Counts.Stale, "target"), v.Counts.StaleSince.UTC().Format(time.RFC3339))
 	case v.Sync == fleet.SyncOutOfSync && v.Counts.HeldBack > 0:
 		f.Severity, f.Reason, f.Message = SeverityNotice, ReasonHeldBack, "a newer revision is not sent: "+v.Held
-	case v.Sync == fleet.SyncOutOfSync:
+	case v.Sync == fleet.SyncOutOfSync && !holdsPrunes:
 		f.Reason = ReasonDrifted
 	default:
 		return
@@ -71,16 +76,18 @@ func (e *examiner) deployment(v DeploymentView) {
 	e.add(f)
 }
 
-// prunes are the deletions that wait to be confirmed.
-func (e *examiner) prunes(ctx context.Context) error {
+// prunes adds the deletions that wait to be confirmed, and returns whose they are.
+func (e *examiner) prunes(ctx context.Context) (map[fleet.DeploymentID]bool, error) {
 	held, err := e.tx.Targets().HeldByDeployment(ctx, e.tenant.ID, maxFindings+1)
 	e.out.Truncated = e.out.Truncated || len(held) > maxFindings
+	of := map[fleet.DeploymentID]bool{}
 	for _, h := range held[:min(len(held), maxFindings)] {
+		of[h.Deployment] = true
 		e.add(Finding{
 			PartDeployments, SeverityProblem, ReasonPrunesHeld, h.Name,
 			fmt.Sprintf("the deletion of %s on %s waits to be confirmed", counted(h.Objects, "object"), counted(h.Targets, "cluster")),
 			"kedge deploy prunes " + h.Name,
 		})
 	}
-	return err
+	return of, err
 }

@@ -31,13 +31,14 @@ func TestDiagnosisNamesWhatIsWrongAndWhatHolds(t *testing.T) {
 	paris, rome := d.enroll(t, "default", "paris", nil), d.enroll(t, "default", "rome", nil)
 	d.present(t, paris)
 	d.present(t, rome)
-	for _, name := range []string{"drifts", "fails", "well"} {
+	for _, name := range []string{"drifts", "fails", "holds", "well"} {
 		d.deploy(t, "default", name, "")
 		d.render(t, "default", name, "1")
 	}
 	d.say(t, paris, "drifts", fleet.SyncOutOfSync, "1 object was changed")
 	d.say(t, paris, "fails", fleet.SyncFailed, "forbidden")
 	d.say(t, paris, "well", fleet.SyncSynced, "")
+	d.say(t, paris, "holds", fleet.SyncSynced, "")
 	if diff := cmp.Diff(map[string]string{"drifts": "problem Drifted;", "fails": "problem SyncFailed;"}, d.diagnose(t)); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
@@ -49,19 +50,27 @@ func TestDiagnosisNamesWhatIsWrongAndWhatHolds(t *testing.T) {
 	d.rendered(t, "default", "well", configMap("a", "2"))
 	for _, target := range d.onAgent(t, rome) {
 		held := fleet.ObjectStatus{ObjectRef: fleet.ObjectRef{Kind: "ConfigMap", Namespace: "x", Name: "old"}, Sync: fleet.SyncHeld, Health: fleet.HealthCurrent}
-		if target.DeploymentName == "well" {
+		// An agent that holds prunes reports that it is out of sync; before that was so it said that it is in sync.
+		if sync := map[string]fleet.SyncState{"well": fleet.SyncSynced, "holds": fleet.SyncOutOfSync}[target.DeploymentName]; sync != "" {
 			ok(t, d.Report(d.ctx, []control.AgentReports{{Agent: rome, Reports: []store.Report{{
 				Target: target.ID, Full: true, Objects: []fleet.ObjectStatus{held},
-				Observed: fleet.Observed{Version: target.Desired.Version, Digest: target.Desired.Digest, Sync: fleet.SyncSynced, Health: fleet.HealthCurrent, AsOf: d.clock.Now()},
+				Observed: fleet.Observed{Version: target.Desired.Version, Digest: target.Desired.Digest, Sync: sync, Health: fleet.HealthCurrent, AsOf: d.clock.Now()},
 			}}}}))
 		}
 	}
 	want := map[string]string{
 		"": "notice FleetFrozen;", "default": "notice EnvironmentSuspended;", "atlantis": "problem NeverConnected;",
-		"drifts": "problem Drifted;", "fails": "problem SyncFailed;", "well": "notice HeldBack;problem PrunesHeld;",
+		"drifts": "problem Drifted;", "fails": "problem SyncFailed;", "holds": "problem PrunesHeld;", "well": "problem PrunesHeld;notice HeldBack;",
 	}
 	if diff := cmp.Diff(want, d.diagnose(t)); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
+	}
+	found, err := d.Diagnose(d.ctx, root, "default")
+	ok(t, err)
+	for _, f := range found.Findings {
+		if f.Reason == control.ReasonPrunesHeld && f.Next != "kedge deploy prunes "+f.Subject {
+			t.Errorf("what to do about held prunes of %s is %q", f.Subject, f.Next)
+		}
 	}
 }
 
