@@ -53,6 +53,8 @@ const (
 	ReasonRedirected Reason = "Redirected"
 	// ReasonNotGit is for a URL that something else than a Git repository answers at.
 	ReasonNotGit Reason = "NotAGitRepository"
+	// ReasonCredentialUnusable is no credential where the transport needs one, or one that it cannot use.
+	ReasonCredentialUnusable Reason = "CredentialUnusable"
 )
 
 // RemoteError says that a repository could not be read. Trying again may help when it has no Reason.

@@ -39,10 +39,10 @@ func (m *Manager) sshRoute(a Access) (func(context.Context, service) (*passage, 
 
 func newSSHTarget(a Access, tempDir string) (*sshTarget, error) {
 	problem := func(format string, args ...any) error {
-		return &RemoteError{URL: a.URL, Problem: fmt.Sprintf(format, args...)}
+		return &RemoteError{Reason: ReasonCredentialUnusable, URL: a.URL, Problem: fmt.Sprintf(format, args...)}
 	}
 	if a.Credential == nil || len(a.Credential.SSHKey) == 0 {
-		return nil, problem("ssh needs a credential with a key")
+		return nil, problem("ssh needs a credential with a key: store one and name it with kedge repo add %s --credential NAME", a.URL)
 	}
 	signer, err := ssh.ParsePrivateKey(a.Credential.SSHKey)
 	var locked *ssh.PassphraseMissingError
