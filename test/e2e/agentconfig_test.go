@@ -158,19 +158,49 @@ func TestAFileInGitIsFollowedLive(t *testing.T) {
 		t.Errorf("web was disturbed: %+v, %v", now, err)
 	}
 
+	// An entry that is edited is followed: the same deployment, with another folder and policy. The others are left alone.
+	db, err := s.deployment(t.Context(), "by-file.db")
+	if err != nil {
+		t.Fatal(err)
+	}
+	uid := func() string {
+		return cluster.Kubectl(t, "-n", ns, "get", "configmap", "web", "-o", "jsonpath={.metadata.uid}")
+	}
+	was := uid()
+	edited := repo.push(t, map[string]string{
+		"next/cm.yaml": configMap(ns, "web", "edited"), "next/more.yaml": configMap(ns, "more", "edited"),
+		path: "deployments:\n" + strings.Replace(entry("web", "  policy: {drift: report}\n"), "path: web", "path: next", 1) + entry("db", ""),
+	})
+	s.awaitConfig(t, "by-file", "Applied", edited)
+	now := s.awaitDeployment(t, "by-file.web", healthyAt(edited, 1))
+	if now.ID != web.ID || now.Source.Path != "next" || now.Policy.Drift != "report" || now.Spec == web.Spec {
+		t.Errorf("after its entry was edited web is %+v", now)
+	}
+	for name, want := range map[string]string{"web": "edited", "more": "edited", "db": "one"} {
+		if got := valueOf(t, cluster, ns, name); got != want {
+			t.Errorf("after the edit object %s is %q, want %q", name, got, want)
+		}
+	}
+	if got := uid(); got != was {
+		t.Errorf("an object that both folders hold was made anew: %s, and was %s", got, was)
+	}
+	if after, err := s.deployment(t.Context(), "by-file.db"); err != nil || after.Targets[0].Generation != db.Targets[0].Generation || after.Spec != db.Spec {
+		t.Errorf("db was disturbed: %+v, %v", after, err)
+	}
+
 	// Without the setting everything stays.
 	before := len(a.writes(t))
 	if out, err := s.kedge(t, "agent", "config", "unset", "by-file"); err != nil {
 		t.Fatalf("kedge agent config unset: %v\n%s", err, out)
 	}
-	for _, name := range []string{"web", "db"} {
+	for name, value := range map[string]string{"web": "edited", "db": "one"} {
 		s.awaitDeployment(t, "by-file."+name, func(d apiv1.Deployment) error {
 			if d.Sync != "Detached" {
 				return fmt.Errorf("it is %s", d.Sync)
 			}
 			return nil
 		})
-		if got := valueOf(t, cluster, ns, name); got != "one" {
+		if got := valueOf(t, cluster, ns, name); got != value {
 			t.Errorf("object %s is %q", name, got)
 		}
 	}
