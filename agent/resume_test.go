@@ -45,7 +45,7 @@ func (b *blackout) sent() (writes []string, dark bool) {
 // An agent that loses its cluster from one request to the next, and ends, looks to the cluster like one that
 // was killed at that request.
 //
-// covers: D4, C9
+// covers: D4, O7
 func TestApplyThatWasKilledIsGoneOnWithWithoutAServer(t *testing.T) {
 	t.Parallel()
 	cases := []struct {

@@ -268,7 +268,7 @@ func (r *room) revokeElsewhere(t *testing.T) {
 	}
 }
 
-// covers: C9
+// covers: O7
 func TestTheRepositoriesOfAKilledReplicaAreLedByOthersAtOnce(t *testing.T) {
 	t.Parallel()
 	r := startRoom(t, 3)

@@ -98,7 +98,7 @@ func TestWhatIsBeyondAGrantIsRefusedAtTheServer(t *testing.T) {
 	}
 }
 
-// covers: T3
+// covers: T10
 func TestEnvironmentThatIsNotGrantedDoesNotExist(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)

@@ -13,7 +13,7 @@ import (
 
 const tooManyRequests = 429
 
-// covers: G5. Whatever a tenant does leaves a host alone that has asked for it.
+// Whatever a tenant does leaves a host alone that has asked for it.
 func TestEverythingThatReadsGitLeavesAHostAlone(t *testing.T) {
 	t.Parallel()
 	r := imaged(t, map[string]string{"app/pod.yaml": podYAML("a", "nginx:1.0")}, fleet.Source{Path: "app", Kind: fleet.SourcePlain})

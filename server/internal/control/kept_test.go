@@ -56,7 +56,7 @@ func (r *room) wantKept(t *testing.T, was map[string]control.TargetView, agents 
 	}
 }
 
-// covers: A14 (a pinned chart leaves a cluster alone that was upgraded: others' renders hold other objects)
+// covers: A16 (a pinned chart leaves a cluster alone that was upgraded: others' renders hold other objects)
 func TestChartsThatArePinnedKeepTheRenderOfTheirOwnCluster(t *testing.T) {
 	t.Parallel()
 	r, lyon, was := manualChart(t)
@@ -83,7 +83,7 @@ func TestChartsThatArePinnedOutliveTheirFolder(t *testing.T) {
 	r.wantKept(t, was, "paris", "lyon")
 }
 
-// covers: A14 (a variant that a run could not render is not given another cluster's)
+// covers: A12 (a variant that a run could not render is not given another cluster's)
 func TestChartsThatFailForOneClusterLeaveItAlone(t *testing.T) {
 	t.Parallel()
 	r, lyon, was := manualChart(t)

@@ -9,7 +9,7 @@ import (
 	"github.com/kedge-dev/kedge/server/internal/control"
 )
 
-// covers: C9
+// covers: O7
 func TestTheWorkOfADeadReplicaIsTakenOverBeforeItsBeatIsMissed(t *testing.T) {
 	t.Parallel()
 	const names, replicas = 30, 3

@@ -109,7 +109,7 @@ func awaitRendered(t *testing.T, s *Service, tenant, name string) {
 	})
 }
 
-// covers: T3 (fairness). Invariant 12: the hosts of one tenant hang, and nobody else waits.
+// Invariant 12: the hosts of one tenant hang, and nobody else waits.
 func TestATenantWhoseHostsHangDelaysNoOther(t *testing.T) {
 	t.Parallel()
 	hanging := make(chan struct{}, 1000)

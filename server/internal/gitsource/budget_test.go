@@ -58,7 +58,7 @@ func whatAsks(t *testing.T, m *gitsource.Manager, server *gitserver.Server, repo
 	}
 }
 
-// covers: G5. A host that asks to be left alone is, by everything that asks hosts, and no other is.
+// A host that asks to be left alone is, by everything that asks hosts, and no other is.
 func TestWhateverAsksAHostIsWithinItsBudget(t *testing.T) {
 	t.Parallel()
 	server, repo := startServer(t)
@@ -87,7 +87,7 @@ func TestWhateverAsksAHostIsWithinItsBudget(t *testing.T) {
 	}
 }
 
-// covers: G5. Invariant 12: a host hangs, and others are asked; who waits for it can give up.
+// Invariant 12: a host hangs, and others are asked; who waits for it can give up.
 func TestAHostThatHangsHoldsUpNoOther(t *testing.T) {
 	t.Parallel()
 	server, repo := startServer(t)

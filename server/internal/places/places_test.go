@@ -9,7 +9,7 @@ import (
 	"testing/synctest"
 )
 
-// covers: T3 (fairness). An owner with very many that hang delays nobody else.
+// Invariant 12: an owner with very many that hang delays nobody else.
 func TestAnOwnerThatHangsHoldsUpNoOther(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

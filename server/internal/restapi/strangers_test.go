@@ -118,7 +118,7 @@ func TestOnlySoManyWebhooksAreHeldAtOnce(t *testing.T) {
 	}
 }
 
-// covers: G5. One that sends slowly has its places, and others get in; behind a proxy too.
+// One that sends slowly has its places, and others get in; behind a proxy too.
 func TestASlowSenderKeepsNobodyOut(t *testing.T) {
 	t.Parallel()
 	cfg := config()
