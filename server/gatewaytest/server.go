@@ -24,10 +24,12 @@ type Options struct {
 	MaxAge   time.Duration // of connections
 	Recheck  time.Duration // of tokens
 	MaxIdle  time.Duration // of connections without a stream
-	Limits   gateway.Limits
-	Arrivals int          // agents that are let in at once
-	Handler  http.Handler // what else is served; nothing when nil
-	Log      *slog.Logger // discards when nil
+	// StopGrace is how long agents have to go when the gateway stops; 5 s when zero.
+	StopGrace time.Duration
+	Limits    gateway.Limits
+	Arrivals  int          // agents that are let in at once
+	Handler   http.Handler // what else is served; nothing when nil
+	Log       *slog.Logger // discards when nil
 }
 
 // Server is a running gateway behind a running listener.
@@ -67,7 +69,7 @@ func Serve(c gateway.Control, o Options) (*Server, error) {
 	s := &Server{Metrics: prometheus.NewRegistry()}
 	var err error
 	s.gateway, err = gateway.New(gateway.Config{
-		Lease: o.Lease, MaxAge: o.MaxAge, RecheckEvery: o.Recheck, MaxIdle: o.MaxIdle, Limits: o.Limits, Arrivals: o.Arrivals, Version: "test", Log: o.Log, Metrics: s.Metrics,
+		Lease: o.Lease, MaxAge: o.MaxAge, RecheckEvery: o.Recheck, MaxIdle: o.MaxIdle, Limits: o.Limits, Arrivals: o.Arrivals, StopGrace: o.StopGrace, Version: "test", Log: o.Log, Metrics: s.Metrics,
 	}, c)
 	if err != nil {
 		return nil, err

@@ -7,6 +7,7 @@ import (
 
 	"github.com/kedge-dev/kedge/internal/fleet"
 	"github.com/kedge-dev/kedge/server/gatewaytest"
+	"github.com/kedge-dev/kedge/server/internal/control"
 )
 
 // slowDesk is a control room that takes its time to note that an agent has come.
@@ -66,5 +67,44 @@ func TestTheEndOfASessionIsNotedAfterItsBeginning(t *testing.T) {
 	<-ended
 	if err := d.AwaitOpen(within(t), 0); err != nil {
 		t.Errorf("somebody reads as connected: %v, %+v", err, d.Connections())
+	}
+}
+
+// hangingDesk is a control room that never says what a target is.
+type hangingDesk struct {
+	*gatewaytest.Memory
+	asked, goOn chan struct{}
+}
+
+func (d *hangingDesk) TargetsOf(ctx context.Context, agent fleet.Agent, ids []fleet.TargetID) ([]control.AgentTarget, error) {
+	if len(ids) > 0 {
+		d.asked <- struct{}{}
+		<-d.goOn
+	}
+	return d.Memory.TargetsOf(ctx, agent, ids)
+}
+
+// An agent whose session does not end in the time that a stopping server has does not read as connected afterwards
+// (invariant 8).
+func TestTheEndOfASessionThatHangsIsNotedWhenTheServerStops(t *testing.T) {
+	t.Parallel()
+	d := &hangingDesk{Memory: gatewaytest.NewMemory(), asked: make(chan struct{}, 8), goOn: make(chan struct{})}
+	agent, token := d.Enroll("edge-1")
+	s := serveControl(t, d, gatewaytest.Options{StopGrace: 50 * time.Millisecond})
+	p, _ := connect(t, s, token, nil)
+	p.snapshot()
+	if err := d.AwaitOpen(within(t), 1); err != nil {
+		t.Fatal(err)
+	}
+	d.Deploy(agent, "shop", configMap(t, "1"))
+	<-d.asked
+	stopped := make(chan error, 1)
+	go func() { stopped <- s.Stop() }()
+	if err := d.AwaitOpen(within(t), 0); err != nil {
+		t.Errorf("an agent reads as connected to a server that has stopped: %v", err)
+	}
+	close(d.goOn)
+	if err := <-stopped; err != nil {
+		t.Error(err)
 	}
 }

@@ -18,6 +18,13 @@ func (g *Gateway) each(fn func(*session)) {
 	}
 }
 
+// all returns every session.
+func (g *Gateway) all() []*session {
+	var out []*session
+	g.each(func(s *session) { out = append(out, s) })
+	return out
+}
+
 // ofAgent calls fn for every session of an agent.
 func (g *Gateway) ofAgent(agent fleet.AgentID, fn func(*session)) {
 	g.mu.Lock()
@@ -85,7 +92,10 @@ func (g *Gateway) drain() {
 	select {
 	case <-g.empty:
 	case <-time.After(g.cfg.StopGrace):
-		g.each(func(s *session) { s.end(errStopped) })
+		for _, s := range g.all() {
+			s.end(errStopped)
+			s.gone() // not when its handler returns: nobody writes down its end then
+		}
 	}
 }
 

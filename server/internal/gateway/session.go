@@ -249,10 +249,10 @@ func (s *session) watchSilence() {
 	})
 }
 
-// gone takes the session off the books, once.
+// gone takes the session off the books, once. Its end is told before it leaves: a gateway that stops writes down what
+// it was told when the last session has left, and nothing after that.
 func (s *session) gone() {
 	s.goneOnce.Do(func() {
-		s.gateway.leave(s)
 		s.mu.Lock()
 		if s.silence != nil {
 			s.silence.Stop()
@@ -260,6 +260,7 @@ func (s *session) gone() {
 		s.left = true
 		s.mu.Unlock()
 		s.close()
+		s.gateway.leave(s)
 	})
 }
 
