@@ -13,6 +13,7 @@ import (
 	"github.com/kedge-dev/kedge/internal/filetree/memtree"
 	"github.com/kedge-dev/kedge/internal/fleet"
 	"github.com/kedge-dev/kedge/internal/imageset"
+	"github.com/kedge-dev/kedge/internal/testkit"
 )
 
 // writer writes a random document twice: with the old images and with the new ones. What Set makes of
@@ -93,32 +94,40 @@ func (w *writer) list(indent string) {
 // covers: I1 (a change touches nothing but the images)
 func TestSetChangesNothingElse(t *testing.T) {
 	t.Parallel()
-	for seed := range uint64(3000) {
-		w := &writer{rng: rand.New(rand.NewPCG(seed, 1)), eol: "\n"}
-		w.eol = w.pick("\n", "\n", "\r\n")
-		w.say(w.pick("", "\ufeff"))
-		for range 1 + w.rng.IntN(3) {
-			w.say("---" + w.pick("", " # doc") + "\n")
-			w.mapping("", 3)
+	for seed := range uint64(3000) { // these are always the same
+		setChangesNothingElse(t, seed, 1)
+	}
+	for seed, n := testkit.Seed(t), uint64(0); n < 1000; n++ {
+		setChangesNothingElse(t, seed, n)
+	}
+}
+
+func setChangesNothingElse(t *testing.T, seed, n uint64) {
+	t.Helper()
+	w := &writer{rng: rand.New(rand.NewPCG(seed, n)), eol: "\n"}
+	w.eol = w.pick("\n", "\n", "\r\n")
+	w.say(w.pick("", "\ufeff"))
+	for range 1 + w.rng.IntN(3) {
+		w.say("---" + w.pick("", " # doc") + "\n")
+		w.mapping("", 3)
+	}
+	before, after := w.old.String(), w.new.String()
+	req := imageset.Request{Kind: fleet.SourcePlain, Changes: []imageset.Change{{Name: "nginx", Ref: ":2.0"}}}
+	result, err := imageset.Set(t.Context(), memtree.New(map[string]string{"a.yaml": before}), req)
+	if w.images == 0 {
+		if err == nil {
+			t.Fatalf("seed %d: something was found in\n%s", seed, before)
 		}
-		before, after := w.old.String(), w.new.String()
-		req := imageset.Request{Kind: fleet.SourcePlain, Changes: []imageset.Change{{Name: "nginx", Ref: ":2.0"}}}
-		result, err := imageset.Set(t.Context(), memtree.New(map[string]string{"a.yaml": before}), req)
-		if w.images == 0 {
-			if err == nil {
-				t.Fatalf("seed %d: something was found in\n%s", seed, before)
-			}
-			continue
-		}
-		if err != nil {
-			t.Fatalf("seed %d: %v in\n%s", seed, err, before)
-		}
-		if diff := cmp.Diff(after, string(result.Edits["a.yaml"])); diff != "" {
-			t.Fatalf("seed %d (-want +got):\n%s", seed, diff)
-		}
-		if len(result.Places) != w.images {
-			t.Fatalf("seed %d: %d places of %d images", seed, len(result.Places), w.images)
-		}
+		return
+	}
+	if err != nil {
+		t.Fatalf("seed %d: %v in\n%s", seed, err, before)
+	}
+	if diff := cmp.Diff(after, string(result.Edits["a.yaml"])); diff != "" {
+		t.Fatalf("seed %d (-want +got):\n%s", seed, diff)
+	}
+	if len(result.Places) != w.images {
+		t.Fatalf("seed %d: %d places of %d images", seed, len(result.Places), w.images)
 	}
 }
 

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/kedge-dev/kedge/internal/testkit"
 )
 
 // restEvery is how many steps there are between two rests.
@@ -28,7 +30,7 @@ type plan struct {
 // stops at the first find: what follows from it is no news.
 func run(tb testing.TB, p plan) ([]violation, string) {
 	tb.Helper()
-	tb.Logf("KEDGE_CHAOS_SEED=%d KEDGE_CHAOS_STEPS=%d", p.seed, p.steps)
+	tb.Logf("KEDGE_CHAOS_STEPS=%d -seed=%d", p.steps, p.seed)
 	w := newWorld(tb, p)
 	for i := range p.steps {
 		// Each step has numbers of its own, so that how many the one before it took does not matter.
@@ -81,37 +83,20 @@ func check(t *testing.T, p plan) {
 	}
 }
 
-// seeds are those of a test: one that is given, or some that are always the same.
-func seeds(t *testing.T, n int) []uint64 {
-	t.Helper()
-	if given := number(t, "KEDGE_CHAOS_SEED", 0); given != 0 {
-		return []uint64{given}
-	}
-	out := make([]uint64, n)
-	for i := range out {
-		out[i] = uint64(i + 1)
-	}
-	return out
-}
-
 // covers: T3, O5, O7, A6
 func TestChaosOnSQLite(t *testing.T) {
 	t.Parallel()
-	for _, seed := range seeds(t, 3) {
-		t.Run(fmt.Sprint(seed), func(t *testing.T) {
-			t.Parallel()
-			check(t, plan{seed: seed, steps: int(number(t, "KEDGE_CHAOS_STEPS", 40)), limit: patience, binary: server(t), store: newSQLite})
-		})
-	}
+	testkit.Seeds(t, []uint64{1, 2, 3}, func(t *testing.T, seed uint64) {
+		t.Parallel()
+		check(t, plan{seed: seed, steps: int(number(t, "KEDGE_CHAOS_STEPS", 40)), limit: patience, binary: server(t), store: newSQLite})
+	})
 }
 
 // covers: T3, O5, O7, A6
 func TestChaosOnPostgreSQL(t *testing.T) {
 	t.Parallel()
-	for _, seed := range seeds(t, 2) {
-		t.Run(fmt.Sprint(seed), func(t *testing.T) {
-			t.Parallel()
-			check(t, plan{seed: seed, steps: int(number(t, "KEDGE_CHAOS_STEPS", 40)), limit: patience, binary: server(t), store: newPostgres})
-		})
-	}
+	testkit.Seeds(t, []uint64{1, 2}, func(t *testing.T, seed uint64) {
+		t.Parallel()
+		check(t, plan{seed: seed, steps: int(number(t, "KEDGE_CHAOS_STEPS", 40)), limit: patience, binary: server(t), store: newPostgres})
+	})
 }

@@ -12,9 +12,10 @@
 //
 // The agents are the real link over clusters in memory: see package agentsim. Objects that move between deployments do
 // so on a real API server with the real agent: see TestObjectsThatMoveAreNeverDeleted. Processes cannot be made
-// to repeat themselves exactly, but the steps of a run follow from its seed, which every run prints:
+// to repeat themselves exactly, but the steps of a run follow from its seed, which every run prints. Some seeds are
+// always the same, and one is new:
 //
-//	KEDGE_CHAOS_SEED=42 KEDGE_CHAOS_STEPS=400 go test -run TestChaos -v ./test/chaos
+//	KEDGE_CHAOS_STEPS=400 go test -run TestChaos -v ./test/chaos -seed=42
 package chaos_test
 
 import (

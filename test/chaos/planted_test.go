@@ -122,8 +122,7 @@ func TestPlantedBugsAreFound(t *testing.T) {
 	for _, bug := range bugs {
 		t.Run(bug.name, func(t *testing.T) {
 			t.Parallel()
-			seed := number(t, "KEDGE_CHAOS_SEED", bug.seed)
-			found, how := run(t, plan{seed: seed, script: bug.script, steps: bug.steps, limit: bug.limit, binary: binary, store: newSQLite, planted: bug.name})
+			found, how := run(t, plan{seed: bug.seed, script: bug.script, steps: bug.steps, limit: bug.limit, binary: binary, store: newSQLite, planted: bug.name})
 			if !slices.ContainsFunc(found, func(v violation) bool { return v.class == bug.class }) {
 				t.Errorf("%s: found %v, want a %s\n%s", bug.reason, found, bug.class, how)
 			}

@@ -253,9 +253,7 @@ func TestHundredsOfMovesAmongHundredsOfDeployments(t *testing.T) {
 	cluster, s, repo := testkit.SharedCluster(t), startServer(t), newRepo(t)
 	ns := cluster.Namespace(t)
 	enroll(t, s, cluster, apiv1.EnrollAgent{Name: "many-moves"})
-	seed := rand.Uint64()
-	t.Logf("seed %d", seed)
-	random := rand.New(rand.NewPCG(seed, 0))
+	random := rand.New(rand.NewPCG(testkit.Seed(t), 0))
 	file := func(d, o int) string { return fmt.Sprintf("app-%03d/cm-%03d.yaml", d, o) }
 	at, files := make([]int, objects), map[string]string{}
 	for d := range deployments {

@@ -127,9 +127,7 @@ func TestReplicasLoseNothingWhenTheyAreKilled(t *testing.T) {
 	push("first")
 	arrive("the first commits", time.Now())
 
-	seed := uint64(time.Now().UnixNano())
-	t.Logf("seed %d", seed)
-	random := rand.New(rand.NewPCG(seed, 0))
+	random := rand.New(rand.NewPCG(testkit.Seed(t), 0))
 	for round := range 2 {
 		victim := random.IntN(len(r.Servers))
 		at := time.Now()

@@ -189,31 +189,29 @@ func (w *fileWorld) check(t *testing.T) {
 // deleted that no file said should be)
 func TestRandomFilesDeclareWhatTheySayAndDeleteNothingElse(t *testing.T) {
 	t.Parallel()
-	for seed := range uint64(4) {
-		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
-			t.Parallel()
-			db := newSQLite(t)
-			w := &fileWorld{room: newRooms(t, db, 1, control.Config{})[0], db: db, dir: t.TempDir(), model: fileModel{
-				declared: map[string]bool{}, released: map[string]bool{}, pruned: map[string]int{}}}
-			w.enroll(t, "paris")
-			w.enroll(t, "zeta")
-			w.push(t, manifests("a", "b", "c"))
-			w.configure(t, "paris")
-			w.configure(t, "zeta")
-			rng := rand.New(rand.NewPCG(seed, 1))
-			for range 14 {
-				switch rng.IntN(8) {
-				case 0:
-					w.restart(t)
-				case 1:
-					w.unset(t, rng)
-				default:
-					w.step(t, rng)
-				}
-				if w.check(t); t.Failed() {
-					return
-				}
+	testkit.Seeds(t, []uint64{0, 1, 2, 3}, func(t *testing.T, seed uint64) {
+		t.Parallel()
+		db := newSQLite(t)
+		w := &fileWorld{room: newRooms(t, db, 1, control.Config{})[0], db: db, dir: t.TempDir(), model: fileModel{
+			declared: map[string]bool{}, released: map[string]bool{}, pruned: map[string]int{}}}
+		w.enroll(t, "paris")
+		w.enroll(t, "zeta")
+		w.push(t, manifests("a", "b", "c"))
+		w.configure(t, "paris")
+		w.configure(t, "zeta")
+		rng := rand.New(rand.NewPCG(seed, 1))
+		for range 14 {
+			switch rng.IntN(8) {
+			case 0:
+				w.restart(t)
+			case 1:
+				w.unset(t, rng)
+			default:
+				w.step(t, rng)
 			}
-		})
-	}
+			if w.check(t); t.Failed() {
+				return
+			}
+		}
+	})
 }
