@@ -81,8 +81,8 @@ func TestTerminatingARunStopsAnApplyThatIsUnderWay(t *testing.T) {
 	repo.push(t, map[string]string{"README.md": "nothing of it"})
 	d.look(t, repo.url)
 	stopped()
-	if more := writesTo(t, cluster, ns)[before:]; len(real(more)) != 0 {
-		t.Errorf("after the termination the agent has written %v", real(more))
+	if more := writesTo(t, cluster, ns)[before:]; len(carriedOut(more)) != 0 {
+		t.Errorf("after the termination the agent has written %v", carriedOut(more))
 	}
 
 	// The next run finishes what was begun.
@@ -93,8 +93,8 @@ func TestTerminatingARunStopsAnApplyThatIsUnderWay(t *testing.T) {
 	}
 }
 
-// real are the requests that were meant to change something, not only to ask what would change.
-func real(requests []testkit.Request) (out []string) {
+// carriedOut are the requests that were meant to change something, not only to ask what would change.
+func carriedOut(requests []testkit.Request) (out []string) {
 	for _, r := range requests {
 		if !strings.Contains(r.URI, "dryRun=") {
 			out = append(out, r.Verb+" "+r.URI)
