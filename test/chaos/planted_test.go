@@ -2,6 +2,8 @@ package chaos_test
 
 import (
 	"encoding/json"
+	"fmt"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"slices"
@@ -25,6 +27,7 @@ type planted struct {
 	old, new string
 	seed     uint64
 	script   []string // see plan
+	byChance bool     // random runs without the script have to find it, too
 	steps    int
 	limit    time.Duration // how long a lost update is waited for
 }
@@ -46,10 +49,11 @@ var bugs = []planted{
 	},
 	{
 		name: "reordered-commit", class: olderState, seed: 1, steps: 24, limit: patience,
-		script: []string{"create", "create", "create", "rest", "push", "rest", "push", "rest", "push", "rest", "push", "rest"},
-		reason: "the commit before arrives once more, after the newer one, with a higher version",
-		file:   "server/internal/control/evaluate_commit.go",
-		old:    "	for _, o := range changed {\n		w.keepVerdicts(o)\n	}\n",
+		byChance: true,
+		script:   []string{"create", "create", "create", "rest", "push", "rest", "push", "rest", "push", "rest", "push", "rest"},
+		reason:   "the commit before arrives once more, after the newer one, with a higher version",
+		file:     "server/internal/control/evaluate_commit.go",
+		old:      "	for _, o := range changed {\n		w.keepVerdicts(o)\n	}\n",
 		new: `	for _, o := range changed {
 		w.keepVerdicts(o)
 		if planted == "reordered-commit" && len(o.parts) == 1 && o.parts[0].was.Digest != "" {
@@ -69,11 +73,12 @@ var bugs = []planted{
 	},
 	{
 		name: "tombstone-for-detached", class: wrongDeletion, seed: 1, steps: 40, limit: patience,
-		script: []string{"create", "create", "create", "rest", "relabel", "rest", "relabel", "rest", "relabel", "rest", "relabel", "rest", "relabel", "rest"},
-		reason: "an agent that leaves an environment is told to delete instead of to let go",
-		file:   "server/internal/control/expand_seat.go",
-		old:    "	if prune {\n		last.Tombstone",
-		new:    "	if prune || planted == \"tombstone-for-detached\" {\n		last.Tombstone",
+		byChance: true,
+		script:   []string{"create", "create", "create", "rest", "relabel", "rest", "relabel", "rest", "relabel", "rest", "relabel", "rest", "relabel", "rest"},
+		reason:   "an agent that leaves an environment is told to delete instead of to let go",
+		file:     "server/internal/control/expand_seat.go",
+		old:      "	if prune {\n		last.Tombstone",
+		new:      "	if prune || planted == \"tombstone-for-detached\" {\n		last.Tombstone",
 	},
 	{
 		name: "rewind-without-hold", class: wrongDeletion, seed: 1, steps: 9, limit: patience,
@@ -85,18 +90,20 @@ var bugs = []planted{
 	},
 	{
 		name: "sent-in-freeze", class: sentInFreeze, seed: 1, steps: 24, limit: patience,
-		script: []string{"create", "create", "create", "rest", "freeze or lift", "push", "push", "push", "rest"},
-		reason: "what is rendered in a freeze is sent",
-		file:   "server/internal/control/desired.go",
-		old:    "	if held == \"\" {\n		if err := st.give(",
-		new:    "	if held == \"\" || planted == \"sent-in-freeze\" {\n		if err := st.give(",
+		byChance: true,
+		script:   []string{"create", "create", "create", "rest", "freeze or lift", "push", "push", "push", "rest"},
+		reason:   "what is rendered in a freeze is sent",
+		file:     "server/internal/control/desired.go",
+		old:      "	if held == \"\" {\n		if err := st.give(",
+		new:      "	if held == \"\" || planted == \"sent-in-freeze\" {\n		if err := st.give(",
 	},
 	{
 		name: "edit-in-parts", class: otherSpec, seed: 1, steps: 24, limit: patience,
-		script: []string{"create", "create", "create", "rest", "edit everything", "edit everything", "rest", "edit everything", "edit everything", "rest"},
-		reason: "the policy of an edit is sent at once, and its source when it is rendered",
-		file:   "server/internal/control/deployments_pending.go",
-		old:    "	return s.nextRun(ctx, tx, e.inForce.TenantID, e.inForce.ID) // runs wait for it from now on\n",
+		byChance: true,
+		script:   []string{"create", "create", "create", "rest", "edit everything", "edit everything", "rest", "edit everything", "edit everything", "rest"},
+		reason:   "the policy of an edit is sent at once, and its source when it is rendered",
+		file:     "server/internal/control/deployments_pending.go",
+		old:      "	return s.nextRun(ctx, tx, e.inForce.TenantID, e.inForce.ID) // runs wait for it from now on\n",
 		new: `	if planted == "edit-in-parts" {
 		d := e.inForce
 		d.Policy = e.wanted.Policy
@@ -126,6 +133,33 @@ func TestPlantedBugsAreFound(t *testing.T) {
 			if !slices.ContainsFunc(found, func(v violation) bool { return v.class == bug.class }) {
 				t.Errorf("%s: found %v, want a %s\n%s", bug.reason, found, bug.class, how)
 			}
+		})
+	}
+}
+
+// TestRandomRunsFindPlantedBugs shows that what the scripts find is within reach of runs that nobody has written down.
+func TestRandomRunsFindPlantedBugs(t *testing.T) {
+	t.Parallel()
+	const tries = 10 // each finds its bug in at least half of its runs
+	binary := buildPlanted(t)
+	for _, bug := range bugs {
+		if !bug.byChance {
+			continue
+		}
+		t.Run(bug.name, func(t *testing.T) {
+			t.Parallel()
+			seeds := rand.New(rand.NewPCG(testkit.Seed(t), 0))
+			hit := func(v violation) bool { return v.class == bug.class }
+			for try := range tries {
+				var found []violation
+				t.Run(fmt.Sprint("try ", try), func(t *testing.T) {
+					found, _ = run(t, plan{seed: seeds.Uint64(), steps: 40, limit: bug.limit, binary: binary, store: newSQLite, planted: bug.name})
+				})
+				if slices.ContainsFunc(found, hit) {
+					return
+				}
+			}
+			t.Errorf("%s: %d random runs found no %s", bug.reason, tries, bug.class)
 		})
 	}
 }

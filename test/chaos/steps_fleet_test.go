@@ -28,6 +28,7 @@ func (w *world) stepRelabel(rng *rand.Rand) bool {
 		}
 	}
 	path := "/tenants/" + a.tenant + "/agents/" + a.name
+	w.ledger.ring(a.name, moved.ring) // before it is asked for: the agent may be given something before the answer is here
 	got, _ := w.ask(rng, http.MethodPatch, path, apiv1.UpdateAgent{Labels: map[string]string{"ring": moved.ring}}, consents...)
 	var is apiv1.Agent
 	w.host.must(http.MethodGet, path, nil, &is)
@@ -36,7 +37,6 @@ func (w *world) stepRelabel(rng *rand.Rand) bool {
 		w.ledger.report(lostUpdate, "relabelling %s to %s was %s, and it is %s", a.name, moved.ring, got, ring)
 	}
 	a.ring = ring
-	w.ledger.ring(a.name, ring)
 	return true
 }
 

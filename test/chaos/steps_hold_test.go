@@ -45,7 +45,11 @@ func (w *world) touchAll() []*consent {
 // stepFreeze holds a place, or lifts that. A lift whose end nobody heard may have reached some and not
 // others: the next one has to finish it.
 func (w *world) stepFreeze(rng *rand.Rand) bool {
-	place := pick(rng, w.places())
+	return w.freeze(pick(rng, w.places()), rng)
+}
+
+// freeze freezes a place, or lifts that.
+func (w *world) freeze(place string, rng *rand.Rand) bool {
 	hold, lift := verbs(place)
 	path, want := hold, true
 	if w.frozen[place] {

@@ -30,6 +30,7 @@ var steps = []step{
 	{"edit everything", 9, (*world).stepEdit},
 	{"suspend or resume", 6, (*world).stepSuspend},
 	{"freeze or lift", 6, (*world).stepFreeze},
+	{"freeze the fleet", 0, func(w *world, rng *rand.Rand) bool { return !w.frozen[wholeFleet] && w.freeze(wholeFleet, rng) }},
 	{"relabel", 6, (*world).stepRelabel},
 	{"sync", 4, (*world).stepSync},
 	{"roll back or release", 5, (*world).stepRollback},
