@@ -52,7 +52,7 @@ func (a *app) rollbackCommand() *cobra.Command {
 		return a.followRun(ctx, c, run, w)
 	})
 	cmd.Long = "Goes back to a revision of kedge deploy history, by default to the one before that which is deployed. An automated deployment stays\n" +
-		"there, pinned, until kedge deploy release."
+		"there, pinned, until kedge deploy release. A rollback does not wait for sync runs of the deployment: it ends them."
 	cmd.Flags().Int64Var(&req.Revision, "revision", 0, "number of a kept revision (kedge deploy history NAME)")
 	cmd.Flags().StringVar(&req.Commit, "commit", "", "commit of a kept revision")
 	cmd.MarkFlagsMutuallyExclusive("revision", "commit")

@@ -77,11 +77,11 @@ func TestDiagnosisNamesWhatIsWrongAndWhatHolds(t *testing.T) {
 func TestRunSaysWhatItWaitsFor(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)
-	paris := d.enroll(t, "default", "paris", nil)
+	paris, rome := d.enroll(t, "default", "paris", nil), d.enroll(t, "default", "rome", nil)
 	d.present(t, paris)
-	d.enroll(t, "default", "atlantis", nil)
 	d.deploy(t, "default", "app", "")
 	d.render(t, "default", "app", "1")
+	d.say(t, rome, "app", fleet.SyncSynced, "") // and is away since
 	d.render(t, "default", "app", "2")
 	revisions, err := d.Revisions(d.ctx, root, "default", "app", store.Page{})
 	ok(t, err)
@@ -112,11 +112,11 @@ func TestRunSaysWhatItWaitsFor(t *testing.T) {
 	}
 	_, err = d.ResumeDeployment(d.ctx, root, "default", "app")
 	ok(t, err)
-	if diff := cmp.Diff(map[string]control.Reason{"paris": control.ReasonApplying, "atlantis": control.ReasonNeverConnected}, waits(first.ID)); diff != "" {
+	if diff := cmp.Diff(map[string]control.Reason{"paris": control.ReasonApplying, "rome": control.ReasonDisconnected}, waits(first.ID)); diff != "" {
 		t.Errorf("running (-want +got):\n%s", diff)
 	}
 	d.say(t, paris, "app", fleet.SyncSynced, "")
-	if diff := cmp.Diff(map[string]control.Reason{"atlantis": control.ReasonNeverConnected}, waits(first.ID)); diff != "" {
+	if diff := cmp.Diff(map[string]control.Reason{"rome": control.ReasonDisconnected}, waits(first.ID)); diff != "" {
 		t.Errorf("after one has answered (-want +got):\n%s", diff)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/kedge-dev/kedge/internal/fleet"
@@ -15,7 +16,7 @@ import (
 // maxOpenRuns bounds how many runs of one deployment may wait.
 const maxOpenRuns = 100
 
-// CreateRun asks for a sync. It starts when the runs before it are done and nothing holds the
+// CreateRun requests a sync. It starts when the runs before it are done and nothing holds the
 // deployment. A revision other than the deployment's own pins an automated deployment there, as a
 // rollback does, until it is released.
 func (s *Service) CreateRun(ctx context.Context, p auth.Principal, tenant, deployment string, req CreateRun) (fleet.SyncRun, error) {
@@ -46,10 +47,14 @@ func (s *Service) createRun(ctx context.Context, p auth.Principal, tenant, deplo
 		if err != nil {
 			return err
 		}
-		if len(open) >= maxOpenRuns {
+		replaced := supersededBy(run, open)
+		if len(open)-len(replaced) >= maxOpenRuns {
 			return conflict("%d runs of deployment %q wait already: terminate some", len(open), d.Name)
 		}
 		if err := s.enqueue(ctx, tx, p, d, &run); err != nil {
+			return err
+		}
+		if err := s.supersede(ctx, tx, replaced, run); err != nil {
 			return err
 		}
 		if err := s.settleTargets(ctx, tx, d, nil); err != nil {
@@ -87,6 +92,27 @@ func (s *Service) enqueue(ctx context.Context, tx store.Tx, p auth.Principal, d 
 	return s.audit(ctx, tx, p, fleet.AuditEvent{
 		TenantID: d.TenantID, Action: action, Kind: "deployment", Name: d.Name, ID: string(d.ID), Detail: detail,
 	})
+}
+
+// supersededBy returns the runs among open that a new run ends. A rollback ends the syncs before it: it takes the
+// deployment away from what they sync to, and must not wait for an agent that does not answer to them.
+func supersededBy(run fleet.SyncRun, open []fleet.SyncRun) []fleet.SyncRun {
+	if run.Kind != fleet.RunRollback {
+		return nil
+	}
+	return slices.DeleteFunc(slices.Clone(open), func(other fleet.SyncRun) bool { return other.Kind != fleet.RunSync })
+}
+
+// supersede terminates runs because another one replaces them.
+func (s *Service) supersede(ctx context.Context, tx store.Tx, replaced []fleet.SyncRun, by fleet.SyncRun) error {
+	why := fmt.Sprintf("superseded by rollback run %d to revision %d, started by %s", by.Seq, by.Kept, by.By)
+	st := s.newSettler(tx)
+	for _, run := range replaced {
+		if err := st.finish(ctx, run, fleet.RunTerminated, why); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // Runs lists the runs of a deployment, newest first.

@@ -113,20 +113,54 @@ func (st *settler) start(ctx context.Context, d *fleet.Deployment, run fleet.Syn
 	if err != nil {
 		return false, err
 	}
-	w := wishOf(revision)
-	var waiting []fleet.RunTarget
-	for _, t := range targets {
-		if attached(t) {
-			waiting = append(waiting, st.await(*d, t, w, problems))
-		}
-	}
-	if err := st.tx.Runs().SetTargets(ctx, run.TenantID, run.ID, waiting); err != nil {
+	if err := st.awaitTargets(ctx, *d, &run, targets, wishOf(revision), problems); err != nil {
 		return false, err
 	}
 	if err := st.tellRun(ctx, *d, run, "RunStarted", fleet.EventNormal); err != nil {
 		return false, err
 	}
 	return st.review(ctx, run, targets)
+}
+
+// awaitTargets stores which targets a run waits for. It does not wait for agents that have never connected, unless
+// it has nobody else to wait for: a run that reached nobody has not succeeded. The message of the run says how many these are.
+func (st *settler) awaitTargets(ctx context.Context, d fleet.Deployment, run *fleet.SyncRun, targets []fleet.Target, w wish, problems map[string]string) error {
+	connections, err := presenceOf(ctx, st.tx, targets)
+	if err != nil {
+		return err
+	}
+	var waiting []fleet.RunTarget
+	var never []int // indexes in waiting
+	others := 0     // that it waits for
+	for _, t := range targets {
+		if !attached(t) {
+			continue
+		}
+		rt := st.await(d, t, w, problems)
+		switch {
+		case rt.Done:
+		case neverConnected(t, presenceBy(connections[t.AgentID])):
+			never = append(never, len(waiting))
+		default:
+			others++
+		}
+		waiting = append(waiting, rt)
+	}
+	if others == 0 {
+		never = nil
+	}
+	for _, i := range never {
+		waiting[i].Done, waiting[i].Message = true, "not waited for: the agent has never connected"
+	}
+	if err := st.tx.Runs().SetTargets(ctx, run.TenantID, run.ID, waiting); err != nil || len(never) == 0 {
+		return err
+	}
+	run.Message = fmt.Sprintf("not waiting for %s that%s", counted(len(never), "agent"), haveNever(len(never)))
+	return st.tx.Runs().Update(ctx, *run)
+}
+
+func neverConnected(t fleet.Target, presence fleet.Presence) bool {
+	return !presence.Connected && t.LostSince(presence).IsZero()
 }
 
 // pins reports whether a run takes an automated deployment away from what it follows.
@@ -202,7 +236,7 @@ func (st *settler) conclude(ctx context.Context, run fleet.SyncRun) (done bool, 
 		return false, err
 	}
 	if failed == 0 {
-		return true, st.finish(ctx, run, fleet.RunSucceeded, "")
+		return true, st.finish(ctx, run, fleet.RunSucceeded, run.Message)
 	}
 	message, err := st.failures(ctx, run, failed)
 	if err != nil {

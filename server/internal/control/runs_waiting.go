@@ -60,7 +60,8 @@ func waitsToStart(ctx context.Context, tx store.Tx, run fleet.SyncRun) (RunWait,
 		return RunWait{}, err
 	}
 	if len(open) > 0 && open[0].ID != run.ID {
-		return RunWait{Reason: ReasonWaitsForTurn, Message: fmt.Sprintf("run %d of the same deployment is %s and comes first", open[0].Seq, open[0].Phase)}, nil
+		return RunWait{Reason: ReasonWaitsForTurn, Message: fmt.Sprintf(
+			"run %d of the same deployment is %s and comes first; to end it: kedge run terminate %s", open[0].Seq, open[0].Phase, open[0].ID)}, nil
 	}
 	d, err := tx.Deployments().Get(ctx, run.TenantID, run.DeploymentID)
 	if err != nil {
