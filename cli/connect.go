@@ -24,8 +24,8 @@ func (a *app) connect() (*client.Client, error) {
 		return nil, errNotLoggedIn
 	}
 	if strings.TrimRight(server, "/") != login.Server {
-		// The token of a login goes to the server that it is for, never to another one.
-		login = profile.Context{Tenant: login.Tenant}
+		// The token of a login goes to the server that it is for, never to another one, which has other tenants too.
+		login = profile.Context{}
 	}
 	token, err := a.token(login.Token)
 	if err != nil {
@@ -35,8 +35,11 @@ func (a *app) connect() (*client.Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	return a.client(server, token, ca, cmp.Or(a.flags.tenant, login.Tenant))
+	return a.client(server, token, ca, cmp.Or(a.tenant(), login.Tenant))
 }
+
+// tenant is the tenant that the command line or the environment names; "" for none.
+func (a *app) tenant() string { return cmp.Or(a.flags.tenant, a.Env("KEDGE_TENANT")) }
 
 func (a *app) client(server, token string, ca []byte, tenant string) (*client.Client, error) {
 	return client.New(client.Config{

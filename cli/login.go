@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/url"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -16,6 +17,7 @@ import (
 	"github.com/kedge-dev/kedge/cli/internal/client"
 	"github.com/kedge-dev/kedge/cli/internal/profile"
 	"github.com/kedge-dev/kedge/internal/apiv1"
+	"github.com/kedge-dev/kedge/internal/fleet"
 )
 
 // maxToken bounds what is read from standard input.
@@ -27,7 +29,7 @@ func (a *app) loginCommand() *cobra.Command {
 		Use:   "login URL",
 		Short: "Log in to a server and remember it",
 		Long: "Checks the token with the server and stores it, readable for you alone, in $XDG_CONFIG_HOME/kedge/config.yaml " +
-			"(or $KEDGE_CONFIG). The token comes from --token-file, from standard input, or is asked for; with --sso you log in with a browser.",
+			"(or $KEDGE_CONFIG), with the tenant to work in: --tenant or $KEDGE_TENANT, else \"" + fleet.DefaultTenant + "\" if the token may use it, else the first that it may use. The token comes from --token-file, from standard input, or is asked for; with --sso you log in with a browser.",
 		Example: "kedge login https://kedge.example.com --token-file token\nkedge login http://127.0.0.1:8080 < token",
 		Args:    cobra.ExactArgs(1),
 		RunE:    func(cmd *cobra.Command, args []string) error { return a.runLogin(cmd.Context(), args[0], sso) },
@@ -50,7 +52,7 @@ func (a *app) runLogin(ctx context.Context, address string, sso bool) error {
 	if err != nil {
 		return err
 	}
-	c, err := a.client(address, token, ca, a.flags.tenant)
+	c, err := a.client(address, token, ca, "")
 	if err != nil {
 		return failure(err.Error(), "kedge login https://HOST[:PORT]")
 	}
@@ -61,12 +63,21 @@ func (a *app) runLogin(ctx context.Context, address string, sso bool) error {
 	if u.Scheme == "http" && !loopback(u.Hostname()) {
 		fmt.Fprintln(a.Err, "Warning: this address is not encrypted: everyone on the way can read the token. Use https://.")
 	}
-	name := cmp.Or(a.flags.context, u.Host)
-	if err := a.remember(profile.Context{Name: name, Server: address, Token: token, CA: string(ca), Tenant: c.Tenant()}); err != nil {
+	name, tenant := cmp.Or(a.flags.context, u.Host), cmp.Or(a.tenant(), tenantOf(who))
+	if err := a.remember(profile.Context{Name: name, Server: address, Token: token, CA: string(ca), Tenant: tenant}); err != nil {
 		return err
 	}
-	fmt.Fprintf(a.Out, "Logged in to %s as %s (%s).\n", address, who.Name, who.Role)
+	fmt.Fprintf(a.Out, "Logged in to %s as %s (%s), tenant %q.\n", address, who.Name, cmp.Or(who.Role, "no role yet"), tenant)
 	return nil
+}
+
+// tenantOf is the tenant to work in when none is named: "default" for whoever may use it, else the first of the caller's.
+func tenantOf(who apiv1.Whoami) string {
+	isDefault := func(m apiv1.Membership) bool { return m.Tenant == fleet.DefaultTenant }
+	if len(who.Tenants) == 0 || slices.ContainsFunc(who.Tenants, isDefault) {
+		return fleet.DefaultTenant // a fleet admin has no memberships
+	}
+	return who.Tenants[0].Tenant
 }
 
 func (a *app) loginToken(ctx context.Context, address string, ca []byte, sso bool) (string, error) {

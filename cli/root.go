@@ -66,7 +66,7 @@ func build(o Options) (*cobra.Command, *app) {
 	f.StringVar(&a.flags.server, "server", "", "address of the server (default: of the context, or KEDGE_SERVER)")
 	f.StringVar(&a.flags.tokenFile, "token-file", "", "file that holds the API token (default: of the context, or KEDGE_TOKEN)")
 	f.StringVar(&a.flags.caFile, "ca-file", "", "certificate of a private CA, PEM")
-	f.StringVar(&a.flags.tenant, "tenant", "", "tenant to work in (default: of the context, or \""+fleet.DefaultTenant+"\")")
+	f.StringVar(&a.flags.tenant, "tenant", "", "tenant to work in (default: KEDGE_TENANT, or of the context, or \""+fleet.DefaultTenant+"\")")
 	f.StringVar(&a.flags.context, "context", "", "which login to use (default: the last one)")
 
 	root.AddCommand(
