@@ -85,13 +85,15 @@ type Config struct {
 
 // GitResources bounds what git takes of this machine. Zero fields take their defaults.
 type GitResources struct {
-	// Processes is how many remotes are asked at once, and Memory what a process of git may have, in bytes. The
+	// Processes is how many fetches there are at once, and Memory what a process of git may have, in bytes. The
 	// defaults follow from the memory that there is.
 	Processes int
 	Memory    int64
 	// Disk bounds all mirrors, TenantDisk those of one tenant, in bytes; default 64 GiB and 16 GiB. Below MinFree of
 	// free space, default 1 GiB, nothing is fetched.
 	Disk, TenantDisk, MinFree int64
+
+	readers int // processes that are kept open to read mirrors
 }
 
 func (c Config) withDefaults() (Config, error) {

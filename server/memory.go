@@ -1,7 +1,6 @@
 package server
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -23,8 +22,11 @@ const (
 	maxRenderMemory, maxGitMemory = 1 << 30, 512 << 20
 	// maxGitProcesses is for when very many tenants have a host that hangs, and usualGitProcesses for all other times.
 	maxGitProcesses, usualGitProcesses = 512, 64
-	// leastGitProcesses are enough for one tenant's host that hangs to hold up no other.
-	leastGitProcesses = 8
+	// leastFetches are enough for one tenant's host that hangs to hold up no other. Where there is memory for them, there
+	// are usualFetches, of enoughGitMemory at least, which is what the trees of large repositories need.
+	leastFetches, usualFetches, enoughGitMemory = 4, 8, 128 << 20
+	// Of git's memory, in percent, the processes have readerShare that read mirrors. There are at most maxReaders of them.
+	readerShare, maxReaders = 25, 64
 )
 
 // share is a number of processes of which each may have so much memory.
@@ -39,8 +41,9 @@ type share struct {
 type memoryPlan struct {
 	limit   machine.Memory
 	renders share
-	idle    int // processes that wait for the next render, with at most half of that memory each
-	git     share
+	idle    int   // processes that wait for the next render, with at most half of that memory each
+	git     share // fetches: each has gitsource.ProcessesPerFetch processes
+	readers share // processes that are kept open to read mirrors
 }
 
 // planMemory divides limit. What is configured stays as it is, and is an error where it cannot hold.
@@ -49,7 +52,7 @@ func planMemory(limit machine.Memory, r RenderConfig, g GitResources, processors
 	part := func(percent int64) int64 { return limit.Bytes * percent / 100 }
 	p.renders = planRenders(part(renderShare), r, processors)
 	p.idle = idleOf(p.renders.processes)
-	p.git = planGit(part(gitShare), g)
+	p.git, p.readers = planGit(part(gitShare), g)
 	if p.needed() > limit.Bytes {
 		return p, p.tooMuch()
 	}
@@ -77,20 +80,31 @@ func planRenders(bytes int64, r RenderConfig, processors int) share {
 // idleOf is how many processes wait for the next render where so many render at once.
 func idleOf(processes int) int { return min(4, max(1, processes/2)) }
 
-func planGit(bytes int64, g GitResources) share {
-	out := share{g.Processes, g.Memory}
-	if out.memory == 0 {
-		out.memory = min(max(bytes/int64(cmp.Or(out.processes, leastGitProcesses)), gitsource.MinMemory), maxGitMemory)
+// planGit divides bytes between fetches and the processes that read mirrors.
+func planGit(bytes int64, g GitResources) (fetches, readers share) {
+	const perFetch = gitsource.ProcessesPerFetch
+	left := bytes - bytes*readerShare/100
+	fetches = share{g.Processes, g.Memory}
+	switch {
+	case fetches.memory != 0:
+	case fetches.processes != 0:
+		fetches.memory = min(max(left/perFetch/int64(fetches.processes), gitsource.MinMemory), maxGitMemory)
+	default:
+		enough := min(left/perFetch/leastFetches, enoughGitMemory)
+		fetches.memory = min(max(left/perFetch/usualFetches, enough, gitsource.MinMemory), maxGitMemory)
 	}
-	if out.processes == 0 {
-		out.processes = int(min(max(bytes/out.memory, 1), maxGitProcesses))
+	if fetches.processes == 0 {
+		fetches.processes = int(min(max(left/perFetch/fetches.memory, 1), maxGitProcesses))
 	}
-	return out
+	readers.memory = gitsource.ReaderMemory(fetches.memory)
+	readers.processes = int(min(max(bytes*readerShare/100/readers.memory, 1), maxReaders))
+	return fetches, readers
 }
 
 // children is what all processes may have together that the server starts.
 func (p memoryPlan) children() int64 {
-	return int64(p.renders.processes)*p.renders.memory + int64(p.idle)*p.renders.memory/2 + int64(p.git.processes)*p.git.memory
+	return int64(p.renders.processes)*p.renders.memory + int64(p.idle)*p.renders.memory/2 +
+		int64(p.git.processes)*gitsource.ProcessesPerFetch*p.git.memory + int64(p.readers.processes)*p.readers.memory
 }
 
 func (p memoryPlan) needed() int64 { return minServer + p.children() }
@@ -98,9 +112,11 @@ func (p memoryPlan) needed() int64 { return minServer + p.children() }
 // tooMuch says what does not hold and what to do.
 func (p memoryPlan) tooMuch() error {
 	return fmt.Errorf("the memory does not hold what is configured: %d renders of %s (--render-processes, --render-memory), "+
-		"%d that wait for the next one with half of that, %d runs of git of %s (--git-processes, --git-memory) and %s for the server itself need %s, "+
+		"%d that wait for the next one with half of that, %d fetches with %d processes of %s each (--git-processes, --git-memory), "+
+		"%d readers of mirrors of %s and %s for the server itself need %s, "+
 		"and there are %s (%s): lower one of these or give the server more memory",
-		p.renders.processes, mebibytes(p.renders.memory), p.idle, p.git.processes, mebibytes(p.git.memory), mebibytes(minServer), mebibytes(p.needed()),
+		p.renders.processes, mebibytes(p.renders.memory), p.idle, p.git.processes, gitsource.ProcessesPerFetch, mebibytes(p.git.memory),
+		p.readers.processes, mebibytes(p.readers.memory), mebibytes(minServer), mebibytes(p.needed()),
 		mebibytes(p.limit.Bytes), p.limit.Source)
 }
 
@@ -132,12 +148,13 @@ func (c Config) withMemory(limit func() (machine.Memory, error)) (Config, error)
 		return c, err
 	}
 	c.Render.Processes, c.Render.Memory, c.Render.idle = plan.renders.processes, plan.renders.memory, plan.idle
-	c.GitResources.Processes, c.GitResources.Memory = plan.git.processes, plan.git.memory
+	c.GitResources.Processes, c.GitResources.Memory, c.GitResources.readers = plan.git.processes, plan.git.memory, plan.readers.processes
 	if debug.SetMemoryLimit(-1) == math.MaxInt64 {
 		debug.SetMemoryLimit(plan.heap())
 	}
 	c.Log.Info("memory is divided", "limit", mebibytes(found.Bytes), "limitFrom", found.Source, "heap", mebibytes(debug.SetMemoryLimit(-1)),
 		slog.Group("renders", "processes", plan.renders.processes, "memory", mebibytes(plan.renders.memory)),
-		slog.Group("git", "processes", plan.git.processes, "memory", mebibytes(plan.git.memory)))
+		slog.Group("git", "fetches", plan.git.processes, "memory", mebibytes(plan.git.memory)),
+		slog.Group("readers", "processes", plan.readers.processes, "memory", mebibytes(plan.readers.memory)))
 	return c, nil
 }

@@ -21,16 +21,17 @@ func TestMemoryIsDividedByWhatThereIs(t *testing.T) {
 		render  RenderConfig
 		git     GitResources
 		renders share
-		gits    share
+		gits    share // fetches
+		readers share
 	}{
-		"a very small pod":     {limit: 512 * mib, cores: 4, renders: share{1, 128 * mib}, gits: share{2, 64 * mib}},
-		"a small pod":          {limit: 1 * gib, cores: 4, renders: share{2, gib * 45 / 300}, gits: share{4, 64 * mib}},
-		"a usual pod":          {limit: 4 * gib, cores: 4, renders: share{2, 4 * gib * 45 / 300}, gits: share{8, 4 * gib / 32}},
-		"a large machine":      {limit: 64 * gib, cores: 4, renders: share{16, gib}, gits: share{32, 512 * mib}},
-		"renders given":        {limit: 8 * gib, cores: 4, render: RenderConfig{Processes: 2, Memory: 512 * mib}, renders: share{2, 512 * mib}, gits: share{8, 256 * mib}},
-		"memory given":         {limit: 8 * gib, cores: 4, render: RenderConfig{Memory: 2 * gib}, renders: share{1, 2 * gib}, gits: share{8, 256 * mib}},
-		"processes given":      {limit: 8 * gib, cores: 4, render: RenderConfig{Processes: 4}, renders: share{4, 8 * gib * 45 / 400}, gits: share{8, 256 * mib}},
-		"git given":            {limit: 8 * gib, cores: 4, git: GitResources{Processes: 4, Memory: 100 * mib}, renders: share{3, gib}, gits: share{4, 100 * mib}},
+		"a very small pod":     {limit: 512 * mib, cores: 4, renders: share{1, 128 * mib}, gits: share{1, 48 * mib}, readers: share{1, 32 * mib}},
+		"a small pod":          {limit: 1 * gib, cores: 4, renders: share{2, gib * 45 / 300}, gits: share{2, 48 * mib}, readers: share{2, 32 * mib}},
+		"a usual pod":          {limit: 4 * gib, cores: 4, renders: share{2, 4 * gib * 45 / 300}, gits: share{4, 96 * mib}, readers: share{5, 48 * mib}},
+		"a large machine":      {limit: 64 * gib, cores: 4, renders: share{16, gib}, gits: share{12, 512 * mib}, readers: share{64, 64 * mib}},
+		"renders given":        {limit: 8 * gib, cores: 4, render: RenderConfig{Processes: 2, Memory: 512 * mib}, renders: share{2, 512 * mib}, gits: share{6, 128 * mib}, readers: share{8, 64 * mib}},
+		"memory given":         {limit: 8 * gib, cores: 4, render: RenderConfig{Memory: 2 * gib}, renders: share{1, 2 * gib}, gits: share{6, 128 * mib}, readers: share{8, 64 * mib}},
+		"processes given":      {limit: 8 * gib, cores: 4, render: RenderConfig{Processes: 4}, renders: share{4, 8 * gib * 45 / 400}, gits: share{6, 128 * mib}, readers: share{8, 64 * mib}},
+		"git given":            {limit: 8 * gib, cores: 4, git: GitResources{Processes: 4, Memory: 100 * mib}, renders: share{3, gib}, gits: share{4, 100 * mib}, readers: share{10, 50 * mib}},
 		"more git than usual":  {limit: 8 * gib, cores: 4, git: GitResources{Processes: 100}, renders: share{3, 8 * gib * 45 / 400}},
 		"more than fits":       {limit: 2 * gib, cores: 4, render: RenderConfig{Processes: 16, Memory: gib}},
 		"git more than fits":   {limit: 2 * gib, cores: 4, git: GitResources{Processes: 32, Memory: 512 * mib}},
@@ -60,6 +61,15 @@ func TestMemoryIsDividedByWhatThereIs(t *testing.T) {
 			}
 			if p.git != c.gits {
 				t.Errorf("got runs of git %+v, want %+v", p.git, c.gits)
+			}
+			if p.readers != c.readers {
+				t.Errorf("got readers %+v, want %+v", p.readers, c.readers)
+			}
+			// What the kernel allows all of them together: a fetch is git and what it starts.
+			allowed := int64(p.renders.processes)*p.renders.memory + int64(p.idle)*p.renders.memory/2 +
+				2*int64(p.git.processes)*p.git.memory + int64(p.readers.processes)*p.readers.memory
+			if allowed+minServer > c.limit || allowed != p.children() {
+				t.Errorf("the processes may have %d bytes together, planned are %d of %d", allowed, p.children(), c.limit)
 			}
 			if p.needed() > c.limit || p.heap() < minServer/10*9 {
 				t.Errorf("%d bytes are needed of %d, %d for the heap", p.needed(), c.limit, p.heap())

@@ -25,7 +25,7 @@ func renderFlags(f *pflag.FlagSet, r *server.RenderConfig) {
 
 func gitFlags(f *pflag.FlagSet, g *server.GitResources) {
 	g.Disk, g.TenantDisk, g.MinFree = 64<<30, 16<<30, 1<<30
-	f.IntVar(&g.Processes, "git-processes", 0, "how many repositories are read at once (default: as many as the memory holds)")
+	f.IntVar(&g.Processes, "git-processes", 0, "how many repositories are fetched at once, with two processes each (default: as many as the memory holds)")
 	f.Var((*size)(&g.Memory), "git-memory", "how much memory a process of git may have (default: 512Mi, or less where there is less memory)")
 	f.Var((*size)(&g.Disk), "git-disk", "how much disk the mirrors of all repositories may take")
 	f.Var((*size)(&g.TenantDisk), "git-tenant-disk", "how much disk the mirrors of one tenant's repositories may take")

@@ -54,9 +54,9 @@ func (r *mirror) remoteError(ctx context.Context, p *passage, err error) error {
 	if !errors.As(err, &exit) {
 		return err
 	}
-	if exit.outOfMemory() {
+	if exit.outOfMemory(p.transport == "file") {
 		r.complain(ctx, lastLine(exit.stderr))
-		return r.needsMemory()
+		return r.needsMemory(r.git.memory)
 	}
 	said := lastLine(exit.stderr)
 	problem := problemOf(exit.stderr)

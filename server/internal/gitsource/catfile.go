@@ -36,6 +36,7 @@ type catFile struct {
 	cmd   *exec.Cmd
 	in    io.WriteCloser
 	out   *bufio.Reader
+	said  *tail // what the process has written to its standard error; complete once it was waited for
 	idle  *time.Timer
 }
 
@@ -117,6 +118,9 @@ func (c *catFile) do(ctx context.Context, exchange func() error) error {
 			return err
 		}
 		c.stopLocked()
+		if saysExhausted(c.said.String(), true) {
+			return fmt.Errorf("%w: %s to read one file, folder or commit; the operator of the server can raise --git-memory", errMemory, sizeText(ReaderMemory(c.git.memory)))
+		}
 		if fresh {
 			return err
 		}
@@ -135,7 +139,9 @@ func (c *catFile) startLocked(ctx context.Context) (fresh bool, err error) {
 			c.readers.leave(c)
 		}
 	}()
-	cmd := c.git.command(context.Background(), c.dir, "cat-file", "--batch-command")
+	cmd := c.git.readerCommand(c.dir)
+	c.said = &tail{limit: maxStderr}
+	cmd.Stderr = c.said
 	in, err := cmd.StdinPipe()
 	if err != nil {
 		return false, fmt.Errorf("starting git cat-file: %w", err)

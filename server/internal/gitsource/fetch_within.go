@@ -36,6 +36,10 @@ func (r *mirror) mendingLocked(ctx context.Context, fetch func() (map[string]Ref
 		r.admitLocked()
 		return refs, nil
 	}
+	var remote *RemoteError
+	if errors.Is(err, errMemory) && !errors.As(err, &remote) { // a reader's
+		err = r.needsMemory(ReaderMemory(r.git.memory))
+	}
 	// Every commit can name other submodules: of those that cannot be fetched nothing is kept.
 	if exceeded := r.exceededLocked(ctx, err); fresh && (exceeded || r.parent != "") {
 		err = errors.Join(err, r.discardLocked())

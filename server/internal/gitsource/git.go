@@ -143,7 +143,16 @@ func (g *git) command(ctx context.Context, dir string, args ...string) *exec.Cmd
 	if dir != "" {
 		args = append([]string{"--git-dir=" + dir}, args...)
 	}
-	line := g.limited(g.path, args...)
+	return g.confined(ctx, g.limited(g.path, args...))
+}
+
+// readerCommand prepares the process that reads a mirror.
+func (g *git) readerCommand(dir string) *exec.Cmd {
+	args := append(g.readerArgs(), "--git-dir="+dir, "cat-file", "--batch-command")
+	return g.confined(context.Background(), g.limitedTo(ReaderMemory(g.memory), g.path, args...))
+}
+
+func (g *git) confined(ctx context.Context, line []string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, line[0], line[1:]...)
 	cmd.Env = g.env
 	cmd.Dir = g.home

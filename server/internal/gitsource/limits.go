@@ -15,7 +15,13 @@ const (
 	// 100 MiB; files are written to disk as they come.
 	defaultMemory = 512 << 20
 	// MinMemory is the least that git can do with.
-	MinMemory = 64 << 20
+	MinMemory = 48 << 20
+	// ProcessesPerFetch is how many processes of one fetch may have as much memory as the limit allows at the same time:
+	// git fetch itself, and the index-pack or the pack-objects that it starts.
+	ProcessesPerFetch = 2
+	// A process that reads mirrors has half of the memory of git, between these bounds, and more only where git has very
+	// much. It holds one file at a time, of at most 16 MiB, and the file that it is stored as a difference to.
+	minReaderMemory, usualReaderMemory = 32 << 20, 64 << 20
 	// mapped is how much git may map beside its memory: packs and their indexes, which the system can
 	// drop at any time.
 	mapped = 2 << 30
@@ -31,10 +37,24 @@ ulimit -v "$2" 2>/dev/null
 shift 2
 exec "$@"`
 
+// ReaderMemory is what each process that reads mirrors may have where a process of git may have so much.
+func ReaderMemory(memory int64) int64 {
+	return max(min(max(memory/2, minReaderMemory), usualReaderMemory), memory/8)
+}
+
 // limited returns a command line that runs another within the limits.
 func (g *git) limited(name string, args ...string) []string {
+	return g.limitedTo(g.memory, name, args...)
+}
+
+func (g *git) limitedTo(memory int64, name string, args ...string) []string {
 	kib := func(n int64) string { return strconv.FormatInt(n>>10, 10) }
-	return append([]string{g.shell, "-c", limitScript, "sh", kib(g.memory), kib(g.memory + mapped), name}, args...)
+	return append([]string{g.shell, "-c", limitScript, "sh", kib(memory), kib(memory + mapped), name}, args...)
+}
+
+// readerArgs keep what a reader holds in memory for speed well below its limit.
+func (g *git) readerArgs() []string {
+	return []string{"-c", "core.deltaBaseCacheLimit=" + strconv.FormatInt(ReaderMemory(g.memory)/8, 10)}
 }
 
 // memoryConfig keeps what git holds in memory for speed well below the limit, and has it write large files
@@ -76,26 +96,30 @@ var errMemory = errors.New("git needed more memory than it may have")
 var exhausted = []string{"Out of memory", "out of memory", "Cannot allocate memory", "mmap failed", "died of signal 9"}
 
 // outOfMemory reports whether a run of git failed for want of memory. What the remote says of itself does
-// not count.
-func (e *exitError) outOfMemory() bool {
+// not count, unless it is a process of ours, as for file://.
+func (e *exitError) outOfMemory(ownRemote bool) bool {
 	var exit *exec.ExitError
 	if errors.As(e.err, &exit) && exit.String() == "signal: killed" {
 		return true // not by us: the context would have ended
 	}
-	for line := range strings.Lines(e.stderr) {
-		if !strings.HasPrefix(line, "remote:") && containsAny(line, exhausted) {
+	return saysExhausted(e.stderr, ownRemote)
+}
+
+func saysExhausted(stderr string, ownRemote bool) bool {
+	for line := range strings.Lines(stderr) {
+		if (ownRemote || !strings.HasPrefix(line, "remote:")) && containsAny(line, exhausted) {
 			return true
 		}
 	}
 	return false
 }
 
-// needsMemory is the error for users.
-func (r *mirror) needsMemory() error {
+// needsMemory is the error for users, of a process that had so much.
+func (r *mirror) needsMemory(memory int64) error {
 	return &RemoteError{
 		URL: r.url, Problem: fmt.Sprintf("reading the repository needs more than %s of memory, the limit of this server for git: "+
 			"it holds a commit, a folder or a file that is too large; remove that from the revision that is deployed, "+
-			"or let the operator of the server raise --git-memory", sizeText(r.git.memory)),
+			"or let the operator of the server raise --git-memory", sizeText(memory)),
 		cause: errMemory,
 	}
 }

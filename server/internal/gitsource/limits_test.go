@@ -2,6 +2,7 @@ package gitsource
 
 import (
 	"bytes"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -18,21 +19,24 @@ import (
 // thousandth of that.
 const hostileCommit = 200 << 20
 
+// gitIn runs git on a repository of a test.
+func gitIn(t *testing.T, dir string, in io.Reader, args ...string) string {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), "git", append([]string{"--git-dir=" + dir, "-c", "user.name=Anna", "-c", "user.email=anna@example.com"}, args...)...)
+	cmd.Stdin = in
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("git %s: %v: %s", args[0], err, stderr.String())
+	}
+	return strings.TrimSpace(string(out))
+}
+
 // commitLarge makes a commit with a huge message the head of a repository.
 func commitLarge(t *testing.T, dir string, size int64) {
 	t.Helper()
-	git := func(in io.Reader, args ...string) string {
-		t.Helper()
-		cmd := exec.CommandContext(t.Context(), "git", append([]string{"--git-dir=" + dir}, args...)...)
-		cmd.Stdin = in
-		var stderr bytes.Buffer
-		cmd.Stderr = &stderr
-		out, err := cmd.Output()
-		if err != nil {
-			t.Fatalf("git %s: %v: %s", args[0], err, stderr.String())
-		}
-		return strings.TrimSpace(string(out))
-	}
+	git := func(in io.Reader, args ...string) string { return gitIn(t, dir, in, args...) }
 	tree := git(strings.NewReader(""), "mktree")
 	who := "Anna <anna@example.com> 1700000000 +0000"
 	head := fmt.Sprintf("tree %s\nauthor %s\ncommitter %s\n\n", tree, who, who)
@@ -88,6 +92,15 @@ func TestAHostileCommitIsRefused(t *testing.T) {
 	if !errors.As(err, &remote) || !errors.Is(err, errMemory) || !strings.Contains(remote.Problem, "64 MiB of memory") {
 		t.Fatalf("got error %v, want one that names the limit", err)
 	}
+	// What reads mirrors has a limit of its own, which the error names as well.
+	cfg.Memory = 1 << 30
+	if err = fetch(); !errors.As(err, &remote) || !errors.Is(err, errMemory) || !strings.Contains(remote.Problem, "128 MiB of memory") {
+		t.Errorf("with a reader of 128 MiB: got error %v", err)
+	}
+	cfg.Memory = 64 << 20
+	if err = fetch(); !errors.Is(err, errMemory) {
+		t.Errorf("with the first limit again: got error %v", err)
+	}
 	// A server that restarts does not ask for it again.
 	server.SetDown(true)
 	if err = fetch(); !errors.As(err, &remote) || !strings.Contains(remote.Problem, "64 MiB of memory") {
@@ -95,9 +108,38 @@ func TestAHostileCommitIsRefused(t *testing.T) {
 	}
 	// With another limit it does.
 	server.SetDown(false)
-	cfg.Memory = 1 << 30
+	cfg.Memory = 4 << 30
 	if err = fetch(); err != nil {
 		t.Errorf("with more memory: %v", err)
+	}
+}
+
+// Over file:// the remote end is a process of ours, under the same limit: what it says of its memory counts.
+//
+// covers: T11
+func TestAHostileFolderOverFileIsRefused(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(t.TempDir(), "app.git")
+	gitIn(t, dir, nil, "init", "--quiet", "--bare", dir)
+	blob, err := hex.DecodeString(gitIn(t, dir, strings.NewReader(""), "hash-object", "-w", "--stdin"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	// A folder, which the process at the remote end reads whole to pack what is in it.
+	var folder bytes.Buffer
+	for i := range 2_000_000 {
+		fmt.Fprintf(&folder, "100644 %012d\x00%s", i, blob)
+	}
+	tree := gitIn(t, dir, &folder, "hash-object", "-t", "tree", "-w", "--stdin")
+	gitIn(t, dir, nil, "update-ref", "refs/heads/main", gitIn(t, dir, nil, "commit-tree", tree, "-m", "large"))
+	m, err := New(Config{Dir: t.TempDir(), Allow: []string{"file"}, Memory: 64 << 20})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { m.Close() })
+	var remote *RemoteError
+	if _, err = m.Fetch(t.Context(), Access{URL: "file://" + dir}, []string{"main"}); !errors.As(err, &remote) || !errors.Is(err, errMemory) {
+		t.Errorf("got error %v, want one that names the limit", err)
 	}
 }
 

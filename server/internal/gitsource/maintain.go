@@ -48,6 +48,11 @@ func (m *Manager) maintainLater(r *mirror) {
 			return // closing
 		}
 		defer r.unlock()
+		release, err := m.budget.places.Take(m.background, r.owner) // its processes are among those that memory is planned for
+		if err != nil {
+			return // closing
+		}
+		defer release()
 		ctx, cancel := context.WithTimeout(m.background, m.cfg.Timeout)
 		defer cancel()
 		r.maintaining = false

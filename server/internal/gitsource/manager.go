@@ -48,7 +48,7 @@ type Config struct {
 	// MaxWholeBytes is how large the first fetch of a repository may be. Of one that is larger only the
 	// folders are fetched, and the contents of files when they are read. Zero means 64 MiB.
 	MaxWholeBytes int64
-	// MaxReaders bounds the processes that are kept open to read mirrors. Zero means 64.
+	// MaxReaders bounds the processes that are kept open to read mirrors, of which each may have ReaderMemory. Zero means 64.
 	MaxReaders int
 	// Addresses says what may be connected to. Nil means the zero policy, with loopback where file is
 	// allowed: who may name files of this machine may also name its ports.

@@ -53,9 +53,9 @@ func (m *Manager) newTree(r *use, root string) *tree {
 }
 
 // suspectAfter notes that something of a fetched commit could not be read, unless the reader asked
-// for no more or lost patience. The next fetch makes the mirror anew.
+// for no more, lost patience or ran out of memory. The next fetch makes the mirror anew.
 func (r *mirror) suspectAfter(ctx context.Context, err error) {
-	if ctx.Err() == nil && !errors.Is(err, filetree.ErrTooBig) {
+	if ctx.Err() == nil && !errors.Is(err, filetree.ErrTooBig) && !errors.Is(err, errMemory) {
 		r.suspect.Store(true)
 	}
 }
