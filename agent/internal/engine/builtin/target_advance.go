@@ -83,6 +83,7 @@ func (t *target) survey() survey {
 		case phaseInPlace, phaseCompared:
 		case phaseFailed:
 			s.failed++
+			s.hold(o)
 		case phaseReading:
 			if o.reviewing {
 				continue // in place, as far as anybody knows
@@ -101,6 +102,7 @@ func (s survey) stuck() bool { return s.later > 0 && s.later == s.unattempted &&
 // pass counts an object that is on its way to be in place, or waits for others before that.
 func (s *survey) pass(o *object, waits bool) {
 	if o.attempted {
+		s.hold(o)
 		if !o.delayed && o.failure == "" {
 			s.waiting++
 		}
@@ -118,6 +120,14 @@ func (s *survey) pass(o *object, waits bool) {
 		s.resolving++
 	}
 	if o.phase == phaseApply || o.phase == phaseApplying {
+		s.gate = min(s.gate, o.step)
+	}
+}
+
+// hold lets no later step start before an object is applied whose kind comes with the bundle and is not served yet: a webhook
+// that is registered before it would hold it back.
+func (s *survey) hold(o *object) {
+	if o.expected && o.applied == "" && o.failure == "" {
 		s.gate = min(s.gate, o.step)
 	}
 }
