@@ -65,7 +65,7 @@ func parseServe(args []string, s streams) (command, error) {
 	f.StringSliceVar(&cfg.GitDenyCIDRs, "git-deny-cidr", nil, "addresses that Git URLs may not lead to")
 	f.StringSliceVar(&cfg.GitOnlyHosts, "git-only-host", nil, "the only hosts of Git URLs, such as github.com or *.example.com")
 	f.BoolVar(&cfg.GitDenyPrivate, "git-deny-private", false, "refuse Git URLs that lead to private networks")
-	f.BoolVar(&cfg.GitAllowPrivate, "git-allow-private", false, "allow Git URLs that lead to private networks also when there is more than one tenant")
+	f.BoolVar(&cfg.GitAllowPrivate, "git-allow-private", false, "allow Git URLs that lead to private networks, and to this machine and its files where --git-allow has file, also when there is more than one tenant")
 	gitFlags(f.FlagSet, &cfg.GitResources)
 	renderFlags(f.FlagSet, &cfg.Render)
 	oidcFlags(f.FlagSet, &cfg.OIDC)

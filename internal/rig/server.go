@@ -41,7 +41,8 @@ const AgentImage = "localhost/kedge-agent:local"
 
 // StartServer starts kedge-server and returns when it is ready.
 func StartServer(ctx context.Context, cfg ServerConfig) (*Server, error) {
-	args := append([]string{"--listen", cfg.Listen, "--metrics-listen", "127.0.0.1:0", "--data-dir", cfg.DataDir, "--agent-image", AgentImage}, cfg.Args...)
+	// Git servers of tests and the demo are on this machine, whatever the number of tenants.
+	args := append([]string{"--git-allow-private", "--git-allow-cidr", "127.0.0.0/8", "--listen", cfg.Listen, "--metrics-listen", "127.0.0.1:0", "--data-dir", cfg.DataDir, "--agent-image", AgentImage}, cfg.Args...)
 	// ctx bounds the start only.
 	cmd := exec.CommandContext(context.WithoutCancel(ctx), cfg.Binary, args...)
 	if cfg.Wrap != nil {

@@ -76,7 +76,7 @@ func newRooms(t *testing.T, db *testDatabase, n int, cfg control.Config) []*room
 
 func (r *room) start(t *testing.T, dir string, cfg control.Config) {
 	t.Helper()
-	manager, err := gitsource.New(gitsource.Config{Dir: dir, Allow: []string{"http", "file"}})
+	manager, err := gitsource.New(gitsource.Config{Dir: dir, Allow: []string{"http", "file"}, AllowPrivate: true})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -51,7 +51,7 @@ func newChecker(t *testing.T, bound time.Duration) *checker {
 	if c.repo, err = server.CreateHosted("apps"); err != nil {
 		t.Fatal(err)
 	}
-	manager, err := gitsource.New(gitsource.Config{Dir: filepath.Join(dir, "git"), Allow: []string{"http", "file"}})
+	manager, err := gitsource.New(gitsource.Config{Dir: filepath.Join(dir, "git"), Allow: []string{"http", "file"}, AllowPrivate: true})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -141,7 +141,7 @@ func (f *fault) connection(err error) {
 	var op *net.OpError
 	switch {
 	case errors.As(err, &denied) && denied.Tenants:
-		f.tell(ReasonHostDenied, "the host is in a private network, which Git URLs may not lead to while the server has more than one tenant: the operator of the "+
+		f.tell(ReasonHostDenied, "the host is in a private network or on the server itself, where Git URLs may not lead while the server has more than one tenant: the operator of the "+
 			"server allows it with --git-allow-private, or its range with --git-allow-cidr", "", err.Error())
 	case errors.As(err, &denied):
 		f.tell(ReasonHostDenied, "the host is not allowed by the server's address policy", "", err.Error())

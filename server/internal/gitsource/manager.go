@@ -53,7 +53,8 @@ type Config struct {
 	// Addresses says what may be connected to. Nil means the zero policy, with loopback where file is
 	// allowed: who may name files of this machine may also name its ports.
 	Addresses *egress.Policy
-	// AllowPrivate lets Git URLs lead to private networks also when the server has more than one tenant; see SetShared.
+	// AllowPrivate lets Git URLs lead to private networks, this machine and its files also when the server has more than
+	// one tenant; see SetShared.
 	AllowPrivate bool
 	// Resolver finds the addresses of hosts. Nil means that of the system.
 	Resolver *net.Resolver
@@ -121,6 +122,7 @@ func New(cfg Config) (*Manager, error) {
 	if !cfg.AllowPrivate {
 		m.dialer.Policy.DenyPrivateNow = m.shared.Load
 	}
+	m.dialer.Policy.HideLoopback = m.shared.Load
 	m.web = newWebTransport(m.dialer, cfg.RootCAs, cfg.Proxy)
 	if m.proxy, err = newProxy(m.web, &m.dialer.Policy); err != nil {
 		return nil, err
@@ -153,14 +155,15 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// SetShared says whether the server has more than one tenant. Then private networks are refused, unless they are allowed
-// explicitly: tenants that do not know each other must not look around in the network that the server is in.
+// SetShared says whether the server has more than one tenant. Then private networks, this machine and its files are
+// refused, unless they are allowed explicitly: tenants that do not know each other must not look around in the network
+// that the server is in, nor on its disk.
 func (m *Manager) SetShared(shared bool) {
 	if m.shared.Swap(shared) == shared || !shared || m.cfg.AllowPrivate {
 		return
 	}
 	m.web.close() // connections that are kept would be used again
-	m.cfg.Log.Warn("the server has more than one tenant: Git URLs may no longer lead to private networks, unless --git-allow-private or --git-allow-cidr says so")
+	m.cfg.Log.Warn("the server has more than one tenant: Git URLs may no longer lead to private networks, to this machine or to its files, unless --git-allow-private or --git-allow-cidr says so")
 }
 
 // Close ends every process and waits for upkeep. Calls after it fail with ErrClosed.
@@ -183,9 +186,12 @@ func (m *Manager) CheckURL(raw string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	// The mirrors of one tenant must not be sources for another.
-	if path, ok := strings.CutPrefix(checked, "file://"); ok && within(path, m.cfg.Dir) {
+	path, isFile := strings.CutPrefix(checked, "file://")
+	switch {
+	case isFile && within(path, m.cfg.Dir): // the mirrors of one tenant must not be sources for another
 		return "", &URLError{Problem: "the server's own files are no source"}
+	case isFile && m.shared.Load() && !m.cfg.AllowPrivate:
+		return "", badURL("file:// is not allowed while the server has more than one tenant: the operator of the server allows it with --git-allow-private")
 	}
 	return checked, nil
 }

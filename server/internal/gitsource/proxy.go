@@ -120,7 +120,7 @@ func (p *proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // watchPrivate notes when a request goes to a private network, by a connection that is made for it or one that was kept.
 func (p *proxy) watchPrivate(ctx context.Context, f *fault) context.Context {
 	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotConn: func(info httptrace.GotConnInfo) {
-		if to, err := netip.ParseAddrPort(info.Conn.RemoteAddr().String()); err == nil && p.policy.IsPrivate(to.Addr()) {
+		if to, err := netip.ParseAddrPort(info.Conn.RemoteAddr().String()); err == nil && p.policy.Hides(to.Addr()) {
 			f.inPrivateNetwork()
 		}
 	}})

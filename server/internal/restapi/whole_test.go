@@ -34,7 +34,7 @@ func newWhole(t *testing.T) whole {
 	if err != nil {
 		t.Fatal(err)
 	}
-	git, err := gitsource.New(gitsource.Config{Dir: filepath.Join(dir, "git"), Allow: []string{"http", "file"}})
+	git, err := gitsource.New(gitsource.Config{Dir: filepath.Join(dir, "git"), Allow: []string{"http", "file"}, AllowPrivate: true})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -24,7 +24,8 @@ type Dialer struct {
 
 type privateKey struct{}
 
-// OnPrivate returns a context for DialContext that calls seen before a connection to a private network is tried.
+// OnPrivate returns a context for DialContext that calls seen before a connection to an address is tried that the
+// policy hides.
 func OnPrivate(ctx context.Context, seen func()) context.Context {
 	return context.WithValue(ctx, privateKey{}, seen)
 }
@@ -71,7 +72,7 @@ func (d *Dialer) checkSocket(ctx context.Context, host, address string) error {
 	if err != nil {
 		return errors.Join(&DeniedError{Host: host, Reason: "its address is not understood"}, err)
 	}
-	if seen, ok := ctx.Value(privateKey{}).(func()); ok && d.Policy.IsPrivate(addr.Addr()) {
+	if seen, ok := ctx.Value(privateKey{}).(func()); ok && d.Policy.Hides(addr.Addr()) {
 		seen()
 	}
 	return d.Policy.checkAddr(host, addr.Addr())

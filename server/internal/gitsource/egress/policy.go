@@ -22,9 +22,12 @@ type Policy struct {
 	// DenyPrivate refuses the ranges of private networks, for a server whose tenants must not look
 	// around in the network that it is in.
 	DenyPrivate bool
-	// DenyPrivateNow, when not nil, is asked at every connection and refuses private networks too: while the server has
-	// more than one tenant.
+	// DenyPrivateNow, when not nil, is asked at every connection and refuses private networks and this machine too: while
+	// the server has more than one tenant.
 	DenyPrivateNow func() bool
+	// HideLoopback, when not nil, is asked whether this machine counts as a private network for what users are told of
+	// failed connections.
+	HideLoopback func() bool
 	// PrivateCIDRs are further ranges that count as private networks.
 	PrivateCIDRs []netip.Prefix
 	// AllowCIDRs are addresses that may be used whatever they are.
@@ -99,7 +102,7 @@ func (p *Policy) checkAddr(host string, addr netip.Addr) error {
 		if p.IsPrivate(form) && p.DenyPrivate {
 			return &DeniedError{Host: host, Addr: addr, Reason: "it is private", Private: true}
 		}
-		if p.IsPrivate(form) && p.DenyPrivateNow != nil && p.DenyPrivateNow() {
+		if (p.IsPrivate(form) || form.IsLoopback()) && p.DenyPrivateNow != nil && p.DenyPrivateNow() {
 			return &DeniedError{Host: host, Addr: addr, Reason: "it is private, and the server has more than one tenant", Private: true, Tenants: true}
 		}
 	}
@@ -110,6 +113,16 @@ func (p *Policy) checkAddr(host string, addr netip.Addr) error {
 func (p *Policy) IsPrivate(addr netip.Addr) bool {
 	addr = addr.Unmap().WithZone("")
 	return contains(p.PrivateCIDRs, addr) || addr.IsPrivate() || contains(private, addr)
+}
+
+// Hides reports whether users are told nothing of why a connection to an address failed. This machine is not hidden
+// where AllowCIDRs names it: the operator says that it serves repositories.
+func (p *Policy) Hides(addr netip.Addr) bool {
+	addr = addr.Unmap().WithZone("")
+	if addr.IsLoopback() && !contains(p.AllowCIDRs, addr) && p.HideLoopback != nil && p.HideLoopback() {
+		return true
+	}
+	return p.IsPrivate(addr)
 }
 
 // canonical is the one form of a host's name.
