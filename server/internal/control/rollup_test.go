@@ -54,6 +54,37 @@ func TestAgentThatNeverConnectedIsCountedAndHidesNothing(t *testing.T) {
 	read("suspended, with a newer revision", fleet.SyncOutOfSync, "paris: a newer revision is there: "+held+"; 1 agent has never connected")
 }
 
+// What is not healthy is told first, whatever the name of its agent; doctor says the same.
+func TestTheMessageIsThatOfTheTargetThatIsNotHealthy(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	good, bad := d.enroll(t, "default", "amsterdam", nil), d.enroll(t, "default", "bad", nil)
+	d.enroll(t, "default", "atlantis", nil)
+	d.deploy(t, "default", "web", "")
+	d.render(t, "default", "web", "1")
+	for _, a := range []fleet.Agent{good, bad} {
+		d.present(t, a)
+		d.say(t, a, "web", fleet.SyncSynced, "")
+	}
+	for _, health := range []fleet.Health{fleet.HealthInProgress, fleet.HealthFailed} {
+		target := d.targets(t, "default", "web")["bad"]
+		ok(t, d.Report(d.ctx, []control.AgentReports{{Agent: bad, Reports: []store.Report{{Target: target.ID, Full: true, Observed: fleet.Observed{
+			Version: target.Desired.Version, Digest: target.Desired.Digest, Sync: fleet.SyncSynced, Health: health, Message: "pods unschedulable", AsOf: d.clock.Now(),
+		}}}}}))
+		const want = "bad: pods unschedulable; 1 agent has never connected"
+		if v := d.view(t, "web"); v.Sync != fleet.SyncSynced || v.Health != health || v.Message != want {
+			t.Errorf("it reads %s, %s, %q, want %q", v.Sync, v.Health, v.Message, want)
+		}
+	}
+	found, err := d.Diagnose(d.ctx, root, "default")
+	ok(t, err)
+	for _, f := range found.Findings {
+		if f.Reason == control.ReasonUnhealthy && !strings.Contains(f.Message, "bad: pods unschedulable") {
+			t.Errorf("doctor says %q", f.Message)
+		}
+	}
+}
+
 func TestCommitThatRunsIsToldFromTheNewest(t *testing.T) {
 	t.Parallel()
 	r := newRoom(t)

@@ -34,8 +34,9 @@ type tally struct {
 	counts    TargetCounts
 	sync      fleet.SyncState // the worst
 	health    fleet.Health    // the worst of those that were not let go: nobody manages the others
-	worst     fleet.TargetID  // the first that reads sync
+	worst     fleet.TargetID  // of the targets that read sync the first of those with the worst health
 	worstName string          // of its agent
+	worstIs   fleet.Health    // its health
 	weight    weight          // of the targets that sync and health speak of
 	running   map[string]int  // how many targets were sent which commit; "" is the newest
 }
@@ -80,14 +81,27 @@ func (n tally) with(g store.TargetTally, held bool) tally {
 		return n
 	case weight > n.weight:
 		n.weight, n.health = weight, ""
-		n.sync, n.worst, n.worstName = sync, g.First, g.FirstAgent
-	case syncRank[sync] > syncRank[n.sync] || (syncRank[sync] == syncRank[n.sync] && g.FirstAgent < n.worstName):
-		n.sync, n.worst, n.worstName = sync, g.First, g.FirstAgent
+		n.sync, n.worst, n.worstName, n.worstIs = sync, g.First, g.FirstAgent, health
+	case n.isWorse(sync, health, g.FirstAgent):
+		n.sync, n.worst, n.worstName, n.worstIs = sync, g.First, g.FirstAgent, health
 	}
 	if sync != fleet.SyncDetached {
 		n.health = fleet.Worst(n.health, health)
 	}
 	return n
+}
+
+// isWorse reports whether a group has more to tell than the worst one so far: by its sync state, then by its health, so
+// that the message of what is not healthy is the one that users read.
+func (n tally) isWorse(sync fleet.SyncState, health fleet.Health, agent string) bool {
+	switch {
+	case syncRank[sync] != syncRank[n.sync]:
+		return syncRank[sync] > syncRank[n.sync]
+	case health != n.worstIs:
+		return fleet.Worst(n.worstIs, health) == health
+	default:
+		return agent < n.worstName
+	}
 }
 
 func (n *tally) count(g store.TargetTally, sync fleet.SyncState, health fleet.Health) {
