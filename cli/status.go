@@ -184,6 +184,13 @@ func (a *app) watchStatus(ctx context.Context, c *client.Client, name string, w 
 	return err
 }
 
+// sayHeldPrunes says how many deletions wait to be confirmed, if any.
+func (a *app) sayHeldPrunes(d apiv1.Deployment) {
+	if n := d.Counts.HeldPrunes; n > 0 {
+		fmt.Fprintf(a.Out, "%s held until they are confirmed: kedge deploy prunes %s\n", count(n, "deletion"), d.Name)
+	}
+}
+
 type statusWatch struct {
 	app     *app
 	opts    watchOptions
@@ -210,9 +217,7 @@ func (s *statusWatch) look(d apiv1.Deployment) (step, error) {
 		return step{}, nil
 	}
 	fmt.Fprintf(s.app.Out, "Deployment %q has arrived on %s at commit %s.\n", d.Name, count(len(attached(d)), "target"), shortCommit(d.Commit))
-	if n := d.Counts.HeldPrunes; n > 0 {
-		fmt.Fprintf(s.app.Out, "%s held until they are confirmed: kedge deploy prunes %s\n", count(n, "deletion"), d.Name)
-	}
+	s.app.sayHeldPrunes(d)
 	if !strings.HasPrefix(d.Commit, s.opts.commit) {
 		fmt.Fprintf(s.app.Out, "It is up to date as of commit %s, which changes nothing of it.\n", shortCommit(d.EvaluatedCommit))
 	}

@@ -97,7 +97,28 @@ func (a *app) followRun(ctx context.Context, c *client.Client, run apiv1.SyncRun
 	if err != nil {
 		return err
 	}
-	return a.say("Run %s (%s of deployment %q to %s) has %s.", done.ID, done.Kind, done.Deployment, shortCommit(done.Commit), lower(done.Phase))
+	d, err := c.Deployment(ctx, run.Deployment)
+	if err != nil {
+		return err
+	}
+	return a.sayRunEnded(done, d)
+}
+
+// sayRunEnded says how a run has ended that did not fail, and what of it was not done.
+func (a *app) sayRunEnded(run apiv1.SyncRun, d apiv1.Deployment) error {
+	text := fmt.Sprintf("Run %s (%s of deployment %q to %s)", run.ID, run.Kind, run.Deployment, shortCommit(run.Commit))
+	if d.Policy.PreviewOnly {
+		return a.say("%s: preview only: nothing was applied. What would change: kedge status %s. To apply it: kedge deploy set %s --preview-only=false", text, d.Name, d.Name)
+	}
+	text += " has " + lower(run.Phase)
+	if run.Message != "" {
+		text += ": " + run.Message
+	}
+	if err := a.say("%s.", text); err != nil {
+		return err
+	}
+	a.sayHeldPrunes(d)
+	return nil
 }
 
 // waitsFor says what a run waits for.
