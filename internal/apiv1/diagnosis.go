@@ -13,7 +13,7 @@ type Diagnosis struct {
 type Finding struct {
 	Part     string `json:"part" enum:"fleet,agents,repositories,deployments"`
 	Severity string `json:"severity" enum:"problem,notice" doc:"A notice is what somebody has decided, such as a suspension."`
-	Reason   string `json:"reason" doc:"One of FleetFrozen, TenantSuspended, EnvironmentSuspended, NoAgent, NeverConnected, Disconnected, AgentWarning, ConfigNotLive, RepositoryUnreadable, SourceInvalid, SyncFailed, Rewound, Unhealthy, Stale, Drifted, HeldBack, PrunesHeld."`
+	Reason   string `json:"reason" doc:"One of FleetFrozen, TenantSuspended, EnvironmentSuspended, NoAgent, NeverConnected, Disconnected, AgentWarning, ConfigNotLive, RepositoryUnreadable, RepositoryUnused, SourceInvalid, SyncFailed, Rewound, Unhealthy, Stale, Drifted, HeldBack, PrunesHeld."`
 	Subject  string `json:"subject,omitempty" doc:"Name of what it is about."`
 	Message  string `json:"message"`
 	Next     string `json:"next,omitempty" doc:"A command that tells more or mends it."`

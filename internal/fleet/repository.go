@@ -16,6 +16,8 @@ type Repository struct {
 	CreatedAt time.Time
 	CheckedAt time.Time // since when Error is what it is; zero before the first look
 	Error     string    // why it cannot be read; "" when it can
+	// ErrorReason identifies Error, as one of the reasons of package gitsource; "" when trying again may help.
+	ErrorReason string
 }
 
 // CredentialKind says how a credential is used.

@@ -7,6 +7,7 @@ import (
 
 	"github.com/kedge-dev/kedge/internal/fleet"
 	"github.com/kedge-dev/kedge/server/internal/auth"
+	"github.com/kedge-dev/kedge/server/internal/gitsource"
 	"github.com/kedge-dev/kedge/server/internal/store"
 )
 
@@ -33,6 +34,7 @@ const (
 	ReasonAgentWarning         Reason = "AgentWarning" // another version, several clusters, an operation that failed
 	ReasonConfigNotLive        Reason = "ConfigNotLive"
 	ReasonRepositoryUnreadable Reason = "RepositoryUnreadable"
+	ReasonRepositoryUnused     Reason = "RepositoryUnused" // it cannot be read, and nothing needs it
 	ReasonSourceInvalid        Reason = "SourceInvalid"
 	ReasonSyncFailed           Reason = "SyncFailed"
 	ReasonRewound              Reason = "Rewound"
@@ -136,7 +138,7 @@ func (e *examiner) agents(ctx context.Context) error {
 	}
 	e.out.Truncated = e.out.Truncated || e.out.Agents > len(list)
 	if len(list) == 0 {
-		e.add(Finding{PartAgents, SeverityProblem, ReasonNoAgent, "", "there is none", "kedge agent enroll NAME | kubectl apply -f -"})
+		e.add(Finding{PartAgents, SeverityProblem, ReasonNoAgent, "", "there is none", "kedge agent enroll NAME --image IMAGE | kubectl apply -f -"})
 		return nil
 	}
 	views, err := e.svc.viewAgents(ctx, e.tx, list)
@@ -175,11 +177,50 @@ func (e *examiner) repositories(ctx context.Context) error {
 	list, err := e.tx.Repositories().List(ctx, e.tenant.ID, store.Page{Limit: maxExamined})
 	e.out.Repositories = len(list)
 	e.out.Truncated = e.out.Truncated || len(list) == maxExamined
-	for _, r := range list {
-		if r.Error != "" {
-			e.add(Finding{PartRepositories, SeverityProblem, ReasonRepositoryUnreadable, r.URL, r.Error,
-				"kedge repo set " + r.URL + " --credential NAME, if it needs another one"})
-		}
+	if err != nil {
+		return err
 	}
-	return err
+	for _, r := range list {
+		if r.Error == "" {
+			continue
+		}
+		used, err := e.used(ctx, r)
+		if err != nil {
+			return err
+		}
+		f := Finding{PartRepositories, SeverityProblem, ReasonRepositoryUnreadable, r.URL, r.Error, repositoryAdvice(r)}
+		if !used {
+			f.Severity, f.Reason, f.Next = SeverityNotice, ReasonRepositoryUnused, "nothing is deployed from it: kedge repo delete "+r.URL
+		}
+		e.add(f)
+	}
+	return nil
+}
+
+// used reports whether anything is deployed from a repository, or would be by its configuration files.
+func (e *examiner) used(ctx context.Context, r fleet.Repository) (bool, error) {
+	deployments, err := e.tx.Deployments().BriefsOfRepository(ctx, e.tenant.ID, r.ID)
+	if err != nil || len(deployments) > 0 {
+		return true, err
+	}
+	configs, err := e.tx.AgentConfigs().OfRepository(ctx, e.tenant.ID, r.ID)
+	return len(configs) > 0, err
+}
+
+// repositoryAdvice is what to do about a repository that cannot be read, by the reason.
+func repositoryAdvice(r fleet.Repository) string {
+	switch gitsource.Reason(r.ErrorReason) {
+	case gitsource.ReasonNotReadable:
+		return "kedge repo set " + r.URL + " --credential NAME, if it needs another one"
+	case gitsource.ReasonHostUnknown:
+		return "check the host in the URL, and that the server's DNS knows it"
+	case gitsource.ReasonHostDenied:
+		return "the operator of the server allows the host with --git-allow-cidr or --git-allow-private"
+	case gitsource.ReasonHostKeyUnknown:
+		return "kedge credential set NAME --known-hosts-file FILE"
+	case gitsource.ReasonRedirected, gitsource.ReasonNotGit:
+		return "kedge deploy set NAME --repo URL, with the URL that git clone takes"
+	default:
+		return "the server tries again by itself; check that it can reach the host. kedge get events shows since when"
+	}
 }

@@ -70,9 +70,13 @@ func (t work) syncs(d store.DeploymentBrief) bool {
 
 // note records on the repository whether it could be read, when that changed.
 func (w *worker) note(ctx context.Context, problem error) error {
-	message := ""
+	message, reason := "", ""
 	if problem != nil {
 		message = problem.Error()
+	}
+	var remote *gitsource.RemoteError
+	if errors.As(problem, &remote) {
+		reason = string(remote.Reason)
 	}
 	flush := w.looked(w.svc.cfg.Now())
 	if w.problem != nil && *w.problem == message && !flush {
@@ -86,7 +90,7 @@ func (w *worker) note(ctx context.Context, problem error) error {
 		return nil
 	}
 	err := w.svc.store.Update(ctx, func(tx store.Tx) error {
-		if err := tx.Repositories().SetChecked(ctx, w.tenant, w.id, w.svc.cfg.Now(), message); err != nil {
+		if err := tx.Repositories().SetChecked(ctx, w.tenant, w.id, w.svc.cfg.Now(), message, reason); err != nil {
 			return err
 		}
 		if message == repo.Error {

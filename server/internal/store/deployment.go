@@ -43,8 +43,8 @@ type Repositories interface {
 	SetEvaluated(ctx context.Context, tenant fleet.TenantID, id fleet.RepositoryID, refs []EvaluatedRef, inUse []string) error
 	// ExceptEvaluated adds to the exceptions of a revision.
 	ExceptEvaluated(ctx context.Context, tenant fleet.TenantID, id fleet.RepositoryID, revision string, ids []fleet.DeploymentID) error
-	// SetChecked records a look at the remote; message is "" when it could be read.
-	SetChecked(ctx context.Context, tenant fleet.TenantID, id fleet.RepositoryID, at time.Time, message string) error
+	// SetChecked records a look at the remote; message is "" when it could be read, and reason identifies it.
+	SetChecked(ctx context.Context, tenant fleet.TenantID, id fleet.RepositoryID, at time.Time, message, reason string) error
 	// Delete fails with ErrExists while deployments, pending specs or configurations of agents refer to it.
 	Delete(ctx context.Context, tenant fleet.TenantID, id fleet.RepositoryID) error
 	Count(ctx context.Context, tenant fleet.TenantID) (int, error)

@@ -10,7 +10,7 @@ import (
 
 type repositories struct{ tx *Tx }
 
-const repositoryColumns = `SELECT r.id, r.tenant_id, r.url, COALESCE(r.credential_id, ''), r.submodules, r.signers, r.spec, r.created_at, r.checked_at, r.error
+const repositoryColumns = `SELECT r.id, r.tenant_id, r.url, COALESCE(r.credential_id, ''), r.submodules, r.signers, r.spec, r.created_at, r.checked_at, r.error, r.error_reason
 	FROM repositories r `
 
 func (s repositories) Get(ctx context.Context, tenant fleet.TenantID, id fleet.RepositoryID) (fleet.Repository, error) {
@@ -87,7 +87,7 @@ func (s repositories) list(ctx context.Context, db bound, query string, args ...
 	var out []fleet.Repository
 	err := db.each(ctx, func(row Row) error {
 		var r fleet.Repository
-		err := row.Scan(&r.ID, &r.TenantID, &r.URL, &r.CredentialID, &r.Submodules, &r.Signers, &r.Spec, timeInto(&r.CreatedAt), timeInto(&r.CheckedAt), &r.Error)
+		err := row.Scan(&r.ID, &r.TenantID, &r.URL, &r.CredentialID, &r.Submodules, &r.Signers, &r.Spec, timeInto(&r.CreatedAt), timeInto(&r.CheckedAt), &r.Error, &r.ErrorReason)
 		out = append(out, r)
 		return err
 	}, query, args...)

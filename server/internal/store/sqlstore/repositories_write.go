@@ -12,9 +12,9 @@ import (
 )
 
 func (s repositories) Create(ctx context.Context, r fleet.Repository) error {
-	err := s.tx.of(r.TenantID).insert(ctx, `INSERT INTO repositories (tenant_id, id, url, credential_id, submodules, signers, spec, created_at, checked_at, error)
-		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10) ON CONFLICT DO NOTHING`,
-		r.TenantID, r.ID, r.URL, nullable(string(r.CredentialID)), r.Submodules, r.Signers, cmp.Or(r.Spec, 1), micros(r.CreatedAt), micros(r.CheckedAt), r.Error)
+	err := s.tx.of(r.TenantID).insert(ctx, `INSERT INTO repositories (tenant_id, id, url, credential_id, submodules, signers, spec, created_at, checked_at, error, error_reason)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11) ON CONFLICT DO NOTHING`,
+		r.TenantID, r.ID, r.URL, nullable(string(r.CredentialID)), r.Submodules, r.Signers, cmp.Or(r.Spec, 1), micros(r.CreatedAt), micros(r.CheckedAt), r.Error, r.ErrorReason)
 	if err == nil {
 		err = repositoryWords.add(ctx, s.tx, r.TenantID, string(r.ID), suffixes(r.URL))
 	}
@@ -52,8 +52,8 @@ func (s repositories) SetPolicy(ctx context.Context, tenant fleet.TenantID, id f
 	return s.recordRepository(tenant, id)
 }
 
-func (s repositories) SetChecked(ctx context.Context, tenant fleet.TenantID, id fleet.RepositoryID, at time.Time, message string) error {
-	changed, err := s.setChecked(ctx, tenant, id, at, message)
+func (s repositories) SetChecked(ctx context.Context, tenant fleet.TenantID, id fleet.RepositoryID, at time.Time, message, reason string) error {
+	changed, err := s.setChecked(ctx, tenant, id, at, message, reason)
 	if err != nil {
 		return fmt.Errorf("recording a look at repository %q: %w", id, err)
 	}
@@ -64,9 +64,9 @@ func (s repositories) SetChecked(ctx context.Context, tenant fleet.TenantID, id 
 }
 
 // setChecked reports whether the message is another one than before.
-func (s repositories) setChecked(ctx context.Context, tenant fleet.TenantID, id fleet.RepositoryID, at time.Time, message string) (bool, error) {
-	n, err := s.tx.of(tenant).exec(ctx, `UPDATE repositories SET checked_at = $3, error = $4
-		WHERE tenant_id = $1 AND id = $2 AND error <> $4`, tenant, id, micros(at), message)
+func (s repositories) setChecked(ctx context.Context, tenant fleet.TenantID, id fleet.RepositoryID, at time.Time, message, reason string) (bool, error) {
+	n, err := s.tx.of(tenant).exec(ctx, `UPDATE repositories SET checked_at = $3, error = $4, error_reason = $5
+		WHERE tenant_id = $1 AND id = $2 AND error <> $4`, tenant, id, micros(at), message, reason)
 	if err != nil || n > 0 {
 		return n > 0, err
 	}

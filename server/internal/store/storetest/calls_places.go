@@ -103,7 +103,7 @@ var placeCalls = []call{
 		return nil, tx.Repositories().ExceptEvaluated(ctx, tenant, w.repo.ID, "main", []fleet.DeploymentID{w.deployment.ID})
 	}},
 	{"Repositories.SetChecked", true, notFound, func(ctx context.Context, tx store.Tx, tenant fleet.TenantID, w *world) (any, error) {
-		return nil, tx.Repositories().SetChecked(ctx, tenant, w.repo.ID, at(50), "broken")
+		return nil, tx.Repositories().SetChecked(ctx, tenant, w.repo.ID, at(50), "broken", "")
 	}},
 	{"Repositories.Delete", true, notFound, func(ctx context.Context, tx store.Tx, tenant fleet.TenantID, w *world) (any, error) {
 		return nil, tx.Repositories().Delete(ctx, tenant, w.repo.ID)

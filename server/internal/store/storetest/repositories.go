@@ -66,21 +66,22 @@ func repositoryChecks(t *testing.T, s store.Store) {
 		reason  string
 		when    time.Time
 		message string
+		why     string // the identifier beside the message
 		changes []store.Change
 	}{
-		{"the first good look is no news", at(20), "", nil},
-		{"it broke", at(30), "no route", []store.Change{record}},
-		{"still broken, in the same words", at(40), "no route", nil},
-		{"broken differently", at(50), "not a repository", []store.Change{record}},
-		{"it healed", at(60), "", []store.Change{record}},
+		{"the first good look is no news", at(20), "", "", nil},
+		{"it broke", at(30), "no route", "", []store.Change{record}},
+		{"still broken, in the same words", at(40), "no route", "", nil},
+		{"broken differently", at(50), "not a repository", "NotAGitRepository", []store.Change{record}},
+		{"it healed", at(60), "", "", []store.Change{record}},
 	}
 	for _, step := range steps {
 		before := last(t, s)
 		update(t, s, func(ctx context.Context, tx store.Tx) error {
-			return tx.Repositories().SetChecked(ctx, w.tenant.ID, w.repo.ID, step.when, step.message)
+			return tx.Repositories().SetChecked(ctx, w.tenant.ID, w.repo.ID, step.when, step.message, step.why)
 		})
 		want := w.repo
-		want.CheckedAt, want.Error = step.when, step.message
+		want.CheckedAt, want.Error, want.ErrorReason = step.when, step.message, step.why
 		same(t, step.reason, read(t, s, func(ctx context.Context, tx store.Tx) (fleet.Repository, error) {
 			return tx.Repositories().Get(ctx, w.tenant.ID, w.repo.ID)
 		}), want)

@@ -285,6 +285,7 @@ CREATE TABLE repositories (
     created_at    BIGINT           NOT NULL,
     checked_at    BIGINT,
     error         TEXT COLLATE "C" NOT NULL,
+    error_reason  TEXT COLLATE "C" NOT NULL DEFAULT '',
     PRIMARY KEY (tenant_id, id),
     UNIQUE (tenant_id, url),
     FOREIGN KEY (tenant_id, credential_id) REFERENCES credentials (tenant_id, id) ON DELETE RESTRICT

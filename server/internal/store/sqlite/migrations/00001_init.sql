@@ -284,6 +284,7 @@ CREATE TABLE repositories (
     created_at    INTEGER NOT NULL,
     checked_at    INTEGER,
     error         TEXT    NOT NULL,
+    error_reason  TEXT    NOT NULL DEFAULT '',
     PRIMARY KEY (tenant_id, id),
     UNIQUE (tenant_id, url),
     FOREIGN KEY (tenant_id, credential_id) REFERENCES credentials (tenant_id, id) ON DELETE RESTRICT
