@@ -61,6 +61,7 @@ type Engine struct {
 	cluster    *cluster
 	store      *inventory.Store
 	claims     *claims
+	finishes   *finishes
 	watches    *watches
 	crds       *definitions
 	namespaces *namespaceWaits
@@ -99,7 +100,7 @@ func newEngine(cfg Config, timing timing) (*Engine, error) {
 	configMaps := cluster.dynamic.Resource(schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}).Namespace(cfg.Namespace)
 	return &Engine{
 		namespace: cfg.Namespace, reporter: cfg.Reporter, log: cmp.Or(cfg.Log, slog.New(slog.DiscardHandler)),
-		timing: timing, cluster: cluster, store: inventory.NewStore(configMaps), claims: newClaims(),
+		timing: timing, cluster: cluster, store: inventory.NewStore(configMaps), claims: newClaims(), finishes: newFinishes(),
 		settings: settings{agent: cfg.AgentID, scope: cfg.Scope, namespaces: slices.Clone(cfg.Namespaces), policy: cfg.Owner},
 		targets:  map[fleet.TargetID]*target{}, books: map[fleet.TargetID]*inventory.Book{},
 		buried: map[fleet.TargetID]grave{}, taken: map[takeover]bool{}, diagnoses: semaphore.NewWeighted(maxDiagnoses),
@@ -174,6 +175,9 @@ func (e *Engine) Recover(ctx context.Context) ([]engine.Held, error) {
 	for _, book := range books {
 		rec := book.Record()
 		e.books[rec.Target] = book
+		for key, entry := range rec.Entries {
+			e.finishes.set(key, rec.Target, finish{entry.Hash, entry.Finished})
+		}
 		if names := book.Damaged(); len(names) > 0 {
 			e.reporter.Event(rec.Target, fleet.Event{
 				At: time.Now(), Type: fleet.EventWarning, Reason: "InventoryDamaged", Deployment: rec.Deployment,

@@ -37,6 +37,7 @@ func finishOf(live *unstructured.Unstructured) inventory.Finish {
 
 // noteFinish has the inventory written when an object has finished, before it may be gone.
 func (t *target) noteFinish(o *object) {
+	t.publishFinish(o)
 	if o.applied == o.hash && t.book.Entry(o.key()).Finished != o.finished {
 		t.dirty = true
 	}

@@ -294,6 +294,7 @@ func (t *target) sort() {
 // come before the next look over all objects.
 func (t *target) forget(o *object) {
 	o.endDiagnosis()
+	t.engine.finishes.set(o.key(), t.id, finish{})
 	if o.resolved {
 		t.engine.watches.remove(o.mapping, o.ref, t)
 	}

@@ -300,6 +300,10 @@ func (t *target) startApply(o *object) {
 		t.signal() // others may have waited for it to be on its way
 		return
 	}
+	if t.inherits(o) {
+		t.signal()
+		return
+	}
 	job := t.job(o)
 	o.phase, o.applied, o.absent = phaseApplying, "", time.Time{}
 	t.start(func(ctx context.Context) func() {

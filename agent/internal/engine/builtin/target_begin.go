@@ -168,7 +168,7 @@ func (t *target) desire(o *object, ref fleet.ObjectRef, m manifest.Object) {
 // decide chooses what a resolved, desired object needs.
 func (t *target) decide(o *object) {
 	o.phase = phaseApply
-	if o.applied == o.hash && o.applied != "" && o.uid != "" {
+	if o.applied == o.hash && o.applied != "" && (o.uid != "" || o.finished != "") {
 		o.phase, o.mustRead = phaseVerify, true
 	}
 }

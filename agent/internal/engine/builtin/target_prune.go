@@ -248,6 +248,11 @@ func (t *target) removed(o *object, want intent, out removal, err error) {
 		if out.unserved && t.doubtsUnserved(o) {
 			break
 		}
+		if t.bequeaths(o) {
+			o.phase, o.waits, o.due = phaseHeld, true, t.now.Add(tries.next(t.engine.timing.retryFirst, t.engine.timing.retryMax))
+			o.backoff, o.held = tries, "it has finished, and another deployment that wants it has not taken it over yet"
+			break
+		}
 		if want == intentDelete {
 			t.event(fleet.EventNormal, "Pruned", o, cmp.Or(out.note, "was deleted"))
 		}

@@ -18,6 +18,7 @@ var finishedCases = []testCase{
 	{"does not run a Job again that has completed and was deleted by its ttl", finishedJob},
 	{"does not run a Job again that has completed and gone while the agent was away", finishedUnseen},
 	{"leaves a completed Job alone that is deleted by hand, and creates one again that had work left", finishedByHand},
+	{"does not run a Job again that has completed and moves to another deployment", finishedAndMoved},
 	{"does not run a Pod again that has succeeded and is gone", finishedPod},
 }
 
@@ -97,6 +98,55 @@ func finishedJob(t *testing.T, w *world) {
 	w.awaitDone(t, 6, "Job migrate", "completed and was deleted")
 	if n := w.creations(mark); n != 1 {
 		t.Errorf("the Job was written %d times after its manifest had changed, want once", n)
+	}
+}
+
+// covers: A14, D6
+func finishedAndMoved(t *testing.T, w *world) {
+	text := runningJob("migrate", "example.invalid/migrate:1", "ttlSecondsAfterFinished: 0")
+	for name, takerFirst := range map[string]bool{"the giver hears of it first": false, "the taker hears of it first": true} {
+		t.Run(name, func(t *testing.T) {
+			w.target = fleet.NewTargetID()
+			e := w.start(t)
+			e.Set(w.desired(t, 1, text+configMap("own", "1")))
+			w.awaitDone(t, 1, "Job migrate", "completed and was deleted")
+			mark := w.traffic.mark()
+			giver := handsOver(w.desired(t, 2, configMap("own", "1")), "Job.batch "+w.ns+"/migrate")
+			taker := w.other(t, fleet.NewTargetID(), 1, text)
+			if takerFirst {
+				e.Set(taker)
+				w.rec.status(t, taker.Target, 1, fleet.SyncSynced)
+				e.Set(giver)
+			} else {
+				e.Set(giver)
+				w.fence(t, e)
+				e.Set(taker)
+			}
+			w.rec.status(t, taker.Target, 1, fleet.SyncSynced)
+			w.rec.status(t, w.target, 2, fleet.SyncSynced)
+			e.stop()
+			e = w.start(t)
+			again := w.other(t, taker.Target, 2, text)
+			e.Set(w.desired(t, 3, configMap("own", "1")))
+			e.Set(again)
+			w.rec.status(t, taker.Target, 2, fleet.SyncSynced)
+			if n := w.creations(mark); n != 0 {
+				t.Errorf("the Job was written %d times after it had completed", n)
+			}
+			for _, id := range []fleet.TargetID{w.target, taker.Target} {
+				e.Set(engine.Desired{Target: id, State: fleet.Desired{Version: fleet.Version{Epoch: 1, Generation: 9}, Tombstone: true}})
+				w.rec.status(t, id, 9, fleet.SyncDeleted)
+			}
+			e.stop()
+		})
+	}
+	// A deployment that comes after all is gone runs it.
+	w.target = fleet.NewTargetID()
+	e, mark := w.start(t), w.traffic.mark()
+	e.Set(w.desired(t, 1, text))
+	w.awaitDone(t, 1, "Job migrate", "completed and was deleted")
+	if n := w.creations(mark); n != 1 {
+		t.Errorf("the Job was written %d times for a new deployment, want once", n)
 	}
 }
 

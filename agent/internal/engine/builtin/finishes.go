@@ -1,0 +1,116 @@
+package builtin
+
+import (
+	"sync"
+
+	"github.com/kedge-dev/kedge/agent/internal/inventory"
+	"github.com/kedge-dev/kedge/internal/fleet"
+)
+
+// finishes knows which targets have a Job or a Pod that has finished, so that one which moves to another target is not run
+// again there. Safe for concurrent use.
+type finishes struct {
+	mu    sync.Mutex
+	byKey map[inventory.Key]map[fleet.TargetID]finish
+}
+
+// finish is how an object has finished, as it was applied.
+type finish struct {
+	hash string // of the manifest
+	how  inventory.Finish
+}
+
+func newFinishes() *finishes { return &finishes{byKey: map[inventory.Key]map[fleet.TargetID]finish{}} }
+
+// set notes how an object of a target has finished; a zero finish takes it back. It returns the other targets that have it: one
+// of them may wait for this.
+func (f *finishes) set(key inventory.Key, target fleet.TargetID, is finish) (others []fleet.TargetID) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	all := f.byKey[key]
+	if is.how == "" {
+		delete(all, target)
+		if len(all) == 0 {
+			delete(f.byKey, key)
+		}
+		return nil
+	}
+	if all[target] == is {
+		return nil
+	}
+	if all == nil {
+		all = map[fleet.TargetID]finish{}
+		f.byKey[key] = all
+	}
+	all[target] = is
+	for id := range all {
+		if id != target {
+			others = append(others, id)
+		}
+	}
+	return others
+}
+
+// elsewhere says how an object has finished in another target, with the same manifest; "" when it has not.
+func (f *finishes) elsewhere(key inventory.Key, me fleet.TargetID, hash string) inventory.Finish {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for id, is := range f.byKey[key] {
+		if id != me && is.hash == hash {
+			return is.how
+		}
+	}
+	return ""
+}
+
+// publishFinish tells other targets how an object has finished.
+func (t *target) publishFinish(o *object) {
+	is := finish{o.applied, o.finished}
+	if o.applied == "" {
+		is = finish{}
+	}
+	for _, id := range t.engine.finishes.set(o.key(), t.id, is) {
+		t.engine.poke(id)
+	}
+}
+
+// inherits makes an object that is about to be created one that has finished, if it has in another target from which it comes.
+// Whether it really does not exist is read before that counts.
+func (t *target) inherits(o *object) bool {
+	if o.uid != "" || o.inherited != notInherited {
+		return false
+	}
+	how := t.engine.finishes.elsewhere(o.key(), t.id, o.hash)
+	if how == "" {
+		return false
+	}
+	o.applied, o.finished, o.inherited = o.hash, how, inheriting
+	o.phase, o.mustRead = phaseVerify, true
+	return true
+}
+
+// disinherit has an object applied as any other, because it exists.
+func (t *target) disinherit(o *object) {
+	o.applied, o.finished, o.inherited = "", "", existed
+	o.phase, o.mustRead = phaseApply, false
+	t.signal()
+}
+
+// inheritance says whether an object was taken for finished because it has in another target.
+type inheritance int
+
+const (
+	notInherited inheritance = iota
+	inheriting               // to be read
+	existed                  // and was read
+)
+
+// bequeaths reports whether an object that has finished and does not exist any more is still to be taken over by another target,
+// which would run it again if it were forgotten here before.
+func (t *target) bequeaths(o *object) bool {
+	if o.finished == "" {
+		return false
+	}
+	wanted := t.engine.claims.other(o.key(), t.id) != "" || t.handOver(o.ref) != ""
+	return wanted && t.engine.finishes.elsewhere(o.key(), t.id, o.applied) == ""
+}
