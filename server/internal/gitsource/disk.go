@@ -34,6 +34,13 @@ type diskUse struct {
 	used  time.Time
 }
 
+// growth is a mirror that is being fetched into. Of two such mirrors the one that began first has the room: the other
+// one counts what the first takes so far, and not the other way round.
+type growth struct {
+	turn   int64 // rises with every fetch
+	before int64 // what the mirror took when the fetch began
+}
+
 // room is how large a mirror may become, and which limit says so.
 type room struct {
 	bytes int64
@@ -45,19 +52,35 @@ type room struct {
 // is none the error is for users.
 func (m *Manager) makeRoom(ctx context.Context, r *mirror) error {
 	m.measure()
+	m.mu.Lock()
+	m.turns++
+	m.growing[r.key()] = growth{turn: m.turns, before: m.disk[r.key()].bytes}
+	m.mu.Unlock()
 	for {
 		short := m.roomNow(r)
 		if short == nil {
 			return nil
 		}
-		victim := m.leastUsed(r, short)
-		if victim == "" {
-			return r.tooLarge(short)
+		err := r.tooLarge(short)
+		if victim := m.leastUsed(r, short); victim != "" {
+			err = m.evict(ctx, victim)
+			if err == nil {
+				continue
+			}
 		}
-		if err := m.evict(ctx, victim); err != nil {
-			return err
-		}
+		m.mu.Lock()
+		delete(m.growing, r.key())
+		m.mu.Unlock()
+		return err
 	}
+}
+
+// grown notes what a mirror takes that is being fetched into, and returns how large it may become now: others grow too.
+func (m *Manager) grown(r *mirror, size int64) room {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.disk[r.key()] = diskUse{r.owner, size, time.Now()}
+	return m.roomLocked(r)
 }
 
 // key names a mirror among those of the manager.
@@ -66,24 +89,9 @@ func (r *mirror) key() string { return strings.TrimSuffix(filepath.Base(r.dir), 
 // roomNow notes how large a mirror may become as things are, and returns which limit leaves it no headroom.
 func (m *Manager) roomNow(r *mirror) (short error) {
 	m.mu.Lock()
-	var total, own int64
-	for key, d := range m.disk {
-		if key == r.key() {
-			continue
-		}
-		total += d.bytes
-		if d.owner == r.owner {
-			own += d.bytes
-		}
-	}
+	r.room = m.roomLocked(r)
 	wanted := min(m.disk[r.key()].bytes+headroom, m.cfg.MaxMirrorBytes)
 	m.mu.Unlock()
-	r.room = room{m.cfg.MaxMirrorBytes, errTooLarge}
-	for _, other := range []room{{m.cfg.MaxTotalBytes - total, errTotalDisk}, {m.cfg.MaxOwnerBytes - own, errOwnerDisk}} {
-		if other.bytes < r.room.bytes {
-			r.room = other
-		}
-	}
 	switch {
 	case m.cfg.freeBytes() < m.cfg.MinFreeBytes:
 		return errFreeDisk
@@ -91,6 +99,32 @@ func (m *Manager) roomNow(r *mirror) (short error) {
 		return r.room.limit
 	}
 	return nil
+}
+
+// roomLocked is how large a mirror may become beside what all others take.
+func (m *Manager) roomLocked(r *mirror) room {
+	var total, own int64
+	turn := m.growing[r.key()].turn
+	for key, d := range m.disk {
+		if key == r.key() {
+			continue
+		}
+		bytes := d.bytes
+		if g, ok := m.growing[key]; ok && g.turn > turn {
+			bytes = g.before
+		}
+		total += bytes
+		if d.owner == r.owner {
+			own += bytes
+		}
+	}
+	out := room{m.cfg.MaxMirrorBytes, errTooLarge}
+	for _, other := range []room{{m.cfg.MaxTotalBytes - total, errTotalDisk}, {m.cfg.MaxOwnerBytes - own, errOwnerDisk}} {
+		if other.bytes < out.bytes {
+			out = other
+		}
+	}
+	return out
 }
 
 // leastUsed returns the mirror that goes first for a limit; "" when all that would help are in use.
@@ -174,9 +208,12 @@ func (m *Manager) measure() {
 	})
 }
 
-// weigh notes what a mirror takes. The caller has the writer's token.
+// weigh notes what a mirror takes after a fetch. The caller has the writer's token.
 func (m *Manager) weigh(r *mirror) {
 	m.setDisk(r.key(), diskUse{r.owner, folderSize(r.dir), time.Now()})
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.growing, r.key())
 }
 
 // setDisk notes what a mirror takes; nothing for one that is gone.
@@ -201,10 +238,14 @@ func (c *Config) freeBytes() int64 {
 
 // checkSize returns errTooLarge when a mirror is larger than limit, or which limit of the disk is exceeded.
 func (r *mirror) checkSize(limit int64) error {
+	size := folderSize(r.dir)
+	now := r.grown(size)
 	switch {
 	case r.cfg.freeBytes() < r.cfg.MinFreeBytes:
 		return errFreeDisk
-	case folderSize(r.dir) <= limit:
+	case size > now.bytes:
+		return now.limit
+	case size <= limit:
 		return nil
 	case limit == r.room.bytes:
 		return r.room.limit

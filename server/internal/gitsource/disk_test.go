@@ -186,3 +186,49 @@ func TestSubmodulesThatAreNotThereLeaveNothing(t *testing.T) {
 		t.Errorf("%d mirrors are remembered", len(b.mirrors))
 	}
 }
+
+// Fetches that run at the same time do not each have all the room there is: the one that began first has it.
+//
+// covers: T11
+func TestFetchesInFlightCountForTheBudget(t *testing.T) {
+	t.Parallel()
+	b := newDiskBench(t, Config{MaxTotalBytes: 1_800_000})
+	first, err := b.use(Access{Owner: "acme", URL: b.urls[0]})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.end(first.mirror)
+	if err := b.makeRoom(t.Context(), first.mirror); err != nil {
+		t.Fatal(err)
+	}
+	first.grown(1_000_000) // and goes on
+	if err := b.fetch(t, "beta", 1); !errors.Is(err, errTotalDisk) {
+		t.Errorf("beside a fetch that has most of the room: got error %v, want one of the disk", err)
+	}
+	// One that began later takes nothing from it.
+	second, err := b.use(Access{Owner: "beta", URL: b.urls[2]})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.end(second.mirror)
+	b.cfg.MaxMirrorBytes = 700_000 // all that it wants at first
+	if err := b.makeRoom(t.Context(), second.mirror); err != nil {
+		t.Fatal(err)
+	}
+	if now := second.grown(700_000); now.bytes != 700_000 {
+		t.Errorf("the second has %d bytes", now.bytes)
+	}
+	b.cfg.MaxMirrorBytes = 1_500_000
+	if now := second.grown(700_000); now.bytes != 800_000 || !errors.Is(now.limit, errTotalDisk) {
+		t.Errorf("the second has %d bytes (%v), want what the first has left", now.bytes, now.limit)
+	}
+	if now := first.grown(1_100_000); now.bytes != 1_500_000 {
+		t.Errorf("the first has %d bytes, want all that one mirror may have", now.bytes)
+	}
+	b.weigh(first.mirror) // it has failed, and left nothing
+	b.cfg.MaxMirrorBytes = 1 << 20
+	b.weigh(second.mirror)
+	if err := b.fetch(t, "beta", 3); err != nil {
+		t.Errorf("after that: %v", err)
+	}
+}

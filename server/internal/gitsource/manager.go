@@ -86,6 +86,8 @@ type Manager struct {
 	mu      sync.Mutex
 	mirrors map[string]*mirror
 	disk    map[string]diskUse // by the name of the mirror
+	growing map[string]growth  // those that are being fetched into
+	turns   int64              // of fetches
 	closed  bool
 
 	upkeep    chan struct{} // holds a token for each upkeep that is under way
@@ -111,7 +113,7 @@ func New(cfg Config) (*Manager, error) {
 			return nil, fmt.Errorf("%q is not a transport: use %v", transport, transports)
 		}
 	}
-	m := &Manager{cfg: cfg, readers: newReaders(cfg.MaxReaders), budget: newBudget(cfg.AtOnce, cfg.MostAtOnce), mirrors: map[string]*mirror{}, disk: map[string]diskUse{}, evictIdle: evictIdle, upkeep: make(chan struct{}, maxUpkeep)}
+	m := &Manager{cfg: cfg, readers: newReaders(cfg.MaxReaders), budget: newBudget(cfg.AtOnce, cfg.MostAtOnce), mirrors: map[string]*mirror{}, disk: map[string]diskUse{}, growing: map[string]growth{}, evictIdle: evictIdle, upkeep: make(chan struct{}, maxUpkeep)}
 	if m.git, err = newGit(cfg); err != nil {
 		return nil, err
 	}

@@ -42,6 +42,9 @@ type mirror struct {
 	// partial says that contents of files are fetched when they are needed.
 	partial atomic.Bool
 
+	// grown notes what the mirror takes while it is fetched into, and returns how large it may become.
+	grown func(size int64) room
+
 	grants *grants
 	cat    *catFile
 	trees  *treeCache

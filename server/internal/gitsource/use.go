@@ -56,7 +56,9 @@ func (m *Manager) end(r *mirror) {
 }
 
 func (m *Manager) newMirror(key string, n notes) *mirror {
-	return newMirror(&m.cfg, m.git, m.readers, n, filepath.Join(m.cfg.Dir, key+mirrorSuffix))
+	r := newMirror(&m.cfg, m.git, m.readers, n, filepath.Join(m.cfg.Dir, key+mirrorSuffix))
+	r.grown = func(size int64) room { return m.grown(r, size) }
+	return r
 }
 
 // mirrorKey names the folder of what one owner has of one repository. Owners share nothing: not the
