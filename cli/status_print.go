@@ -56,8 +56,8 @@ func (a *app) printHeld(d apiv1.Deployment) error {
 	if n == 0 {
 		return nil
 	}
-	return a.say("\nHeld is what has left the source and is not deleted before you say so: kedge deploy prunes %s, kedge deploy confirm-prune %s (%s)",
-		d.Name, d.Name, count(n, "deletion"))
+	return a.say("\nHeld is what has left the source and is not deleted before you say so (%s): kedge deploy prunes %s, kedge deploy confirm-prune %s --all --count %d",
+		count(n, "deletion"), d.Name, d.Name, n)
 }
 
 // printDetached says what became of targets that were let go, and how to be rid of their lines.

@@ -107,5 +107,5 @@ func (t *target) rehearsePrune(s survey) {
 
 // rehearsal sums up what would change.
 func (t *target) rehearsal(n tally) string {
-	return fmt.Sprintf("dry run: %d of %d objects would change; %s", n.changed, len(t.order), n.change)
+	return fmt.Sprintf("preview only: %d of %d objects would change; %s", n.changed, len(t.order), n.change)
 }

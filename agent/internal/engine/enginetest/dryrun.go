@@ -70,7 +70,7 @@ func dryRunWritesNothing(t *testing.T, w *world) {
 	if !strings.Contains(secret.Message, ".data.password: (hidden) → (hidden)") {
 		t.Errorf("the Secret says %q, want the field without its value", secret.Message)
 	}
-	if !strings.Contains(s.Observed.Message, "dry run: 2 of 3 objects would change") {
+	if !strings.Contains(s.Observed.Message, "preview only: 2 of 3 objects would change") {
 		t.Errorf("message is %q, want how many would change", s.Observed.Message)
 	}
 	if writes := w.writesAnywhere(mark); len(writes) != 0 {
