@@ -62,7 +62,7 @@ func (letters) Read(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// TestAHostileCommitIsRefused serves a small pack with one huge commit.
+// TestAHostileCommitIsRefused serves a small pack with one huge commit, and measures git.
 //
 // covers: T11
 func TestAHostileCommitIsRefused(t *testing.T) {
@@ -76,7 +76,8 @@ func TestAHostileCommitIsRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	commitLarge(t, server.Dir("app"), hostileCommit)
-	cfg := Config{Dir: t.TempDir(), Allow: []string{"http", "file"}, Memory: 64 << 20}
+	const memory = 64<<20 + 4096 // which no other process has
+	cfg := Config{Dir: t.TempDir(), Allow: []string{"http", "file"}, Memory: memory}
 	fetch := func() error {
 		t.Helper()
 		m, err := New(cfg)
@@ -87,7 +88,11 @@ func TestAHostileCommitIsRefused(t *testing.T) {
 		_, err = m.Fetch(t.Context(), Access{URL: server.URL("app")}, []string{"main"})
 		return err
 	}
+	peak := watchMemory(t, memory)
 	err = fetch()
+	if kib := peak(); kib == 0 || kib > 90<<10 {
+		t.Errorf("a process of git had %d KiB", kib)
+	}
 	var remote *RemoteError
 	if !errors.As(err, &remote) || !errors.Is(err, errMemory) || !strings.Contains(remote.Problem, "64 MiB of memory") {
 		t.Fatalf("got error %v, want one that names the limit", err)
@@ -97,7 +102,7 @@ func TestAHostileCommitIsRefused(t *testing.T) {
 	if err = fetch(); !errors.As(err, &remote) || !errors.Is(err, errMemory) || !strings.Contains(remote.Problem, "128 MiB of memory") {
 		t.Errorf("with a reader of 128 MiB: got error %v", err)
 	}
-	cfg.Memory = 64 << 20
+	cfg.Memory = memory
 	if err = fetch(); !errors.Is(err, errMemory) {
 		t.Errorf("with the first limit again: got error %v", err)
 	}
