@@ -96,7 +96,7 @@ func makeNamespace(ctx context.Context, kube dynamic.Interface, name string) err
 
 // deploy makes a deployment of one folder of the repository.
 func (y *yard) deploy(ctx context.Context, name, path string) error {
-	return y.server.Call(ctx, http.MethodPost, rig.TenantPath+"/deployments", apiv1.CreateDeployment{
+	return y.server.Call(ctx, http.MethodPost, rig.TenantPath+"/deployments?check=false", apiv1.CreateDeployment{
 		Name: name, Namespace: y.name, Source: apiv1.Source{RepoURL: y.git.URL(y.name), Path: path},
 	}, nil)
 }
