@@ -15,9 +15,13 @@ import (
 const (
 	// diagnoseAfter is how long a workload may be unready before its pods are looked at: most rollouts
 	// need no explanation.
-	diagnoseAfter = 2 * time.Second
+	diagnoseAfter = 3 * time.Second
 	// maxDiagnoses bounds the workloads that are looked at together.
 	maxDiagnoses = 64
+	// Looks per second, of all workloads together, after so many at once. To list pods by labels and events by their object costs
+	// an API server the more, the more there are: a rollout of a thousand workloads must not be slowed down by being explained.
+	looksPerSecond = 2
+	looksAtOnce    = 10
 	// The time between two looks at one workload. Each look that finds something else doubles it, so that
 	// pods which change all the time do not become a stream of statuses.
 	diagnoseFirst = time.Second
@@ -119,6 +123,9 @@ func (t *target) followPods(ctx context.Context, look *podLook, d *diagnosis, o 
 	var calm, idle backoff
 	last, pause := "", diagnoseFirst
 	for ctx.Err() == nil {
+		if t.engine.looks.Wait(ctx) != nil {
+			return
+		}
 		release := look.cluster.slot(ctx)
 		text, version, err := look.explain(ctx)
 		release()

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"golang.org/x/sync/semaphore"
+	"golang.org/x/time/rate"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
 
@@ -68,6 +69,7 @@ type Engine struct {
 	work       sync.WaitGroup // targets and their requests
 	tidiness   tidiness
 	diagnoses  *semaphore.Weighted // workloads whose pods are looked at
+	looks      *rate.Limiter       // at these pods
 	setting    sync.Mutex          // held by Set, so that claims are made in the order of versions
 
 	mu        sync.Mutex
@@ -104,6 +106,7 @@ func newEngine(cfg Config, timing timing) (*Engine, error) {
 		settings: settings{agent: cfg.AgentID, scope: cfg.Scope, namespaces: slices.Clone(cfg.Namespaces), policy: cfg.Owner},
 		targets:  map[fleet.TargetID]*target{}, books: map[fleet.TargetID]*inventory.Book{},
 		buried: map[fleet.TargetID]grave{}, taken: map[takeover]bool{}, diagnoses: semaphore.NewWeighted(maxDiagnoses),
+		looks: rate.NewLimiter(looksPerSecond, looksAtOnce),
 	}, nil
 }
 
