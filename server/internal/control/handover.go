@@ -63,7 +63,7 @@ func (h *handOvers) of(ctx context.Context, t fleet.Target, want fleet.Desired) 
 		return nil, err
 	}
 	broken := h.scope.unevaluated
-	if want.Digest != t.Desired.Digest {
+	if ends := want.Tombstone || want.Detached; !ends && want.Digest != t.Desired.Digest {
 		missed, file, err := h.missed(ctx, t)
 		if err != nil {
 			return nil, err

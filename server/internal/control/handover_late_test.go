@@ -248,3 +248,19 @@ func TestWhatADeletedDeploymentKeepsForAnotherOneCanBeConfirmed(t *testing.T) {
 		t.Errorf("confirmed: %+v, %v", confirmed, err)
 	}
 }
+
+// To delete a deployment is no commit: it waits for no other one that is broken.
+//
+// covers: A14
+func TestADeletedDeploymentKeepsNothingForABrokenOne(t *testing.T) {
+	t.Parallel()
+	r := newRooms(t, newSQLite(t), 1, control.Config{})[0]
+	r.moved(t)
+	r.push(t, map[string]string{"b/broken.yaml": "kind: ["})
+	r.await(t, "b", saying("broken.yaml"))
+	_, err := r.DeleteDeployment(t.Context(), admin, "default", "a", control.Match{})
+	ok(t, err)
+	if got, err := r.handsOver(t.Context(), "a"); err != nil || len(got) > 0 {
+		t.Errorf("a hands over %v, %v", got, err)
+	}
+}

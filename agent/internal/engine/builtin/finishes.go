@@ -74,40 +74,40 @@ func (t *target) publishFinish(o *object) {
 	}
 }
 
-// inherits makes an object that is about to be created one that has finished, if it has in another target from which it comes.
+// takesFinish makes an object that is about to be created one that has finished, if it has in another target from which it comes.
 // Whether it really does not exist is read before that counts.
-func (t *target) inherits(o *object) bool {
-	if o.uid != "" || o.inherited != notInherited {
+func (t *target) takesFinish(o *object) bool {
+	if o.uid != "" || o.finishFrom != finishOwn {
 		return false
 	}
 	how := t.engine.finishes.elsewhere(o.key(), t.id, o.hash)
 	if how == "" {
 		return false
 	}
-	o.applied, o.finished, o.inherited = o.hash, how, inheriting
+	o.applied, o.finished, o.finishFrom = o.hash, how, finishTaken
 	o.phase, o.mustRead = phaseVerify, true
 	return true
 }
 
-// disinherit has an object applied as any other, because it exists.
-func (t *target) disinherit(o *object) {
-	o.applied, o.finished, o.inherited = "", "", existed
+// applyExisting has an object applied as any other, because it exists.
+func (t *target) applyExisting(o *object) {
+	o.applied, o.finished, o.finishFrom = "", "", finishVoid
 	o.phase, o.mustRead = phaseApply, false
 	t.signal()
 }
 
-// inheritance says whether an object was taken for finished because it has in another target.
-type inheritance int
+// finishSource says whether how an object has finished comes from another target.
+type finishSource int
 
 const (
-	notInherited inheritance = iota
-	inheriting               // to be read
-	existed                  // and was read
+	finishOwn   finishSource = iota
+	finishTaken              // and the object is to be read
+	finishVoid               // because the object exists
 )
 
-// bequeaths reports whether an object that has finished and does not exist any more is still to be taken over by another target,
+// awaitsTaker reports whether an object that has finished and does not exist any more is still to be taken over by another target,
 // which would run it again if it were forgotten here before.
-func (t *target) bequeaths(o *object) bool {
+func (t *target) awaitsTaker(o *object) bool {
 	if o.finished == "" {
 		return false
 	}

@@ -82,7 +82,7 @@ type object struct {
 	// keepMark is keepMarkOf the manifest that was last applied, and wantMark of the one that is desired.
 	keepMark, wantMark string
 	finished           inventory.Finish // of a Job or a Pod, as it was last applied
-	inherited          inheritance
+	finishFrom         finishSource
 	// absent is when a list has shown that it is not there. queued: it waits this round for a list; glanced: one was asked for;
 	// glancing: and is under way.
 	absent                    time.Time

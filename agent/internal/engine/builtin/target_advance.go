@@ -300,7 +300,7 @@ func (t *target) startApply(o *object) {
 		t.signal() // others may have waited for it to be on its way
 		return
 	}
-	if t.inherits(o) {
+	if t.takesFinish(o) {
 		t.signal()
 		return
 	}

@@ -248,7 +248,7 @@ func (t *target) removed(o *object, want intent, out removal, err error) {
 		if out.unserved && t.doubtsUnserved(o) {
 			break
 		}
-		if t.bequeaths(o) {
+		if t.awaitsTaker(o) {
 			o.phase, o.waits, o.due = phaseHeld, true, t.now.Add(tries.next(t.engine.timing.retryFirst, t.engine.timing.retryMax))
 			o.backoff, o.held = tries, "it has finished, and another deployment that wants it has not taken it over yet"
 			break

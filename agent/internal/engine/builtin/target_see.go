@@ -198,8 +198,8 @@ func (t *target) wasRead(o *object, live *unstructured.Unstructured, err error) 
 		t.seeGone(o)
 	case err != nil:
 		t.failed(o, err)
-	case o.inherited == inheriting:
-		t.disinherit(o)
+	case o.finishFrom == finishTaken:
+		t.applyExisting(o)
 	default:
 		// What was seen while it was read is judged after it. So if this is older than what was seen before, the
 		// API server has gone back in time.
