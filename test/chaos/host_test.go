@@ -58,7 +58,7 @@ func (h *host) start() {
 	var err error
 	h.running, err = rig.StartServer(ctx, rig.ServerConfig{
 		Binary: h.binary, Listen: h.addr, DataDir: h.dir,
-		Args: append(h.db.serve(), "--key-file", filepath.Join(h.dir, "keys"), "--git-poll-interval", "2s"),
+		Args: append(h.db.serve(), "--key-file", filepath.Join(h.dir, "keys"), "--git-poll-interval", "2s", "--api-rate", "10000"), // the test polls more than a client may
 		Wrap: func(cmd *exec.Cmd) *exec.Cmd {
 			cmd.Env = append(os.Environ(), plantedEnv+"="+h.planted)
 			return cmd
