@@ -24,7 +24,7 @@ func refusedVersion(has, known fleet.Version) string {
 // refuseVersion records that an agent claims an implausible version. The version itself is not stored:
 // the next generation is counted from what is.
 func (s *Service) refuseVersion(ctx context.Context, tx store.Tx, t fleet.Target, has fleet.Version) error {
-	known := newest(t)
+	known := s.highestGiven(t)
 	changed, err := tx.Targets().SetObserved(ctx, t.TenantID, []store.AgentReport{{Agent: t.AgentID, Report: store.Report{Target: t.ID, Observed: fleet.Observed{
 		Version: t.Observed.Version, Digest: t.Observed.Digest, Sync: fleet.SyncFailed, Health: fleet.HealthUnknown, AsOf: s.cfg.Now(),
 		Message: refusedVersion(has, known),

@@ -260,6 +260,14 @@ func newest(t fleet.Target) fleet.Version {
 	return t.Desired.Version
 }
 
+// highestGiven is the highest version of a target that a server can have given out. A restored backup may be
+// older than another restored one, so it counts the epoch of the database even if the target has no version of it.
+func (s *Service) highestGiven(t fleet.Target) fleet.Version {
+	v := newest(t)
+	v.Epoch = max(v.Epoch, s.epoch)
+	return v
+}
+
 // wish is what the targets of a deployment shall be, by variant.
 type wish struct {
 	chosen  bool                      // false: nothing is chosen, and each keeps what it has

@@ -18,7 +18,7 @@ func (s *Service) Report(ctx context.Context, batch []AgentReports) error {
 		if err != nil {
 			return err
 		}
-		said := sortReports(batch, targets)
+		said := s.sortReports(batch, targets)
 		for _, tenant := range said.tenants {
 			if err := s.reportsOf(ctx, tx, tenant, said.reports[tenant], targets); err != nil {
 				return fmt.Errorf("recording %d statuses: %w", len(said.reports[tenant]), err)
@@ -81,7 +81,7 @@ type byTenant struct {
 	reports map[fleet.TenantID][]store.AgentReport
 }
 
-func sortReports(batch []AgentReports, targets standings) byTenant {
+func (s *Service) sortReports(batch []AgentReports, targets standings) byTenant {
 	out := byTenant{reports: map[fleet.TenantID][]store.AgentReport{}}
 	for _, from := range batch {
 		for _, r := range from.Reports {
@@ -89,7 +89,7 @@ func sortReports(batch []AgentReports, targets standings) byTenant {
 			if t == nil || t.AgentID != from.Agent.ID {
 				continue // not (or no longer) a target of this agent
 			}
-			r = understood(standing(*t), r)
+			r = s.understood(standing(*t), r)
 			if out.reports[t.TenantID] == nil {
 				out.tenants = append(out.tenants, t.TenantID)
 			}
@@ -101,15 +101,15 @@ func sortReports(batch []AgentReports, targets standings) byTenant {
 }
 
 // understood is a report as it is to be kept.
-func understood(t fleet.Target, r store.Report) store.Report {
+func (s *Service) understood(t fleet.Target, r store.Report) store.Report {
 	o := &r.Observed
 	if o.Sync == fleet.SyncDetached && len(r.Objects) == 0 {
 		r.Full = false // it knows of none any more: what is listed stays listed
 	}
 	switch {
-	case !o.Plausible(newest(t)):
+	case !o.Plausible(s.highestGiven(t)):
 		// Kept under the version that is known: see refuseVersion.
-		o.Sync, o.Health, o.Message = fleet.SyncFailed, fleet.HealthUnknown, refusedVersion(o.Version, newest(t))
+		o.Sync, o.Health, o.Message = fleet.SyncFailed, fleet.HealthUnknown, refusedVersion(o.Version, s.highestGiven(t))
 		o.Version, o.Digest = t.Observed.Version, t.Observed.Digest
 	case t.Desired.Tombstone || t.Desired.Detached:
 	case ahead(t, *o):

@@ -80,7 +80,7 @@ func (s *Service) AgentAhead(ctx context.Context, agent fleet.Agent, id fleet.Ta
 		if t.Desired.Version.Compare(has) > 0 {
 			return nil
 		}
-		if !has.Plausible(newest(t)) {
+		if !has.Plausible(s.highestGiven(t)) {
 			return s.refuseVersion(ctx, tx, t, has)
 		}
 		if !t.Desired.Tombstone && !t.Desired.Detached {

@@ -33,7 +33,7 @@ func restore(ctx context.Context, tx pgx.Tx, r *archive.Reader) error {
 		return err
 	}
 	now := time.Now()
-	if _, err := tx.Exec(ctx, "UPDATE settings SET epoch = GREATEST(epoch + 1, $1)", now.Unix()); err != nil {
+	if _, err := tx.Exec(ctx, "UPDATE settings SET epoch = GREATEST(epoch + 1, $1)", now.UnixMilli()); err != nil {
 		return fmt.Errorf("raising the epoch: %w", mapError(ctx, err, false))
 	}
 	if err := skipAhead(ctx, tx, now.UnixMicro()); err != nil {

@@ -68,7 +68,7 @@ func restoreAll(ctx context.Context, tx *sql.Tx, r *archive.Reader) error {
 		return err
 	}
 	now := time.Now()
-	if _, err := tx.ExecContext(ctx, "UPDATE settings SET epoch = MAX(epoch + 1, $1)", now.Unix()); err != nil {
+	if _, err := tx.ExecContext(ctx, "UPDATE settings SET epoch = MAX(epoch + 1, $1)", now.UnixMilli()); err != nil {
 		return fmt.Errorf("raising the epoch: %w", err)
 	}
 	if err := skipAhead(ctx, tx, now.UnixMicro()); err != nil {
