@@ -16,9 +16,9 @@ import (
 	"github.com/kedge-dev/kedge/agent/internal/lease"
 	"github.com/kedge-dev/kedge/agent/internal/link"
 	"github.com/kedge-dev/kedge/agent/internal/pantry"
+	"github.com/kedge-dev/kedge/internal/agentnames"
 	"github.com/kedge-dev/kedge/internal/fleet"
 	"github.com/kedge-dev/kedge/internal/obs"
-	"github.com/kedge-dev/kedge/internal/premises"
 	"github.com/kedge-dev/kedge/internal/stage"
 	"github.com/kedge-dev/kedge/internal/wire"
 )
@@ -53,7 +53,7 @@ func newReplica(cfg Config, cluster *rest.Config, home *home, rules *rules, comm
 	}
 	elector, err := lease.New(lease.Config{
 		Leases: client.Resource(schema.GroupVersionResource{Group: "coordination.k8s.io", Version: "v1", Resource: "leases"}).Namespace(cfg.Namespace),
-		Name:   premises.Lease, Replica: cfg.Replica, Log: cfg.Log.With(obs.KeyComponent, "lease"),
+		Name:   agentnames.Lease, Replica: cfg.Replica, Log: cfg.Log.With(obs.KeyComponent, "lease"),
 	})
 	if err != nil {
 		return nil, err

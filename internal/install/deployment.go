@@ -9,7 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
-	"github.com/kedge-dev/kedge/internal/premises"
+	"github.com/kedge-dev/kedge/internal/agentnames"
 )
 
 const healthPort = 8080
@@ -100,7 +100,7 @@ func (o Options) args() []string {
 	if len(o.CAPEM) > 0 {
 		args = append(args, "--ca-cert-file="+caDir+"/"+caKey)
 	}
-	return append(args, "--policy-file="+policyDir+"/"+premises.PolicyKey, "--listen=:8080")
+	return append(args, "--policy-file="+policyDir+"/"+agentnames.PolicyKey, "--listen=:8080")
 }
 
 func (o Options) mounts() []corev1.VolumeMount {
@@ -124,7 +124,7 @@ func (o Options) volumes() []corev1.Volume {
 func policyVolume() corev1.Volume {
 	yes := true
 	return corev1.Volume{Name: "policy", VolumeSource: corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{
-		LocalObjectReference: corev1.LocalObjectReference{Name: premises.Policy}, Optional: &yes,
+		LocalObjectReference: corev1.LocalObjectReference{Name: agentnames.Policy}, Optional: &yes,
 	}}}
 }
 

@@ -11,9 +11,9 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 
+	"github.com/kedge-dev/kedge/internal/agentnames"
 	"github.com/kedge-dev/kedge/internal/fleet"
 	"github.com/kedge-dev/kedge/internal/install"
-	"github.com/kedge-dev/kedge/internal/premises"
 	"github.com/kedge-dev/kedge/internal/testkit"
 )
 
@@ -115,7 +115,7 @@ func TestLimitedAgentGetsNoClusterRole(t *testing.T) {
 			names, _, _ := unstructured.NestedStringSlice(r.(map[string]any), "resourceNames")
 			verbs, _, _ := unstructured.NestedStringSlice(r.(map[string]any), "verbs")
 			for _, resource := range resources {
-				ownSecrets := resource == "secrets" && (slices.Equal(names, []string{"kedge-agent-token"}) || slices.Equal(names, premises.SlotNames()))
+				ownSecrets := resource == "secrets" && (slices.Equal(names, []string{"kedge-agent-token"}) || slices.Equal(names, agentnames.SlotNames()))
 				ownLease := resource == "leases" && slices.Equal(names, []string{"kedge-agent"})
 				blind := slices.Equal(verbs, []string{"create"}) // which no name can limit
 				if resource != "configmaps" && !ownLease && !ownSecrets && !blind {

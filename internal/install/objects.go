@@ -6,8 +6,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
+	"github.com/kedge-dev/kedge/internal/agentnames"
 	"github.com/kedge-dev/kedge/internal/fleet"
-	"github.com/kedge-dev/kedge/internal/premises"
 )
 
 func (o Options) labels() map[string]string {
@@ -124,10 +124,10 @@ func ownRules() []rbacv1.PolicyRule {
 	const coordination = "coordination.k8s.io"
 	return []rbacv1.PolicyRule{
 		rule("", "configmaps", nil, verbs),
-		rule(coordination, "leases", []string{premises.Lease}, []string{"get", "list", "watch", "update"}),
+		rule(coordination, "leases", []string{agentnames.Lease}, []string{"get", "list", "watch", "update"}),
 		rule(coordination, "leases", nil, []string{"create"}),
 		rule("", "secrets", []string{tokenSecret}, []string{"get", "update", "patch"}),
-		rule("", "secrets", premises.SlotNames(), []string{"get", "patch"}),
+		rule("", "secrets", agentnames.SlotNames(), []string{"get", "patch"}),
 		rule("", "secrets", nil, []string{"create"}),
 	}
 }

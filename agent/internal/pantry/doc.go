@@ -3,7 +3,7 @@
 // with its bundle. A state is kept before the inventory names it: an agent that was killed in the middle
 // of it finds how to go on.
 //
-// It is kept in a fixed number of Secrets of the agent's own namespace ([premises.Slots]), because
+// It is kept in a fixed number of Secrets of the agent's own namespace ([agentnames.Slots]), because
 // bundles hold Secrets, and because an agent that is limited to namespaces can be granted Secrets by
 // their names only. Each Secret has several items:
 //

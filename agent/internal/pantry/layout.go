@@ -4,7 +4,7 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/kedge-dev/kedge/internal/premises"
+	"github.com/kedge-dev/kedge/internal/agentnames"
 )
 
 // comfortable is how full a Secret is made while there are others: a change of a small item has the
@@ -13,7 +13,7 @@ const comfortable = 64 << 10
 
 // layout says where each item is. It knows sizes, not contents.
 type layout struct {
-	slots [premises.Slots]slot
+	slots [agentnames.Slots]slot
 	at    map[string]int // item -> slot
 	used  int
 }
@@ -58,7 +58,7 @@ func (l *layout) room(near, size, budget int) int {
 		return -1
 	}
 	fits := func(n, limit int) bool { return !l.slots[n].foreign && l.slots[n].used+size <= limit }
-	if near >= 0 && fits(near, premises.SlotSize) {
+	if near >= 0 && fits(near, agentnames.SlotSize) {
 		return near
 	}
 	least := -1
@@ -66,7 +66,7 @@ func (l *layout) room(near, size, budget int) int {
 		if fits(n, comfortable) {
 			return n
 		}
-		if fits(n, premises.SlotSize) && (least < 0 || l.slots[n].used < l.slots[least].used) {
+		if fits(n, agentnames.SlotSize) && (least < 0 || l.slots[n].used < l.slots[least].used) {
 			least = n
 		}
 	}

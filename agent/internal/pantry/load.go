@@ -10,9 +10,9 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/kedge-dev/kedge/agent/internal/engine"
+	"github.com/kedge-dev/kedge/internal/agentnames"
 	"github.com/kedge-dev/kedge/internal/manifest"
 	"github.com/kedge-dev/kedge/internal/obs"
-	"github.com/kedge-dev/kedge/internal/premises"
 	"github.com/kedge-dev/kedge/internal/wire"
 )
 
@@ -52,7 +52,7 @@ func (p *Pantry) load(ctx context.Context) (Contents, error) {
 // far as that can be told.
 func (p *Pantry) readAll(ctx context.Context) (*stock, map[string][]byte, error) {
 	s := newStock()
-	var contents [premises.Slots]map[string][]byte
+	var contents [agentnames.Slots]map[string][]byte
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(8)
 	for n := range s.slots {

@@ -11,13 +11,13 @@ import (
 	"k8s.io/client-go/dynamic"
 
 	"github.com/kedge-dev/kedge/agent/internal/engine"
+	"github.com/kedge-dev/kedge/internal/agentnames"
 	"github.com/kedge-dev/kedge/internal/fleet"
 	"github.com/kedge-dev/kedge/internal/obs"
-	"github.com/kedge-dev/kedge/internal/premises"
 )
 
 // MaxBudget is how many bytes can be kept at most.
-const MaxBudget = premises.Slots * premises.SlotSize
+const MaxBudget = agentnames.Slots * agentnames.SlotSize
 
 // Config configures a Pantry.
 type Config struct {

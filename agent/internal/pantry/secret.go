@@ -13,7 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/kedge-dev/kedge/internal/premises"
+	"github.com/kedge-dev/kedge/internal/agentnames"
 )
 
 const (
@@ -32,7 +32,7 @@ const (
 func (p *Pantry) read(ctx context.Context, n int) (slot, map[string][]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
-	name := premises.Slot(n)
+	name := agentnames.Slot(n)
 	secret, err := p.cfg.Secrets.Get(ctx, name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
 		return slot{}, nil, nil
@@ -66,7 +66,7 @@ func (p *Pantry) read(ctx context.Context, n int) (slot, map[string][]byte, erro
 func (p *Pantry) send(ctx context.Context, s *stock, w write) error {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
-	name, version := premises.Slot(w.slot), s.slots[w.slot].version
+	name, version := agentnames.Slot(w.slot), s.slots[w.slot].version
 	labels := map[string]any{labelOffline: string(s.agent.ID), labelInstall: s.agent.Name}
 	data := map[string]any{}
 	for key, content := range w.edit {

@@ -14,10 +14,10 @@ import (
 
 	"github.com/kedge-dev/kedge/agent/internal/engine"
 	"github.com/kedge-dev/kedge/agent/internal/inventory"
+	"github.com/kedge-dev/kedge/internal/agentnames"
 	"github.com/kedge-dev/kedge/internal/fleet"
 	"github.com/kedge-dev/kedge/internal/install"
 	"github.com/kedge-dev/kedge/internal/manifest"
-	"github.com/kedge-dev/kedge/internal/premises"
 )
 
 // installationCases go through every part of an installation: all that the manifest of an agent has, in both
@@ -69,7 +69,7 @@ func (w *world) installed(t *testing.T) []*unstructured.Unstructured {
 	if err != nil {
 		t.Fatal(err)
 	}
-	whole := string(text) + fmt.Sprintf(added, premises.Lease, premises.Slot(0), premises.Policy, w.agentNS)
+	whole := string(text) + fmt.Sprintf(added, agentnames.Lease, agentnames.Slot(0), agentnames.Policy, w.agentNS)
 	w.h.Cluster.Apply(t, whole)
 	objects, err := manifest.Parse("install.yaml", []byte(whole))
 	if err != nil {
