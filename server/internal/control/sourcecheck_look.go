@@ -12,8 +12,8 @@ import (
 	"github.com/kedge-dev/kedge/internal/filetree"
 	"github.com/kedge-dev/kedge/internal/fleet"
 	"github.com/kedge-dev/kedge/internal/render"
+	"github.com/kedge-dev/kedge/server/internal/fairlimit"
 	"github.com/kedge-dev/kedge/server/internal/gitsource"
-	"github.com/kedge-dev/kedge/server/internal/places"
 )
 
 const (
@@ -31,11 +31,11 @@ const (
 // at once are checked by one fetch: calls that come while it runs, and for a few seconds after it, share
 // its result and only look for their folder. It is safe for concurrent use.
 type sourceChecks struct {
-	git    Git
-	limits render.Limits
-	now    func() time.Time
-	bound  time.Duration
-	places *places.Places
+	git     Git
+	limits  render.Limits
+	now     func() time.Time
+	bound   time.Duration
+	limiter *fairlimit.Limiter
 
 	mu       sync.Mutex
 	resolved map[resolvedKey]*resolution
@@ -57,7 +57,7 @@ type resolution struct {
 func newSourceChecks(git Git, cfg Config) *sourceChecks {
 	return &sourceChecks{
 		git: git, limits: cfg.RenderLimits, now: cfg.Now, bound: cfg.CheckTimeout, resolved: map[resolvedKey]*resolution{},
-		places: places.New(places.Config{Usual: checksAtOnce, Share: checksShare, Most: 2 * checksAtOnce}),
+		limiter: fairlimit.New(fairlimit.Config{Usual: checksAtOnce, Share: checksShare, Most: 2 * checksAtOnce}),
 	}
 }
 
@@ -144,7 +144,7 @@ func (c *sourceChecks) fetch(ctx context.Context, key resolvedKey, r *resolution
 }
 
 func (c *sourceChecks) fetchOne(ctx context.Context, access gitsource.Access, revision string) (string, error) {
-	release, err := c.places.Take(ctx, access.Owner)
+	release, err := c.limiter.Acquire(ctx, access.Owner)
 	if err != nil {
 		return "", err
 	}

@@ -13,8 +13,8 @@ import (
 	"github.com/kedge-dev/kedge/internal/filetree"
 	"github.com/kedge-dev/kedge/internal/fleet"
 	"github.com/kedge-dev/kedge/internal/obs"
+	"github.com/kedge-dev/kedge/server/internal/fairlimit"
 	"github.com/kedge-dev/kedge/server/internal/gitsource"
-	"github.com/kedge-dev/kedge/server/internal/places"
 	"github.com/kedge-dev/kedge/server/internal/store"
 )
 
@@ -68,10 +68,10 @@ type sources struct {
 
 // renders are the places for renders, which tenants share. What a render fetches on its way has its turn
 // from Git, where nobody waits for one of these.
-type renders struct{ *places.Places }
+type renders struct{ *fairlimit.Limiter }
 
 func (r renders) take(ctx context.Context, tenant fleet.TenantID) (release func(), err error) {
-	return r.Take(ctx, string(tenant))
+	return r.Acquire(ctx, string(tenant))
 }
 
 const (
@@ -90,7 +90,7 @@ func newSources(svc *Service) *sources {
 	return &sources{
 		svc: svc,
 		// A render is bounded in time, so that one tenant may have all but one place.
-		renders: renders{places.New(places.Config{Usual: n, Share: n - 1, Most: n + 1})},
+		renders: renders{fairlimit.New(fairlimit.Config{Usual: n, Share: n - 1, Most: n + 1})},
 		workers: map[fleet.RepositoryID]*worker{},
 	}
 }

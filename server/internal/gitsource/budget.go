@@ -7,7 +7,7 @@ import (
 
 	"golang.org/x/time/rate"
 
-	"github.com/kedge-dev/kedge/server/internal/places"
+	"github.com/kedge-dev/kedge/server/internal/fairlimit"
 )
 
 const (
@@ -26,8 +26,8 @@ const (
 // all while one wants to be left alone. Every run of git against a remote passes it (see route). Who has
 // its turn waits for no other turn and for no lock, so that turns always come back.
 type budget struct {
-	places *places.Places
-	pace   pacer
+	limiter *fairlimit.Limiter
+	pace    pacer
 
 	mu    sync.Mutex
 	quiet map[asker]silence
@@ -47,7 +47,7 @@ func newBudget(atOnce, most int) *budget {
 	perHost := max(2, atOnce/4)
 	return &budget{
 		// Wide: a host that hangs costs a process that sleeps.
-		places: places.New(places.Config{
+		limiter: fairlimit.New(fairlimit.Config{
 			Usual: atOnce, Share: atOnce / 4, Most: max(atOnce, most), PerHost: perHost, HostShare: max(1, perHost*3/4),
 		}),
 		quiet: map[asker]silence{},
@@ -63,7 +63,7 @@ func (b *budget) turn(ctx context.Context, who asker) (end func(), err error) {
 	if err := b.pace.wait(ctx, who.owner, who.host); err != nil {
 		return nil, err
 	}
-	release, err := b.places.TakeAt(ctx, who.owner, who.host)
+	release, err := b.limiter.AcquireAt(ctx, who.owner, who.host)
 	if err != nil {
 		return nil, err
 	}

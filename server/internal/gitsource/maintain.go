@@ -48,7 +48,7 @@ func (m *Manager) maintainLater(r *mirror) {
 			return // closing
 		}
 		defer r.unlock()
-		release, err := m.budget.places.Take(m.background, r.owner) // its processes are among those that memory is planned for
+		release, err := m.budget.limiter.Acquire(m.background, r.owner) // its processes are among those that memory is planned for
 		if err != nil {
 			return // closing
 		}

@@ -1,4 +1,4 @@
-package places
+package fairlimit
 
 import (
 	"context"
@@ -9,21 +9,21 @@ import (
 	"testing/synctest"
 )
 
-// Invariant 12: an owner with very many that hang delays nobody else.
-func TestAnOwnerThatHangsHoldsUpNoOther(t *testing.T) {
+// Invariant 12: an owner with many hanging requests delays no other owner.
+func TestAnOwnerThatHangsDelaysNoOther(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		p := New(Config{Usual: 64, Share: 16, Most: 512})
+		l := New(Config{Usual: 64, Share: 16, Most: 512})
 		ctx, cancel := context.WithCancel(t.Context())
 		for range 1000 {
-			go func() { _, _ = p.Take(ctx, "hangs") }() // never given back
+			go func() { _, _ = l.Acquire(ctx, "hangs") }() // never released
 		}
 		synctest.Wait()
-		if p.taken != 16 || len(p.queue) != 984 {
-			t.Fatalf("the owner has %d places, and %d wait", p.taken, len(p.queue))
+		if l.running != 16 || len(l.queue) != 984 {
+			t.Fatalf("the owner runs %d, and %d wait", l.running, len(l.queue))
 		}
-		for i := range 100 { // more owners than places: each gets its first at once
-			release, err := p.Take(ctx, fmt.Sprint("other", i))
+		for i := range 100 { // more owners than the limit: the first work of each starts at once
+			release, err := l.Acquire(ctx, fmt.Sprint("other", i))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -36,13 +36,13 @@ func TestAnOwnerThatHangsHoldsUpNoOther(t *testing.T) {
 	})
 }
 
-func TestPlacesAreSharedByWhoHasLeast(t *testing.T) {
+func TestTheOwnerWithTheLeastRunningIsNext(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		p := New(Config{Usual: 3, Share: 3, Most: 3})
+		l := New(Config{Usual: 3, Share: 3, Most: 3})
 		var held []func()
 		for range 3 {
-			release, err := p.Take(t.Context(), "a")
+			release, err := l.Acquire(t.Context(), "a")
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -52,7 +52,7 @@ func TestPlacesAreSharedByWhoHasLeast(t *testing.T) {
 		served := make(chan string, 5)
 		for _, owner := range []string{"a", "a", "b", "c", "b"} {
 			go func() {
-				if _, err := p.Take(ctx, owner); err == nil {
+				if _, err := l.Acquire(ctx, owner); err == nil {
 					served <- owner
 				}
 			}()
@@ -71,45 +71,45 @@ func TestPlacesAreSharedByWhoHasLeast(t *testing.T) {
 	})
 }
 
-func TestAWaitThatIsGivenUpLosesNoPlace(t *testing.T) {
+func TestACancelledWaitLosesNothing(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		p := New(Config{Usual: 1, Share: 1, Most: 1})
-		release, err := p.Take(t.Context(), "a")
+		l := New(Config{Usual: 1, Share: 1, Most: 1})
+		release, err := l.Acquire(t.Context(), "a")
 		if err != nil {
 			t.Fatal(err)
 		}
 		ctx, cancel := context.WithCancel(t.Context())
 		failed := make(chan error, 1)
-		go func() { _, err := p.Take(ctx, "b"); failed <- err }()
+		go func() { _, err := l.Acquire(ctx, "b"); failed <- err }()
 		synctest.Wait()
 		cancel()
 		if err := <-failed; !errors.Is(err, context.Canceled) {
 			t.Fatalf("got %v", err)
 		}
 		release()
-		again, err := p.Take(t.Context(), "c")
+		again, err := l.Acquire(t.Context(), "c")
 		if err != nil {
 			t.Fatal(err)
 		}
 		again()
-		if p.taken != 0 || len(p.queue) != 0 || len(p.of) != 0 {
-			t.Errorf("left: %d taken, %d waiting, %v", p.taken, len(p.queue), p.of)
+		if l.running != 0 || len(l.queue) != 0 || len(l.byOwner) != 0 {
+			t.Errorf("left: %d running, %d waiting, %v", l.running, len(l.queue), l.byOwner)
 		}
 	})
 }
 
-func TestPlacesAtAHostAreShared(t *testing.T) {
+func TestAHostIsShared(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		p := New(Config{Usual: 16, Share: 16, Most: 32, PerHost: 4, HostShare: 3})
+		l := New(Config{Usual: 16, Share: 16, Most: 32, PerHost: 4, HostShare: 3})
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		var got atomic.Int64
-		take := func(owner, host string) {
+		start := func(owner, host string) {
 			t.Helper()
 			go func() {
-				if _, err := p.TakeAt(ctx, owner, host); err == nil {
+				if _, err := l.AcquireAt(ctx, owner, host); err == nil {
 					got.Add(1)
 				}
 			}()
@@ -118,26 +118,26 @@ func TestPlacesAtAHostAreShared(t *testing.T) {
 		want := func(n int64, why string) {
 			t.Helper()
 			if got.Load() != n {
-				t.Errorf("%s: %d have a place, want %d", why, got.Load(), n)
+				t.Errorf("%s: %d run, want %d", why, got.Load(), n)
 			}
 		}
 		for range 6 {
-			take("a", "slow")
+			start("a", "slow")
 		}
 		want(3, "one owner at one host")
-		take("a", "fast")
+		start("a", "fast")
 		want(4, "the same owner elsewhere")
-		take("b", "slow")
+		start("b", "slow")
 		want(5, "another owner at that host")
-		take("c", "slow")
-		want(5, "a host that has all its places")
-		take("c", "")
-		want(6, "work that is here")
-		p.release(seat{"a", "slow"})
+		start("c", "slow")
+		want(5, "a host at its limit")
+		start("c", "")
+		want(6, "work on this machine")
+		l.release(key{"a", "slow"})
 		synctest.Wait()
-		want(7, "a place that came back")
-		if p.seats[seat{"c", "slow"}] != 1 {
-			t.Error("it did not go to who had the least")
+		want(7, "after one has ended")
+		if l.byKey[key{"c", "slow"}] != 1 {
+			t.Error("the owner with the least running was not next")
 		}
 		cancel()
 		synctest.Wait()
