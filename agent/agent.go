@@ -16,7 +16,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/kedge-dev/kedge/agent/internal/link"
-	"github.com/kedge-dev/kedge/agent/internal/pantry"
+	"github.com/kedge-dev/kedge/agent/internal/offlinecache"
 	"github.com/kedge-dev/kedge/internal/obs"
 	"github.com/kedge-dev/kedge/internal/stage"
 	"github.com/kedge-dev/kedge/internal/version"
@@ -56,7 +56,7 @@ type Config struct {
 }
 
 // MaxOfflineBudget bounds Config.OfflineBudget.
-const MaxOfflineBudget = pantry.MaxBudget
+const MaxOfflineBudget = offlinecache.MaxBudget
 
 // Run connects a cluster to a server until ctx ends.
 func Run(ctx context.Context, cfg Config) error {

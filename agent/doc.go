@@ -39,7 +39,7 @@
 // The health endpoint comes first, so that an agent that cannot connect can say so; then the look
 // for the namespace of the inventory, which an agent outside of its cluster may lack; then the
 // replica, which leads or follows. Leading has stages of its own: the watch of what the cluster offers, the
-// pantry, the engine, the link.
+// offline cache, the engine, the link.
 // They stop in reverse, but for the engine, which ends at once when leadership is lost.
 //
 // # Exit codes

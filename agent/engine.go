@@ -10,7 +10,7 @@ import (
 	"github.com/kedge-dev/kedge/agent/internal/engine"
 	"github.com/kedge-dev/kedge/agent/internal/engine/builtin"
 	"github.com/kedge-dev/kedge/agent/internal/link"
-	"github.com/kedge-dev/kedge/agent/internal/pantry"
+	"github.com/kedge-dev/kedge/agent/internal/offlinecache"
 	"github.com/kedge-dev/kedge/internal/fleet"
 	"github.com/kedge-dev/kedge/internal/obs"
 	"github.com/kedge-dev/kedge/internal/wire"
@@ -23,22 +23,22 @@ type engineHost struct {
 	cluster  *rest.Config
 	rules    *rules
 	reporter engine.Reporter
-	pantry   *pantry.Pantry
+	offline  *offlinecache.Cache
 	failed   chan error
 	life     context.Context // engines live as long as this replica leads, not as a connection
 
 	mu      sync.Mutex
-	kept    map[fleet.TargetID]engine.Desired // found in the pantry, and not used yet
+	kept    map[fleet.TargetID]engine.Desired // loaded from the offline cache, and not used yet
 	keptOf  fleet.AgentID                     // whose that is
 	current *runningEngine
 }
 
 type runningEngine struct {
 	*builtin.Engine
-	pantry *pantry.Pantry
-	agent  fleet.AgentID
-	stop   context.CancelFunc
-	done   chan struct{}
+	offline *offlinecache.Cache
+	agent   fleet.AgentID
+	stop    context.CancelFunc
+	done    chan struct{}
 }
 
 // Set implements link.Engine. What is to be deleted or let go of is forgotten first: a restart in
@@ -50,12 +50,12 @@ func (r *runningEngine) Set(d engine.Desired) {
 		r.Engine.Set(d)
 		return
 	case d.Objects == nil:
-		r.pantry.Forget(d.Target, func() { r.Engine.Set(d) })
+		r.offline.Forget(d.Target, func() { r.Engine.Set(d) })
 		return
 	}
-	r.pantry.Offer(d)
+	r.offline.Offer(d)
 	target, version := d.Target, d.State.Version // not d: its objects are not to live as long
-	d.Keep = func() <-chan struct{} { return r.pantry.Secure(target, version) }
+	d.Keep = func() <-chan struct{} { return r.offline.Secure(target, version) }
 	r.Engine.Set(d)
 }
 
@@ -113,7 +113,7 @@ func (h *engineHost) startLocked(ctx context.Context, w wire.Welcome) (held []en
 	made.Pending(1)
 	later = h.serveKept(made, w.AgentID, held)
 	own, stop := context.WithCancel(h.life)
-	h.current = &runningEngine{Engine: made, pantry: h.pantry, agent: w.AgentID, stop: stop, done: make(chan struct{})}
+	h.current = &runningEngine{Engine: made, offline: h.offline, agent: w.AgentID, stop: stop, done: make(chan struct{})}
 	go func(done chan struct{}) {
 		defer close(done)
 		if err := made.Run(own); err != nil && own.Err() == nil {

@@ -15,7 +15,7 @@ import (
 	"github.com/kedge-dev/kedge/agent/internal/engine"
 	"github.com/kedge-dev/kedge/agent/internal/lease"
 	"github.com/kedge-dev/kedge/agent/internal/link"
-	"github.com/kedge-dev/kedge/agent/internal/pantry"
+	"github.com/kedge-dev/kedge/agent/internal/offlinecache"
 	"github.com/kedge-dev/kedge/internal/agentnames"
 	"github.com/kedge-dev/kedge/internal/fleet"
 	"github.com/kedge-dev/kedge/internal/obs"
@@ -142,16 +142,16 @@ type reign struct {
 // when another replica leads there is no time for good order.
 func (r *replica) begin(ctx context.Context) (lease.Reign, error) {
 	var client *link.Client
-	store, err := pantry.New(pantry.Config{
-		Secrets: r.secrets, Budget: r.cfg.OfflineBudget, Log: r.cfg.Log.With(obs.KeyComponent, "pantry"),
-		Left: func(d engine.Desired, why string) {
-			client.Event(d.Target, fleet.Event{At: time.Now(), Type: fleet.EventWarning, Reason: "NotKeptOffline", Deployment: d.Deployment, Message: why})
+	store, err := offlinecache.New(offlinecache.Config{
+		Secrets: r.secrets, Budget: r.cfg.OfflineBudget, Log: r.cfg.Log.With(obs.KeyComponent, "offlinecache"),
+		Skipped: func(d engine.Desired, message string) {
+			client.Event(d.Target, fleet.Event{At: time.Now(), Type: fleet.EventWarning, Reason: "NotKeptOffline", Deployment: d.Deployment, Message: message})
 		},
 	})
 	if err != nil {
 		return nil, err
 	}
-	host := &engineHost{cfg: r.cfg, cluster: r.fenced, rules: r.rules, pantry: store, failed: make(chan error, 1), life: ctx}
+	host := &engineHost{cfg: r.cfg, cluster: r.fenced, rules: r.rules, offline: store, failed: make(chan error, 1), life: ctx}
 	cfg := r.link
 	cfg.Attach, cfg.Detach = host.attach, host.detach
 	cfg.Refused = host.refused
@@ -165,7 +165,7 @@ func (r *replica) begin(ctx context.Context) (lease.Reign, error) {
 		return nil, err
 	}
 	r.home.Reporter = client
-	host.reporter = &keeper{Reporter: r.home, pantry: store}
+	host.reporter = &keeper{Reporter: r.home, offline: store}
 	begun.client = client
 	return begun, nil
 }
@@ -174,7 +174,7 @@ func (r *replica) begin(ctx context.Context) (lease.Reign, error) {
 func (r *reign) Run(ctx context.Context) error {
 	return stage.Run(ctx,
 		stage.Stage{Name: "capabilities", Run: func(ctx context.Context) error { return r.replica.watchCluster(ctx, r.client.CapabilitiesChanged) }},
-		stage.Stage{Name: "pantry", Run: r.host.pantry.Run},
+		stage.Stage{Name: "offline cache", Run: r.host.offline.Run},
 		stage.Stage{Name: "engine", Run: r.host.run},
 	)
 }
@@ -198,14 +198,14 @@ func (r *reign) resume(ctx context.Context) {
 	}
 }
 
-// keeper lets the pantry know of what the engine has worked through.
+// keeper passes the engine's status reports to the offline cache.
 type keeper struct {
 	engine.Reporter
-	pantry *pantry.Pantry
+	offline *offlinecache.Cache
 }
 
 // Status implements engine.Reporter.
 func (k *keeper) Status(s engine.Status) {
-	k.pantry.Status(s)
+	k.offline.Status(s)
 	k.Reporter.Status(s)
 }

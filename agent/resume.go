@@ -5,7 +5,7 @@ import (
 
 	"github.com/kedge-dev/kedge/agent/internal/engine"
 	"github.com/kedge-dev/kedge/agent/internal/link"
-	"github.com/kedge-dev/kedge/agent/internal/pantry"
+	"github.com/kedge-dev/kedge/agent/internal/offlinecache"
 	"github.com/kedge-dev/kedge/internal/fleet"
 	"github.com/kedge-dev/kedge/internal/obs"
 	"github.com/kedge-dev/kedge/internal/wire"
@@ -16,7 +16,7 @@ import (
 // reports whether that was all that can be done: false means that the cluster did not answer, and that it is
 // to be tried again. There must be no connection to the server meanwhile.
 func (h *engineHost) resume(ctx context.Context, client *link.Client) bool {
-	found, err := h.pantry.Load(ctx)
+	found, err := h.offline.Load(ctx)
 	if err != nil {
 		h.cfg.Log.Warn("what was kept for when the server is away cannot be read: nothing is done before it answers", obs.Err(err))
 		return false
@@ -60,13 +60,13 @@ func (h *engineHost) retry() {
 
 // welcomed implements link.Config.Welcomed.
 func (h *engineHost) welcomed(w wire.Welcome) {
-	h.pantry.Tell(pantry.Agent{ID: w.AgentID, Name: w.AgentName, Tenant: w.Tenant, Scope: w.Scope, Namespaces: w.Namespaces})
+	h.offline.SetAgent(offlinecache.Agent{ID: w.AgentID, Name: w.AgentName, Tenant: w.Tenant, Scope: w.Scope, Namespaces: w.Namespaces})
 }
 
 // refused implements link.Config.Refused. The engine goes on, since a token may be refused by
 // mistake; but an agent that was deleted must not go on for ever, so a restart ends it.
-func (h *engineHost) refused() { h.pantry.Refused() }
+func (h *engineHost) refused() { h.offline.Refused() }
 
-func welcomeOf(a pantry.Agent) wire.Welcome {
+func welcomeOf(a offlinecache.Agent) wire.Welcome {
 	return wire.Welcome{AgentID: a.ID, AgentName: a.Name, Tenant: a.Tenant, Scope: a.Scope, Namespaces: a.Namespaces}
 }

@@ -1,4 +1,4 @@
-package pantry
+package offlinecache
 
 import (
 	"maps"
@@ -8,34 +8,34 @@ import (
 	"github.com/kedge-dev/kedge/internal/fleet"
 )
 
-// stock is what the Secrets hold.
-type stock struct {
+// contents describes the items in the Secrets.
+type contents struct {
 	*layout
 	agent   Agent
-	digests map[fleet.TargetID]string // of the state that is kept of each target
-	states  map[fleet.TargetID]string // the same, as written: to tell whether it has changed
-	parts   map[string][]string       // whole bundles by digest: the keys of their parts
+	digests map[fleet.TargetID]string // of the stored state of each target
+	states  map[fleet.TargetID]string // the stored states as written, to detect changes
+	parts   map[string][]string       // keys of the parts of complete bundles, by digest
 }
 
-func newStock() *stock {
-	return &stock{
+func newContents() *contents {
+	return &contents{
 		layout: newLayout(), digests: map[fleet.TargetID]string{}, states: map[fleet.TargetID]string{}, parts: map[string][]string{},
 	}
 }
 
-// planner turns changes into a batch, and the stock into what it is afterwards.
+// planner turns changes into a batch of writes, and updates contents to the state after them.
 type planner struct {
-	*stock
+	*contents
 	budget int
 	out    batch
 }
 
-func (s *stock) plan(budget int) *planner {
-	return &planner{stock: s, budget: budget, out: newBatch()}
+func (s *contents) plan(budget int) *planner {
+	return &planner{contents: s, budget: budget, out: newBatch()}
 }
 
-// tell keeps what the server said of the agent. What is kept of another agent goes.
-func (p *planner) tell(a Agent) error {
+// setAgent stores the configuration of the agent. It removes all targets of another agent.
+func (p *planner) setAgent(a Agent) error {
 	if p.agent.ID != "" && p.agent.ID != a.ID {
 		for _, id := range slices.Sorted(maps.Keys(p.digests)) {
 			p.forget(id)
@@ -45,15 +45,15 @@ func (p *planner) tell(a Agent) error {
 	if err != nil {
 		return err
 	}
-	// It is small and comes first: there is always room for it, whatever the budget.
-	if n := p.place(agentKey, -1, len(content), 1<<30); n >= 0 {
+	// The configuration is small and comes first, so the budget does not apply.
+	if n := p.allocate(agentKey, -1, len(content), 1<<30); n >= 0 {
 		p.out.states.set(n, agentKey, content)
 		p.agent = a
 	}
 	return nil
 }
 
-// keep keeps the state of a target with its bundle. It reports whether there was room.
+// keep stores the state of a target with its bundle. It reports whether both fit.
 func (p *planner) keep(d engine.Desired) (fits bool, err error) {
 	content, err := encodeTarget(d)
 	if err != nil || p.states[d.Target] == string(content) {
@@ -69,7 +69,7 @@ func (p *planner) keep(d engine.Desired) (fits bool, err error) {
 	if keys := p.parts[d.State.Digest]; near < 0 {
 		near = p.at[keys[len(keys)-1]]
 	}
-	n := p.place(targetKey(d.Target), near, len(content), p.budget)
+	n := p.allocate(targetKey(d.Target), near, len(content), p.budget)
 	if n < 0 {
 		return false, nil
 	}
@@ -78,7 +78,7 @@ func (p *planner) keep(d engine.Desired) (fits bool, err error) {
 	return true, nil
 }
 
-// store keeps a bundle, if it is not there yet.
+// store stores a bundle, unless it is stored already.
 func (p *planner) store(d engine.Desired, near int) bool {
 	if p.parts[d.State.Digest] != nil {
 		return true
@@ -87,11 +87,11 @@ func (p *planner) store(d engine.Desired, near int) bool {
 	parts := split(packed)
 	keys := partKeys(d.State.Digest, len(parts))
 	for i, key := range keys {
-		n := p.place(key, near, len(parts[i]), p.budget)
+		n := p.allocate(key, near, len(parts[i]), p.budget)
 		if n < 0 {
-			for _, placed := range keys[:i] {
-				delete(p.out.bundles[p.at[placed]], placed)
-				p.drop(placed)
+			for _, allocated := range keys[:i] {
+				delete(p.out.bundles[p.at[allocated]], allocated)
+				p.drop(allocated)
 			}
 			return false
 		}
@@ -101,24 +101,24 @@ func (p *planner) store(d engine.Desired, near int) bool {
 	return true
 }
 
-// place finds a slot for an item, where it is if it still fits there, and returns -1 if there is none.
-func (p *planner) place(key string, near, size, budget int) int {
+// allocate chooses a slot for an item: its current one if the item still fits there. It returns -1 if it fits nowhere.
+func (p *planner) allocate(key string, near, size, budget int) int {
 	if was, ok := p.at[key]; ok {
 		p.drop(key)
-		if n := p.room(was, size+len(key), budget); n == was {
+		if n := p.findSlot(was, size+len(key), budget); n == was {
 			p.put(n, key, size)
 			return n
 		}
-		p.out.waste.set(was, key, nil)
+		p.out.unused.set(was, key, nil)
 	}
-	n := p.room(near, size+len(key), budget)
+	n := p.findSlot(near, size+len(key), budget)
 	if n >= 0 {
 		p.put(n, key, size)
 	}
 	return n
 }
 
-// forget drops the state of a target. Its bundle goes with the sweep.
+// forget removes the state of a target. removeUnused removes its bundle.
 func (p *planner) forget(id fleet.TargetID) {
 	if n, ok := p.at[targetKey(id)]; ok {
 		p.out.states.set(n, targetKey(id), nil)
@@ -128,8 +128,8 @@ func (p *planner) forget(id fleet.TargetID) {
 	delete(p.states, id)
 }
 
-// sweep drops what no state names: bundles that were replaced, and what could not be read.
-func (p *planner) sweep() {
+// removeUnused removes items that no state refers to: replaced bundles and unreadable items.
+func (p *planner) removeUnused() {
 	named := map[string]bool{agentKey: true}
 	for id, digest := range p.digests {
 		named[targetKey(id)] = true
@@ -150,7 +150,7 @@ func (p *planner) sweep() {
 		if _, unsent := p.out.bundles[n][key]; unsent {
 			delete(p.out.bundles[n], key)
 		} else {
-			p.out.waste.set(n, key, nil)
+			p.out.unused.set(n, key, nil)
 		}
 		p.drop(key)
 	}

@@ -1,4 +1,4 @@
-package pantry
+package offlinecache
 
 import (
 	"context"
@@ -27,7 +27,7 @@ func TestMain(m *testing.M) { testkit.Main(m) }
 
 var secrets = schema.GroupVersionResource{Version: "v1", Resource: "secrets"}
 
-// room is a namespace with a pantry in it, and what was sent to the API server.
+// room is a namespace with an offline cache in it, and what was sent to the API server.
 type room struct {
 	cluster   *testkit.Cluster
 	namespace string
@@ -72,8 +72,8 @@ func (r *room) writes() int {
 	return len(r.sent)
 }
 
-// enter makes a pantry as a process that has just started does.
-func (r *room) enter(t *testing.T) (*Pantry, Contents) {
+// enter makes an offline cache as a process that has just started does.
+func (r *room) enter(t *testing.T) (*Cache, Snapshot) {
 	t.Helper()
 	cfg := r.cluster.RESTConfig()
 	cfg.Wrap(r.transport)
@@ -83,7 +83,7 @@ func (r *room) enter(t *testing.T) (*Pantry, Contents) {
 	}
 	p, err := New(Config{
 		Secrets: client.Resource(secrets).Namespace(r.namespace), Budget: r.budget, Log: slog.New(slog.DiscardHandler),
-		Left: func(d engine.Desired, _ string) { r.left = append(r.left, string(d.Target)) },
+		Skipped: func(d engine.Desired, _ string) { r.left = append(r.left, string(d.Target)) },
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -127,7 +127,7 @@ func random(n int) string {
 }
 
 // settle says that the engine has worked through a state, and has it kept.
-func settle(t *testing.T, p *Pantry, states ...engine.Desired) {
+func settle(t *testing.T, p *Cache, states ...engine.Desired) {
 	t.Helper()
 	for _, d := range states {
 		p.Offer(d)
@@ -136,9 +136,9 @@ func settle(t *testing.T, p *Pantry, states ...engine.Desired) {
 	round(t, p)
 }
 
-func round(t *testing.T, p *Pantry) {
+func round(t *testing.T, p *Cache) {
 	t.Helper()
-	if err := p.round(t.Context()); err != nil {
+	if err := p.flush(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -146,7 +146,7 @@ func round(t *testing.T, p *Pantry) {
 var self = Agent{ID: "agt-1", Name: "edge", Tenant: "default", Scope: fleet.ScopeNamespaced, Namespaces: []string{"x"}}
 
 // same compares what was found to what was kept, in this order.
-func same(t *testing.T, got Contents, agent Agent, want ...engine.Desired) {
+func same(t *testing.T, got Snapshot, agent Agent, want ...engine.Desired) {
 	t.Helper()
 	if diff := cmp.Diff(agent, got.Agent); diff != "" {
 		t.Errorf("the agent is (-want +got):\n%s", diff)
@@ -167,7 +167,7 @@ func TestWhatIsKeptIsThereAfterARestart(t *testing.T) {
 	r := newRoom(t)
 	p, found := r.enter(t)
 	same(t, found, Agent{})
-	p.Tell(self)
+	p.SetAgent(self)
 	a, b, large := desired(t, "tgt-a", 3, "1", 0), desired(t, "tgt-b", 4, "1", 0), desired(t, "tgt-c", 1, "1", 2<<20)
 	settle(t, p, a, b, large)
 	_, found = r.enter(t)
@@ -179,7 +179,7 @@ func TestWhatIsKeptIsThereAfterARestart(t *testing.T) {
 	round(t, p)
 	p, found = r.enter(t)
 	same(t, found, self, newer, b)
-	if used := p.stock.used; used > 10<<10 {
+	if used := p.stored.used; used > 10<<10 {
 		t.Errorf("%d bytes are used: the bundles of states that are gone are still there", used)
 	}
 	size := r.cluster.Kubectl(t, "-n", r.namespace, "get", "secrets", "-l", "kedge.dev/offline=agt-1,kedge.dev/install=edge", "-o", "jsonpath={.items[*].type}")
@@ -193,7 +193,7 @@ func TestNothingIsWrittenUnlessSomethingChanged(t *testing.T) {
 	t.Parallel()
 	r := newRoom(t)
 	p, _ := r.enter(t)
-	p.Tell(self)
+	p.SetAgent(self)
 	a, b := desired(t, "tgt-a", 1, "1", 0), desired(t, "tgt-b", 1, "1", 0)
 	if a.State.Digest != b.State.Digest {
 		t.Fatal("the states are to share a bundle")
@@ -202,16 +202,16 @@ func TestNothingIsWrittenUnlessSomethingChanged(t *testing.T) {
 	if n := r.writes(); n != 1 {
 		t.Errorf("two states of one bundle cost %d writes, want one", n)
 	}
-	if keys := len(p.stock.at); keys != 4 {
+	if keys := len(p.stored.at); keys != 4 {
 		t.Errorf("there are %d items, want the agent, two targets and one bundle", keys)
 	}
 	before := r.writes()
 	settle(t, p, a, b)
-	p.Tell(self)
+	p.SetAgent(self)
 	round(t, p)
 	p, _ = r.enter(t)
 	settle(t, p, a, b)
-	p.Tell(self)
+	p.SetAgent(self)
 	round(t, p)
 	if n := r.writes() - before; n != 0 {
 		t.Errorf("%d writes although nothing has changed", n)
@@ -262,7 +262,7 @@ func TestDamageIsLeftOut(t *testing.T) {
 			t.Parallel()
 			r := newRoom(t)
 			p, _ := r.enter(t)
-			p.Tell(self)
+			p.SetAgent(self)
 			a, b := desired(t, "tgt-a", 1, "a", 0), desired(t, "tgt-b", 1, "b", 0)
 			settle(t, p, a, b)
 			r.edit(t, func(data map[string]string) map[string]any { return tt.spoil(t, data) })
@@ -275,12 +275,12 @@ func TestDamageIsLeftOut(t *testing.T) {
 				t.Errorf("agent %+v, targets (-want +got):\n%s", found.Agent, diff)
 			}
 			// It mends itself when the states come again.
-			p.Tell(self)
+			p.SetAgent(self)
 			settle(t, p, a, b)
 			p, found = r.enter(t)
 			same(t, found, self, a, b)
-			if len(p.stock.at) != 5 {
-				t.Errorf("there are %d items, want the agent, two targets and two bundles", len(p.stock.at))
+			if len(p.stored.at) != 5 {
+				t.Errorf("there are %d items, want the agent, two targets and two bundles", len(p.stored.at))
 			}
 		})
 	}
@@ -313,7 +313,7 @@ func TestForeignSecretIsNeverTouched(t *testing.T) {
 	r.cluster.Kubectl(t, "-n", r.namespace, "create", "secret", "generic", "kedge-offline-0", "--from-literal=agent=mine")
 	p, found := r.enter(t)
 	same(t, found, Agent{})
-	p.Tell(self)
+	p.SetAgent(self)
 	a := desired(t, "tgt-a", 1, "1", 0)
 	settle(t, p, a)
 	_, found = r.enter(t)
@@ -329,7 +329,7 @@ func TestWhatDoesNotFitIsSaidAndHurtsNothingElse(t *testing.T) {
 	r := newRoom(t)
 	r.budget = 300 << 10
 	p, _ := r.enter(t)
-	p.Tell(self)
+	p.SetAgent(self)
 	a, large := desired(t, "tgt-a", 1, "1", 0), desired(t, "tgt-b", 1, "1", 600<<10)
 	settle(t, p, a, large)
 	settle(t, p, large)
@@ -352,11 +352,11 @@ func TestAnotherAgentFindsNothingOfTheOneBefore(t *testing.T) {
 	t.Parallel()
 	r := newRoom(t)
 	p, _ := r.enter(t)
-	p.Tell(self)
+	p.SetAgent(self)
 	settle(t, p, desired(t, "tgt-a", 1, "1", 0))
 	other := self
 	other.ID = "agt-2"
-	p.Tell(other)
+	p.SetAgent(other)
 	round(t, p)
 	_, found := r.enter(t)
 	same(t, found, other)
@@ -372,7 +372,7 @@ func TestRefusalIsRememberedUntilTheAgentIsLetInAgain(t *testing.T) {
 	if n := r.writes(); n != 0 {
 		t.Errorf("%d writes", n)
 	}
-	p.Tell(self)
+	p.SetAgent(self)
 	round(t, p)
 	p.Refused()
 	round(t, p)
@@ -380,7 +380,7 @@ func TestRefusalIsRememberedUntilTheAgentIsLetInAgain(t *testing.T) {
 	refused.Refused = true
 	p, found := r.enter(t)
 	same(t, found, refused)
-	p.Tell(self)
+	p.SetAgent(self)
 	round(t, p)
 	_, found = r.enter(t)
 	same(t, found, self)
@@ -394,7 +394,7 @@ func TestKillAtAnyWriteLeavesOneStateOrTheOther(t *testing.T) {
 			t.Parallel()
 			r := newRoom(t)
 			p, _ := r.enter(t)
-			p.Tell(self)
+			p.SetAgent(self)
 			old, fresh := desired(t, "tgt-a", 1, "1", 1<<20), desired(t, "tgt-a", 2, "2", 1<<20)
 			settle(t, p, old)
 			left := kill
@@ -411,7 +411,7 @@ func TestKillAtAnyWriteLeavesOneStateOrTheOther(t *testing.T) {
 			r.mu.Unlock()
 			p.Offer(fresh)
 			p.Status(engine.Status{Target: "tgt-a", Observed: fleet.Observed{Version: fresh.State.Version, Sync: fleet.SyncSynced}})
-			failed := p.round(t.Context())
+			failed := p.flush(t.Context())
 			r.mu.Lock()
 			r.fail = nil
 			r.mu.Unlock()
@@ -434,7 +434,7 @@ func TestForgettingComesFirstAndNeverHangs(t *testing.T) {
 	t.Parallel()
 	r := newRoom(t)
 	p, _ := r.enter(t)
-	p.Tell(self)
+	p.SetAgent(self)
 	settle(t, p, desired(t, "tgt-a", 1, "1", 0), desired(t, "tgt-b", 1, "2", 0))
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
@@ -472,7 +472,7 @@ func TestStateIsKeptBeforeItIsWorkedThrough(t *testing.T) {
 	t.Parallel()
 	r := newRoom(t)
 	p, _ := r.enter(t)
-	p.Tell(self)
+	p.SetAgent(self)
 	first, second := desired(t, "tgt-a", 1, "1", 0), desired(t, "tgt-a", 2, "2", 0)
 	settle(t, p, first)
 	closed := func(ch <-chan struct{}) bool {
@@ -505,7 +505,7 @@ func TestStateIsKeptBeforeItIsWorkedThrough(t *testing.T) {
 	r.mu.Lock()
 	r.fail = func(string) error { return errors.New("away") }
 	r.mu.Unlock()
-	if err := p.round(t.Context()); err == nil {
+	if err := p.flush(t.Context()); err == nil {
 		t.Fatal("it was written")
 	}
 	if !closed(kept) {
@@ -533,7 +533,7 @@ func TestWhoeverWaitsForAStateWaitsUntilItIsKept(t *testing.T) {
 	r := newRoom(t)
 	r.budget = 300 << 10
 	p, _ := r.enter(t)
-	p.Tell(self)
+	p.SetAgent(self)
 	waits := func(ch <-chan struct{}) bool {
 		select {
 		case <-ch:

@@ -1,4 +1,4 @@
-package pantry
+package offlinecache
 
 import (
 	"context"
@@ -17,10 +17,10 @@ import (
 )
 
 const (
-	// secretType tells our Secrets from others of the same name.
+	// secretType distinguishes the Secrets of the cache from other Secrets with the same name.
 	secretType = "kedge.dev/bundle"
-	// labelOffline names the agent that the Secret is kept for. It is not the label of applied
-	// objects, so that no watch for those brings these.
+	// labelOffline holds the ID of the agent. It differs from the label of applied objects, so that watches for
+	// those do not match these Secrets.
 	labelOffline = "kedge.dev/offline"
 	labelInstall = "kedge.dev/install"
 	fieldManager = "kedge-agent"
@@ -28,8 +28,8 @@ const (
 	requestTimeout = 5 * time.Second
 )
 
-// read returns the items of a slot, and the slot as it is in the layout.
-func (p *Pantry) read(ctx context.Context, n int) (slot, map[string][]byte, error) {
+// read returns a slot and its items.
+func (p *Cache) read(ctx context.Context, n int) (slot, map[string][]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	name := agentnames.Slot(n)
@@ -42,28 +42,28 @@ func (p *Pantry) read(ctx context.Context, n int) (slot, map[string][]byte, erro
 	}
 	s := slot{version: secret.GetResourceVersion()}
 	if kind, _, _ := unstructured.NestedString(secret.Object, "type"); kind != secretType {
-		p.cfg.Log.Warn("a Secret with the name of one of ours is not ours: it is left alone", "secret", name, "type", kind)
+		p.cfg.Log.Warn("ignoring a Secret of another type with a name of the offline cache", "secret", name, "type", kind)
 		s.foreign = true
 		return s, nil, nil
 	}
 	data, _, err := unstructured.NestedStringMap(secret.Object, "data")
 	if err != nil {
-		p.cfg.Log.Warn("a Secret of ours cannot be read: what it holds is left out", "secret", name, "error", err.Error())
+		p.cfg.Log.Warn("ignoring an unreadable Secret of the offline cache", "secret", name, "error", err.Error())
 		return s, nil, nil
 	}
 	items := make(map[string][]byte, len(data))
 	for key, text := range data {
 		content, err := base64.StdEncoding.DecodeString(text)
 		if err != nil {
-			content = nil // the API server checks that; an empty item is damaged
+			content = nil // the API server validates base64; an empty item counts as damaged
 		}
 		items[key] = content
 	}
 	return s, items, nil
 }
 
-// send carries out one write.
-func (p *Pantry) send(ctx context.Context, s *stock, w write) error {
+// send sends one write to the API server.
+func (p *Cache) send(ctx context.Context, s *contents, w write) error {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	name, version := agentnames.Slot(w.slot), s.slots[w.slot].version
@@ -91,15 +91,15 @@ func (p *Pantry) send(ctx context.Context, s *stock, w write) error {
 	return nil
 }
 
-func (p *Pantry) create(ctx context.Context, name string, labels, data map[string]any) (*unstructured.Unstructured, error) {
+func (p *Cache) create(ctx context.Context, name string, labels, data map[string]any) (*unstructured.Unstructured, error) {
 	return p.cfg.Secrets.Create(ctx, &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "v1", "kind": "Secret", "type": secretType,
 		"metadata": map[string]any{"name": name, "labels": maps.Clone(labels)}, "data": data,
 	}}, metav1.CreateOptions{FieldManager: fieldManager})
 }
 
-// patch changes a Secret if nobody else has since it was read or written.
-func (p *Pantry) patch(ctx context.Context, name, version string, labels, data map[string]any) (*unstructured.Unstructured, error) {
+// patch changes a Secret, unless it was changed since it was last read or written.
+func (p *Cache) patch(ctx context.Context, name, version string, labels, data map[string]any) (*unstructured.Unstructured, error) {
 	body, err := json.Marshal(map[string]any{
 		"metadata": map[string]any{"resourceVersion": version, "labels": labels}, "data": data,
 	})

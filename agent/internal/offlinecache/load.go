@@ -1,4 +1,4 @@
-package pantry
+package offlinecache
 
 import (
 	"cmp"
@@ -16,29 +16,29 @@ import (
 	"github.com/kedge-dev/kedge/internal/wire"
 )
 
-// Contents is what was kept.
-type Contents struct {
-	Agent   Agent            // zero when nothing is known of it
-	Targets []engine.Desired // with their objects, in the order of their ids
+// Snapshot is the content of the cache.
+type Snapshot struct {
+	Agent   Agent            // zero when it is not stored
+	Targets []engine.Desired // with their objects, ordered by ID
 }
 
-// Load reads what is kept. What is damaged, incomplete or foreign is left out with a warning.
-func (p *Pantry) Load(ctx context.Context) (Contents, error) {
+// Load reads the cache. It skips damaged, incomplete and foreign items and logs a warning.
+func (p *Cache) Load(ctx context.Context) (Snapshot, error) {
 	if p.cfg.Budget <= 0 {
-		return Contents{}, nil
+		return Snapshot{}, nil
 	}
-	p.working.Lock()
-	defer p.working.Unlock()
+	p.io.Lock()
+	defer p.io.Unlock()
 	return p.load(ctx)
 }
 
-func (p *Pantry) load(ctx context.Context) (Contents, error) {
+func (p *Cache) load(ctx context.Context) (Snapshot, error) {
 	s, items, err := p.readAll(ctx)
 	if err != nil {
-		return Contents{}, err
+		return Snapshot{}, err
 	}
 	out := p.decode(s, items)
-	p.stock = s
+	p.stored = s
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.known = s.agent
@@ -48,17 +48,16 @@ func (p *Pantry) load(ctx context.Context) (Contents, error) {
 	return out, nil
 }
 
-// readAll reads every slot. Of an item that is there twice the one that was written last counts, as
-// far as that can be told.
-func (p *Pantry) readAll(ctx context.Context) (*stock, map[string][]byte, error) {
-	s := newStock()
-	var contents [agentnames.Slots]map[string][]byte
+// readAll reads every slot. If an item exists twice, the newer one counts.
+func (p *Cache) readAll(ctx context.Context) (*contents, map[string][]byte, error) {
+	s := newContents()
+	var slots [agentnames.Slots]map[string][]byte
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(8)
 	for n := range s.slots {
 		group.Go(func() error {
 			read, items, err := p.read(ctx, n)
-			s.slots[n].version, s.slots[n].foreign, contents[n] = read.version, read.foreign, items
+			s.slots[n].version, s.slots[n].foreign, slots[n] = read.version, read.foreign, items
 			return err
 		})
 	}
@@ -66,8 +65,8 @@ func (p *Pantry) readAll(ctx context.Context) (*stock, map[string][]byte, error)
 		return nil, nil, err
 	}
 	all := map[string][]byte{}
-	for n := range contents {
-		for key, content := range contents[n] {
+	for n := range slots {
+		for key, content := range slots[n] {
 			if was, twice := all[key]; twice && !newer(key, content, was) {
 				continue
 			}
@@ -79,7 +78,7 @@ func (p *Pantry) readAll(ctx context.Context) (*stock, map[string][]byte, error)
 	return s, all, nil
 }
 
-// newer reports whether a state was written after another one of its target.
+// newer reports whether state a of a target is newer than b.
 func newer(key string, a, b []byte) bool {
 	one, err := decodeTarget(key, a)
 	if err != nil {
@@ -89,13 +88,13 @@ func newer(key string, a, b []byte) bool {
 	return err != nil || one.State.Compare(other.State.Version) > 0
 }
 
-// decode finds out what the items mean, and notes in the stock what of it can be relied on.
-func (p *Pantry) decode(s *stock, items map[string][]byte) Contents {
-	var out Contents
+// decode decodes the items and records the intact ones in s.
+func (p *Cache) decode(s *contents, items map[string][]byte) Snapshot {
+	var out Snapshot
 	if item, ok := items[agentKey]; ok {
 		var err error
 		if out.Agent, err = decodeAgent(item); err != nil {
-			p.cfg.Log.Warn("what the server said of this agent cannot be read back", obs.Err(err))
+			p.cfg.Log.Warn("the cached configuration of this agent is unreadable", obs.Err(err))
 		}
 		s.agent = out.Agent
 	}
@@ -109,7 +108,7 @@ func (p *Pantry) decode(s *stock, items map[string][]byte) Contents {
 			err = fmt.Errorf("bundle %s is missing or damaged", d.State.Digest)
 		}
 		if err != nil {
-			p.cfg.Log.Warn("what was kept of a target is left out: the server has to send it again", obs.KeyTarget, key[len(targetPrefix):], obs.Err(err))
+			p.cfg.Log.Warn("skipping the cached state of a target: the server has to send it again", obs.KeyTarget, key[len(targetPrefix):], obs.Err(err))
 			continue
 		}
 		d.Objects = sets[d.State.Digest]
@@ -120,8 +119,8 @@ func (p *Pantry) decode(s *stock, items map[string][]byte) Contents {
 	return out
 }
 
-// bundles opens every bundle that is there whole.
-func (p *Pantry) bundles(s *stock, items map[string][]byte) map[string]*manifest.Set {
+// bundles decodes every complete bundle.
+func (p *Cache) bundles(s *contents, items map[string][]byte) map[string]*manifest.Set {
 	out := map[string]*manifest.Set{}
 	tried := map[string]bool{}
 	for key := range items {
@@ -132,11 +131,11 @@ func (p *Pantry) bundles(s *stock, items map[string][]byte) map[string]*manifest
 		keys := partKeys(digest, n)
 		set, err := open(digest, keys, items)
 		if errors.Is(err, errIncomplete) {
-			continue // another number of parts may be whole
+			continue // the same bundle in another number of parts may be complete
 		}
 		tried[digest] = true
 		if err != nil {
-			p.cfg.Log.Warn("a bundle that was kept is left out", obs.KeyDigest, digest, obs.Err(err))
+			p.cfg.Log.Warn("skipping a cached bundle", obs.KeyDigest, digest, obs.Err(err))
 			continue
 		}
 		out[digest], s.parts[digest] = set, keys

@@ -1,4 +1,4 @@
-package pantry
+package offlinecache
 
 import (
 	"bytes"
@@ -17,15 +17,14 @@ import (
 	"github.com/kedge-dev/kedge/internal/wire/agentv1"
 )
 
-// Agent is what the server last said of this agent.
+// Agent is the server's last configuration of this agent.
 type Agent struct {
 	ID         fleet.AgentID `json:"id"`
 	Name       string        `json:"name"`
 	Tenant     string        `json:"tenant"`
 	Scope      fleet.Scope   `json:"scope"`
 	Namespaces []string      `json:"namespaces,omitempty"`
-	// Refused says that the server has not let the agent in since: its token was revoked, or it was
-	// deleted there.
+	// Refused is true when the server has refused the agent since: its token was revoked, or the agent was deleted.
 	Refused bool `json:"refused,omitempty"`
 }
 
@@ -36,14 +35,14 @@ const (
 	bundlePrefix = "bundle."
 )
 
-// partSize is how large a part of a bundle is at most. Small parts fill Secrets well.
+// partSize is the largest size of a part of a bundle. Small parts fill Secrets evenly.
 const partSize = 128 << 10
 
 func targetKey(id fleet.TargetID) string { return targetPrefix + string(id) }
 
 func hexOf(digest string) string { return strings.TrimPrefix(digest, "sha256:") }
 
-// partKeys are the keys of a bundle in n parts.
+// partKeys returns the keys of a bundle in n parts.
 func partKeys(digest string, n int) []string {
 	keys := make([]string, n)
 	for i := range keys {
@@ -52,17 +51,17 @@ func partKeys(digest string, n int) []string {
 	return keys
 }
 
-// parsePart reads the key of a part: of which bundle it is, and how many there are.
+// parsePart parses the key of a part and returns the digest of the bundle and its number of parts.
 func parsePart(key string) (digest string, n int, ok bool) {
 	rest, ok := strings.CutPrefix(key, bundlePrefix)
 	if !ok {
 		return "", 0, false
 	}
-	hex, place, ok := strings.Cut(rest, ".")
+	hex, position, ok := strings.Cut(rest, ".")
 	if !ok {
 		return "", 0, false
 	}
-	_, total, ok := strings.Cut(place, "-of-")
+	_, total, ok := strings.Cut(position, "-of-")
 	if !ok {
 		return "", 0, false
 	}
@@ -80,16 +79,17 @@ func split(content []byte) [][]byte {
 	return append(parts, content)
 }
 
-// errItem says that an item is not as it was written.
-var errItem = errors.New("it is damaged")
+// errItem means that an item does not match its checksum or cannot be decoded.
+var errItem = errors.New("the item is damaged")
 
-// sealed is content behind its checksum.
-func sealed(content []byte) []byte {
+// withChecksum prepends the checksum to content.
+func withChecksum(content []byte) []byte {
 	sum := sha256.Sum256(content)
 	return append(sum[:], content...)
 }
 
-func unsealed(item []byte) ([]byte, error) {
+// verify checks an item and returns its content without the checksum.
+func verify(item []byte) ([]byte, error) {
 	if len(item) < sha256.Size {
 		return nil, errItem
 	}
@@ -103,13 +103,13 @@ func unsealed(item []byte) ([]byte, error) {
 func encodeAgent(a Agent) ([]byte, error) {
 	content, err := json.Marshal(a)
 	if err != nil {
-		return nil, fmt.Errorf("encoding what the server said of this agent: %w", err)
+		return nil, fmt.Errorf("encoding the configuration of this agent: %w", err)
 	}
-	return sealed(content), nil
+	return withChecksum(content), nil
 }
 
 func decodeAgent(item []byte) (Agent, error) {
-	content, err := unsealed(item)
+	content, err := verify(item)
 	if err != nil {
 		return Agent{}, err
 	}
@@ -120,19 +120,19 @@ func decodeAgent(item []byte) (Agent, error) {
 	return a, nil
 }
 
-// encodeTarget writes a state as it travels on the wire: the same text can be read for as long.
+// encodeTarget encodes a state as on the wire, so that the same compatibility rules apply.
 func encodeTarget(d engine.Desired) ([]byte, error) {
 	state := wire.Desired{Target: d.Target, Tenant: d.Tenant, Deployment: d.Deployment, State: d.State}
 	content, err := proto.MarshalOptions{Deterministic: true}.Marshal(state.Proto())
 	if err != nil {
 		return nil, fmt.Errorf("encoding the state of target %s: %w", d.Target, err)
 	}
-	return sealed(content), nil
+	return withChecksum(content), nil
 }
 
 // decodeTarget reads a state; its objects are left out.
 func decodeTarget(key string, item []byte) (engine.Desired, error) {
-	content, err := unsealed(item)
+	content, err := verify(item)
 	if err != nil {
 		return engine.Desired{}, err
 	}

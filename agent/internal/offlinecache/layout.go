@@ -1,4 +1,4 @@
-package pantry
+package offlinecache
 
 import (
 	"maps"
@@ -7,11 +7,11 @@ import (
 	"github.com/kedge-dev/kedge/internal/agentnames"
 )
 
-// comfortable is how full a Secret is made while there are others: a change of a small item has the
-// API server write the whole Secret.
-const comfortable = 64 << 10
+// preferredSize is the size up to which a Secret is filled while others have space: for a change of a small item
+// the API server writes the whole Secret.
+const preferredSize = 64 << 10
 
-// layout says where each item is. It knows sizes, not contents.
+// layout records the slot and size of each item.
 type layout struct {
 	slots [agentnames.Slots]slot
 	at    map[string]int // item -> slot
@@ -19,8 +19,8 @@ type layout struct {
 }
 
 type slot struct {
-	version string // "" when the Secret does not exist
-	foreign bool   // it is somebody else's: never touched
+	version string // resourceVersion; "" when the Secret does not exist
+	foreign bool   // not created by an agent: never changed
 	items   map[string]int
 	used    int
 }
@@ -52,8 +52,8 @@ func (l *layout) drop(key string) {
 	delete(l.at, key)
 }
 
-// room finds a slot for size more bytes, near if that has room, or -1.
-func (l *layout) room(near, size, budget int) int {
+// findSlot returns a slot with space for size more bytes, near if it has space, or -1.
+func (l *layout) findSlot(near, size, budget int) int {
 	if l.used+size > budget {
 		return -1
 	}
@@ -63,7 +63,7 @@ func (l *layout) room(near, size, budget int) int {
 	}
 	least := -1
 	for n := range l.slots {
-		if fits(n, comfortable) {
+		if fits(n, preferredSize) {
 			return n
 		}
 		if fits(n, agentnames.SlotSize) && (least < 0 || l.slots[n].used < l.slots[least].used) {
@@ -73,10 +73,10 @@ func (l *layout) room(near, size, budget int) int {
 	return least
 }
 
-// edit is a change of one Secret: nil drops an item.
+// edit is a change of one Secret; a nil item is removed.
 type edit map[string][]byte
 
-// edits are changes by slot.
+// edits maps slots to their changes.
 type edits map[int]edit
 
 func (e edits) set(n int, key string, content []byte) {
@@ -86,17 +86,16 @@ func (e edits) set(n int, key string, content []byte) {
 	e[n][key] = content
 }
 
-// batch is what brings the Secrets up to date: bundles that nothing names yet, then the states that
-// name them, and at last what nothing names any more.
-type batch struct{ bundles, states, waste edits }
+// batch is the changes of one write, in this order: new bundles, the states that refer to them, unused items.
+type batch struct{ bundles, states, unused edits }
 
-func newBatch() batch { return batch{bundles: edits{}, states: edits{}, waste: edits{}} }
+func newBatch() batch { return batch{bundles: edits{}, states: edits{}, unused: edits{}} }
 
-// writes is the batch in the order in which it is sent. What is all in one Secret is one write.
+// writes returns the batch in the order of sending. A batch that changes only one Secret is one write.
 func (b batch) writes() []write {
 	var out []write
 	touched := map[int]bool{}
-	for _, phase := range []edits{b.bundles, b.states, b.waste} {
+	for _, phase := range []edits{b.bundles, b.states, b.unused} {
 		for _, n := range slices.Sorted(maps.Keys(phase)) {
 			if len(phase[n]) > 0 {
 				out, touched[n] = append(out, write{n, phase[n]}), true
