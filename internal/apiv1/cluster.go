@@ -52,6 +52,7 @@ type ApplicationStatus struct {
 	Digest     string    `json:"digest,omitempty"`
 	Sync       string    `json:"sync" enum:"Pending,Syncing,Synced,OutOfSync,Failed,Deleted,Detached" doc:"OutOfSync is what was found changed and is left so, as the policy says."`
 	Health     string    `json:"health" enum:"Current,InProgress,Failed,Terminating,NotFound,Unknown"`
+	Reason     string    `json:"reason,omitempty" maxLength:"64" doc:"One CamelCase word; see docs/reasons.md."`
 	Message    string    `json:"message,omitempty" maxLength:"4096"`
 	AsOf       time.Time `json:"asOf,omitzero" doc:"When it was seen; now when absent or in the future."`
 	// Objects are all of them.
@@ -67,5 +68,6 @@ type ApplicationObject struct {
 	Name      string `json:"name" minLength:"1" maxLength:"253"`
 	Sync      string `json:"sync" enum:"Pending,Syncing,Synced,OutOfSync,Failed,Deleted,Held" doc:"Held is what has left the source and is kept until its deletion is confirmed."`
 	Health    string `json:"health" enum:"Current,InProgress,Failed,Terminating,NotFound,Unknown"`
+	Reason    string `json:"reason,omitempty" maxLength:"64" doc:"One CamelCase word; see docs/reasons.md."`
 	Message   string `json:"message,omitempty" maxLength:"4096"`
 }

@@ -81,11 +81,13 @@ type Deployment struct {
 	Pin             *Pin              `json:"pin,omitempty" doc:"Set while it is held at a kept revision, after a rollback."`
 	Spec            int64             `json:"spec" doc:"Rises with every edit; the number in the ETag."`
 	Volatile        bool              `json:"volatile,omitempty" doc:"The chart uses time or randomness: it is rendered again only when what it reads has changed."`
+	SourceReason    string            `json:"sourceReason,omitempty" doc:"Identifies sourceError."`
 	SourceError     string            `json:"sourceError,omitempty" doc:"Why the newest revision could not be used; what runs is undisturbed."`
 	CreatedAt       time.Time         `json:"createdAt,omitzero"`
 	DeletedAt       time.Time         `json:"deletedAt,omitzero" doc:"Set while its objects are being deleted."`
 	Sync            string            `json:"sync" doc:"Pending, Syncing, Synced, OutOfSync, Failed, Deleted, Detached or Rewound: the worst of its targets, but for those whose agents have never connected."`
 	Health          string            `json:"health" doc:"In the words of kstatus, or Stale: the worst of its targets, but for those whose agents have never connected."`
+	Reason          string            `json:"reason" doc:"Identifies the state in one word; see docs/reasons.md."`
 	Message         string            `json:"message,omitempty"`
 	Counts          TargetCounts      `json:"counts" doc:"How many of its targets are in which state."`
 	Targets         []Target          `json:"targets,omitempty" nullable:"false" doc:"The first ones, by the names of their agents; only when one deployment is read."`
@@ -152,6 +154,7 @@ type Target struct {
 	Agent              string    `json:"agent"`
 	Sync               string    `json:"sync"`
 	Health             string    `json:"health"`
+	Reason             string    `json:"reason" doc:"Identifies the state in one word; see docs/reasons.md."`
 	Message            string    `json:"message,omitempty"`
 	AsOf               time.Time `json:"asOf,omitzero" doc:"When the agent last reported; absent before the first report."`
 	StaleSince         time.Time `json:"staleSince,omitzero" doc:"Set while the agent is not connected: nothing newer is known."`
@@ -174,6 +177,7 @@ type Object struct {
 	Name      string `json:"name"`
 	Sync      string `json:"sync"`
 	Health    string `json:"health"`
+	Reason    string `json:"reason,omitempty" doc:"Identifies the state in one word; see docs/reasons.md."`
 	Message   string `json:"message,omitempty"`
 }
 

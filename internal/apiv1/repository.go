@@ -11,6 +11,7 @@ type Repository struct {
 	Signers     string    `json:"signers,omitempty" doc:"Who must have signed a commit or tag for it to be used; absent when no signature is asked for."`
 	Deployments int       `json:"deployments" doc:"How many deployments use it."`
 	CheckedAt   time.Time `json:"checkedAt,omitzero" doc:"Since when error is what it is; absent before the first look."`
+	Reason      string    `json:"reason" doc:"Identifies the state: RepositoryReadable, NotChecked, or why it cannot be read; see docs/reasons.md."`
 	Error       string    `json:"error,omitempty" doc:"Why it cannot be read; absent when it can."`
 	WebhookURL  string    `json:"webhookURL" doc:"Where its Git host sends push events; what it signs them with is asked for separately."`
 	Spec        int64     `json:"spec" doc:"Rises with every edit; the number in the ETag."`

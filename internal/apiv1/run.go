@@ -36,6 +36,7 @@ type SyncRun struct {
 	Revision   string    `json:"revision,omitempty" doc:"As asked for."`
 	Kept       int64     `json:"kept,omitempty" doc:"For a rollback: the number of the kept revision."`
 	Phase      string    `json:"phase" enum:"Pending,Running,Succeeded,Failed,Terminated"`
+	Reason     string    `json:"reason,omitempty" doc:"Identifies why it is in its phase; see docs/reasons.md."`
 	Message    string    `json:"message,omitempty"`
 	Commit     string    `json:"commit,omitempty" doc:"What the revision was resolved to."`
 	By         string    `json:"by,omitempty"`

@@ -94,9 +94,10 @@ type Deployment struct {
 	Rendered Rendered
 	// Detected is what the newest commit holds where Source.Kind does not say it; SourceHelm when any
 	// variant is a chart, "" before the first look.
-	Detected    SourceKind
-	SourceError string    // why the newest revision could not be used; "" when it could
-	SourceAt    time.Time // when SourceError or Rendered last changed
+	Detected     SourceKind
+	SourceReason Reason    // identifies SourceError; "" when there is none
+	SourceError  string    // why the newest revision could not be used; "" when it could
+	SourceAt     time.Time // when SourceError or Rendered last changed
 }
 
 // Pin holds a deployment at a kept revision, after a rollback, until it is released. The zero value
@@ -135,6 +136,7 @@ type Rendered struct {
 type Variant struct {
 	Name     string // see Deployment.For
 	Rendered Rendered
+	Reason   Reason // identifies Error; "" when there is none
 	Error    string // why the newest revision could not be used for it; "" when it could
 }
 

@@ -1,6 +1,9 @@
 package fleet
 
-import "time"
+import (
+	"cmp"
+	"time"
+)
 
 // Repository is a Git URL that a tenant deploys from.
 type Repository struct {
@@ -18,6 +21,17 @@ type Repository struct {
 	Error     string    // why it cannot be read; "" when it can
 	// ErrorReason identifies Error, as one of the reasons of package gitsource; "" when trying again may help.
 	ErrorReason string
+}
+
+// State is the reason of the state of the repository; never "".
+func (r Repository) State() Reason {
+	switch {
+	case r.Error != "":
+		return cmp.Or(Reason(r.ErrorReason), ReasonRepositoryUnreadable)
+	case r.CheckedAt.IsZero():
+		return ReasonNotChecked
+	}
+	return ReasonRepositoryReadable
 }
 
 // CredentialKind says how a credential is used.

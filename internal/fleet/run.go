@@ -37,6 +37,7 @@ type SyncRun struct {
 	Revision     string // as asked for: a branch, tag or commit; "" is the deployment's own
 	Kept         int64  // for a rollback: Revision.Seq
 	Phase        RunPhase
+	Reason       Reason // why it is in its phase
 	Message      string
 	Commit       string // what was resolved; "" before it runs
 	By           string
@@ -52,6 +53,7 @@ type RunTarget struct {
 	Version  Version
 	Done     bool
 	Failed   bool
+	Reason   Reason
 	Message  string
 }
 

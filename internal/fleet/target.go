@@ -110,7 +110,10 @@ type Target struct {
 	DeploymentName string   // filled on reads
 	AgentName      string
 	GrantID        GrantID // "" when the environment is the tenant's own
-	Variant        string  // Variant.Name; "" when the deployment has none
+	Variant        string  // Variant.Name; "" when the deployment has none, NoVariant with VariantError
+	// VariantError is why there is no variant for the agent, such as a label that it does not have. The target keeps
+	// what it has.
+	VariantError string
 	// DetachedAt is when it left the environment; Why says how. Zero while it belongs.
 	DetachedAt  time.Time
 	DetachedWhy string
@@ -121,6 +124,8 @@ type Target struct {
 
 	Desired  Desired
 	Observed Observed
+	// SyncSince and HealthSince are when Observed.Sync and Observed.Health last changed; filled on reads.
+	SyncSince, HealthSince time.Time
 }
 
 // Observed is what an agent last said of a target.
@@ -129,6 +134,7 @@ type Observed struct {
 	Digest  string
 	Sync    SyncState
 	Health  Health
+	Reason  Reason // why Sync and Health are as they are; "" when the agent did not say
 	Message string
 	AsOf    time.Time // zero before the first report
 }
@@ -138,6 +144,7 @@ type Observed struct {
 type View struct {
 	Sync       SyncState
 	Health     Health
+	Reason     Reason // never ""
 	Message    string
 	AsOf       time.Time
 	StaleSince time.Time // zero unless Health is HealthStale
@@ -170,17 +177,39 @@ func (t Target) LostSince(p Presence) time.Time {
 
 // ViewAt derives what users see while the agent of the target is as p says.
 func (t Target) ViewAt(p Presence) View {
-	v := View{Sync: t.Observed.Sync, Health: t.Observed.Health, Message: t.Observed.Message, AsOf: t.Observed.AsOf}
+	v := View{Sync: t.Observed.Sync, Health: t.Observed.Health, Reason: t.Observed.Reason, Message: t.Observed.Message, AsOf: t.Observed.AsOf}
 	if v.Sync == "" {
-		v.Sync, v.Health = SyncPending, HealthUnknown
+		v.Sync, v.Health, v.Reason = SyncPending, HealthUnknown, ReasonNotReported
 	}
 	if v.Sync == SyncSynced && t.Observed.Version != t.Desired.Version {
-		v.Sync = SyncPending
+		v.Sync, v.Reason = SyncPending, ReasonApplying
 	}
+	v.Reason = cmp.Or(v.Reason, defaultReason(v.Sync))
 	if lost := t.LostSince(p); !lost.IsZero() {
-		v.Health, v.StaleSince = HealthStale, lost
+		v.Health, v.Reason, v.StaleSince = HealthStale, ReasonAgentDisconnected, lost
 	}
 	return v
+}
+
+// defaultReason is the reason of a target whose agent did not report one.
+func defaultReason(s SyncState) Reason {
+	switch s {
+	case SyncSynced:
+		return ReasonSynced
+	case SyncFailed:
+		return ReasonObjectsFailed
+	case SyncDeleted:
+		return ReasonDeleted
+	case SyncDetached:
+		return ReasonDetached
+	case SyncRewound:
+		return ReasonRewound
+	case SyncOutOfSync:
+		return ReasonDrifted
+	case SyncHeld:
+		return ReasonPruneHeld
+	}
+	return ReasonApplying
 }
 
 // ObjectRef names one Kubernetes object. Version is part of how it is reached, not of what it is.
@@ -205,6 +234,7 @@ type ObjectStatus struct {
 	ObjectRef
 	Sync    SyncState
 	Health  Health
+	Reason  Reason
 	Message string
 }
 
@@ -223,7 +253,7 @@ type Event struct {
 	At         time.Time
 	TenantID   TenantID
 	Type       EventType
-	Reason     string // one CamelCase word: Synced, DriftHealed, ApplyFailed, RenderFailed, AgentConnected …
+	Reason     Reason
 	Agent      string // name, "" when none
 	Deployment string // name, "" when none
 	Object     string // ObjectRef.String(), "" when none

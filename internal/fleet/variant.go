@@ -122,10 +122,12 @@ func (d Deployment) For(agent Agent) (Source, string, error) {
 	return source, name + "@" + cmp.Or(agent.Capabilities, unknownCapabilities), nil
 }
 
+// NoVariant is the name of the variant of a target for whose agent there is none, see Target.VariantError. No variant
+// has this name.
+const NoVariant = "!"
+
 // OfChart reports whether a variant is one of a chart.
-func OfChart(variant string) bool {
-	return !strings.HasPrefix(variant, "!") && strings.Contains(variant, "@")
-}
+func OfChart(variant string) bool { return strings.Contains(variant, "@") }
 
 // SameButCapabilities reports whether two variants differ in the capabilities of clusters at most, known or not.
 func SameButCapabilities(a, b string) bool {

@@ -170,7 +170,7 @@ func emptyError(req Request, kind fleet.SourceKind, files int) error {
 	case files > 0:
 		problem = fmt.Sprintf("%d files match and hold no object", files)
 	}
-	return &Error{Path: path.Clean("/" + req.Path)[1:], Problem: problem +
+	return &Error{Path: path.Clean("/" + req.Path)[1:], Reason: fleet.ReasonSourceEmpty, Problem: problem +
 		": an empty result is refused, so that nothing is deleted by mistake; allow it with allowEmpty"}
 }
 

@@ -21,7 +21,7 @@ func EventsProto(events []Event) *agentv1.Events {
 			target = "" // rather news of the agent than none
 		}
 		out.Events = append(out.Events, &agentv1.Event{
-			At: timestamp(e.Event.At), Type: cleanWord(string(e.Event.Type)), Reason: cleanWord(e.Event.Reason), Target: target,
+			At: timestamp(e.Event.At), Type: cleanWord(string(e.Event.Type)), Reason: string(reasonWord(string(e.Event.Reason))), Target: target,
 			Object: clean(e.Event.Object, maxMessage), Message: clean(e.Event.Message, maxMessage),
 		})
 	}
@@ -40,9 +40,6 @@ func ParseEvents(m *agentv1.Events) ([]Event, error) {
 				return nil, err
 			}
 		}
-		if err := checkWord("event reason", e.GetReason()); err != nil {
-			return nil, err
-		}
 		at, err := moment("event time", e.GetAt())
 		if err != nil {
 			return nil, err
@@ -52,7 +49,7 @@ func ParseEvents(m *agentv1.Events) ([]Event, error) {
 			kind = fleet.EventNormal
 		}
 		out = append(out, Event{Target: fleet.TargetID(e.GetTarget()), Event: fleet.Event{
-			At: at, Type: kind, Reason: e.GetReason(),
+			At: at, Type: kind, Reason: reasonWord(e.GetReason()),
 			Object: clean(e.GetObject(), maxMessage), Message: clean(e.GetMessage(), maxMessage),
 		}})
 	}

@@ -98,7 +98,7 @@ func TestWhateverAnAgentTellsSurvivesBeingSent(t *testing.T) {
 		text := anything()
 		event := wire.Event{Target: fleet.TargetID(text.Draw(t, "target")), Event: fleet.Event{
 			At: time.Unix(rapid.Int64().Draw(t, "at"), 0), Type: fleet.EventType(text.Draw(t, "type")),
-			Reason: text.Draw(t, "reason"), Object: text.Draw(t, "object"), Message: text.Draw(t, "message"),
+			Reason: fleet.Reason(text.Draw(t, "reason")), Object: text.Draw(t, "object"), Message: text.Draw(t, "message"),
 		}}
 		if got, err := wire.ParseEvents(wire.EventsProto([]wire.Event{event})); err != nil || len(got) != 1 {
 			t.Fatalf("the event arrived as %v, %v", got, err)

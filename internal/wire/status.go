@@ -35,12 +35,13 @@ func (s Status) Proto() *agentv1.Status {
 	out := &agentv1.Status{
 		Target: string(s.Target), Epoch: s.Observed.Epoch, Generation: s.Observed.Generation, Digest: cleanDigest(s.Observed.Digest),
 		Sync: string(syncWord(string(s.Observed.Sync))), Health: string(healthWord(string(s.Observed.Health))), Message: clean(s.Observed.Message, maxMessage),
+		Reason: string(reasonWord(string(s.Observed.Reason))),
 		AsOf: timestamp(s.Observed.AsOf), Full: s.Full,
 	}
 	for _, o := range s.Objects {
 		out.Objects = append(out.Objects, &agentv1.ObjectStatus{
 			Ref: refProto(o.ObjectRef), Sync: string(objectSync(string(o.Sync))), Health: string(healthWord(string(o.Health))),
-			Message: clean(o.Message, maxMessage),
+			Message: clean(o.Message, maxMessage), Reason: string(reasonWord(string(o.Reason))),
 		})
 	}
 	for _, ref := range s.Gone {
@@ -69,6 +70,7 @@ func ParseStatus(m *agentv1.Status) (Status, error) {
 		Observed: fleet.Observed{
 			Version: fleet.Version{Epoch: m.GetEpoch(), Generation: m.GetGeneration()}, Digest: m.GetDigest(),
 			Sync: syncWord(m.GetSync()), Health: healthWord(m.GetHealth()), Message: clean(m.GetMessage(), maxMessage), AsOf: asOf,
+			Reason: reasonWord(m.GetReason()),
 		},
 	}
 	return s, parseObjects(&s, m)
@@ -82,6 +84,7 @@ func parseObjects(s *Status, m *agentv1.Status) error {
 		}
 		s.Objects = append(s.Objects, fleet.ObjectStatus{
 			ObjectRef: ref, Sync: objectSync(o.GetSync()), Health: healthWord(o.GetHealth()), Message: clean(o.GetMessage(), maxMessage),
+			Reason: reasonWord(o.GetReason()),
 		})
 	}
 	for _, r := range m.GetGone() {
@@ -131,6 +134,23 @@ func objectSync(word string) fleet.SyncState {
 		return s
 	}
 	return syncWord(word)
+}
+
+// maxReason is the length of the longest reason that is accepted.
+const maxReason = 64
+
+// reasonWord returns a reason that has the form of one, also one that only a newer version knows, or "".
+func reasonWord(word string) fleet.Reason {
+	if len(word) > maxReason {
+		return ""
+	}
+	for i, c := range []byte(word) {
+		upper, lower, digit := c >= 'A' && c <= 'Z', c >= 'a' && c <= 'z', c >= '0' && c <= '9'
+		if !upper && (i == 0 || !lower && !digit) {
+			return ""
+		}
+	}
+	return fleet.Reason(word)
 }
 
 func healthWord(word string) fleet.Health {

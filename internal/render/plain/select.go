@@ -242,5 +242,5 @@ func (w *walker) explainMissing(ctx context.Context, where string) error {
 			}
 		}
 	}
-	return problem(where, "there is no such folder at this revision")
+	return &Error{Path: where, Reason: fleet.ReasonPathNotFound, Problem: "there is no such folder at this revision"}
 }

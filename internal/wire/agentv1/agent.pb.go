@@ -1590,9 +1590,11 @@ type Status struct {
 	AsOf       *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=as_of,json=asOf,proto3" json:"as_of,omitempty"`
 	// objects is the whole list; otherwise what changed since the last Status of this target on
 	// this stream. The first Status of a target on a stream is always full.
-	Full          bool            `protobuf:"varint,9,opt,name=full,proto3" json:"full,omitempty"`
-	Objects       []*ObjectStatus `protobuf:"bytes,10,rep,name=objects,proto3" json:"objects,omitempty"`
-	Gone          []*ObjectRef    `protobuf:"bytes,11,rep,name=gone,proto3" json:"gone,omitempty"`
+	Full    bool            `protobuf:"varint,9,opt,name=full,proto3" json:"full,omitempty"`
+	Objects []*ObjectStatus `protobuf:"bytes,10,rep,name=objects,proto3" json:"objects,omitempty"`
+	Gone    []*ObjectRef    `protobuf:"bytes,11,rep,name=gone,proto3" json:"gone,omitempty"`
+	// reason is one CamelCase word that identifies the cause; message explains it.
+	Reason        string `protobuf:"bytes,12,opt,name=reason,proto3" json:"reason,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1704,6 +1706,13 @@ func (x *Status) GetGone() []*ObjectRef {
 	return nil
 }
 
+func (x *Status) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
 type ObjectRef struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Group         string                 `protobuf:"bytes,1,opt,name=group,proto3" json:"group,omitempty"`
@@ -1781,11 +1790,13 @@ func (x *ObjectRef) GetName() string {
 }
 
 type ObjectStatus struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Ref           *ObjectRef             `protobuf:"bytes,1,opt,name=ref,proto3" json:"ref,omitempty"`
-	Sync          string                 `protobuf:"bytes,2,opt,name=sync,proto3" json:"sync,omitempty"`
-	Health        string                 `protobuf:"bytes,3,opt,name=health,proto3" json:"health,omitempty"`
-	Message       string                 `protobuf:"bytes,4,opt,name=message,proto3" json:"message,omitempty"`
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Ref     *ObjectRef             `protobuf:"bytes,1,opt,name=ref,proto3" json:"ref,omitempty"`
+	Sync    string                 `protobuf:"bytes,2,opt,name=sync,proto3" json:"sync,omitempty"`
+	Health  string                 `protobuf:"bytes,3,opt,name=health,proto3" json:"health,omitempty"`
+	Message string                 `protobuf:"bytes,4,opt,name=message,proto3" json:"message,omitempty"`
+	// reason is as in Status.
+	Reason        string `protobuf:"bytes,5,opt,name=reason,proto3" json:"reason,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1844,6 +1855,13 @@ func (x *ObjectStatus) GetHealth() string {
 func (x *ObjectStatus) GetMessage() string {
 	if x != nil {
 		return x.Message
+	}
+	return ""
+}
+
+func (x *ObjectStatus) GetReason() string {
+	if x != nil {
+		return x.Reason
 	}
 	return ""
 }
@@ -2254,7 +2272,7 @@ const file_kedge_agent_v1_agent_proto_rawDesc = "" +
 	"\x05token\x18\x02 \x01(\tR\x05token\"E\n" +
 	"\vTokenStored\x12\x1c\n" +
 	"\toperation\x18\x01 \x01(\tR\toperation\x12\x18\n" +
-	"\aproblem\x18\x02 \x01(\tR\aproblem\"\xe0\x02\n" +
+	"\aproblem\x18\x02 \x01(\tR\aproblem\"\xf8\x02\n" +
 	"\x06Status\x12\x16\n" +
 	"\x06target\x18\x01 \x01(\tR\x06target\x12\x14\n" +
 	"\x05epoch\x18\x02 \x01(\x03R\x05epoch\x12\x1e\n" +
@@ -2269,18 +2287,20 @@ const file_kedge_agent_v1_agent_proto_rawDesc = "" +
 	"\x04full\x18\t \x01(\bR\x04full\x126\n" +
 	"\aobjects\x18\n" +
 	" \x03(\v2\x1c.kedge.agent.v1.ObjectStatusR\aobjects\x12-\n" +
-	"\x04gone\x18\v \x03(\v2\x19.kedge.agent.v1.ObjectRefR\x04gone\"\x81\x01\n" +
+	"\x04gone\x18\v \x03(\v2\x19.kedge.agent.v1.ObjectRefR\x04gone\x12\x16\n" +
+	"\x06reason\x18\f \x01(\tR\x06reason\"\x81\x01\n" +
 	"\tObjectRef\x12\x14\n" +
 	"\x05group\x18\x01 \x01(\tR\x05group\x12\x18\n" +
 	"\aversion\x18\x02 \x01(\tR\aversion\x12\x12\n" +
 	"\x04kind\x18\x03 \x01(\tR\x04kind\x12\x1c\n" +
 	"\tnamespace\x18\x04 \x01(\tR\tnamespace\x12\x12\n" +
-	"\x04name\x18\x05 \x01(\tR\x04name\"\x81\x01\n" +
+	"\x04name\x18\x05 \x01(\tR\x04name\"\x99\x01\n" +
 	"\fObjectStatus\x12+\n" +
 	"\x03ref\x18\x01 \x01(\v2\x19.kedge.agent.v1.ObjectRefR\x03ref\x12\x12\n" +
 	"\x04sync\x18\x02 \x01(\tR\x04sync\x12\x16\n" +
 	"\x06health\x18\x03 \x01(\tR\x06health\x12\x18\n" +
-	"\amessage\x18\x04 \x01(\tR\amessage\"7\n" +
+	"\amessage\x18\x04 \x01(\tR\amessage\x12\x16\n" +
+	"\x06reason\x18\x05 \x01(\tR\x06reason\"7\n" +
 	"\x06Events\x12-\n" +
 	"\x06events\x18\x01 \x03(\v2\x15.kedge.agent.v1.EventR\x06events\"\xa9\x01\n" +
 	"\x05Event\x12*\n" +

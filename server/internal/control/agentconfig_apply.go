@@ -126,7 +126,7 @@ func (s *Service) recordLook(ctx context.Context, tx store.Tx, look configLook, 
 	case fleet.ConfigAbsent:
 		event.Reason, event.Message = "ConfigAbsent", where+" has no file for this agent: nothing is declared"
 	default:
-		event.Type, event.Reason = fleet.EventWarning, "Config"+string(c.State)
+		event.Type, event.Reason = fleet.EventWarning, fleet.Reason("Config"+string(c.State))
 		event.Message = configWarning(c, "")
 	}
 	return s.tell(ctx, tx, event)

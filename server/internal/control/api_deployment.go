@@ -52,7 +52,8 @@ type DeploymentView struct {
 	InForce *fleet.Deployment
 	Sync    fleet.SyncState
 	Health  fleet.Health
-	Message string // the first thing a user should know: source error, failing object, …
+	Reason  fleet.Reason // identifies the state
+	Message string       // the first thing a user should know: source error, failing object, …
 	// Held says why nothing new is sent: suspended, pinned, waiting for a sync run; "" when it would be.
 	Held   string
 	Counts TargetCounts

@@ -154,7 +154,7 @@ func (s *Service) deployableDeployment(ctx context.Context, tx store.Tx, p auth.
 }
 
 // record tells users and the audit log what p did to a deployment.
-func (s *Service) record(ctx context.Context, tx store.Tx, p auth.Principal, d fleet.Deployment, action, reason, what string) error {
+func (s *Service) record(ctx context.Context, tx store.Tx, p auth.Principal, d fleet.Deployment, action string, reason fleet.Reason, what string) error {
 	if err := s.audit(ctx, tx, p, fleet.AuditEvent{
 		TenantID: d.TenantID, Action: action, Kind: "deployment", Name: d.Name, ID: string(d.ID), Detail: what,
 	}); err != nil {

@@ -212,7 +212,7 @@ func attached(t fleet.Target) bool {
 }
 
 // refused reports whether the agent of a target lacks a label that its source needs.
-func refused(t fleet.Target) bool { return strings.HasPrefix(t.Variant, "!") }
+func refused(t fleet.Target) bool { return t.VariantError != "" }
 
 // alike reports whether two desired states are the same to an agent. The rest of a policy is the
 // server's own business, and the commit only says where a bundle came from first.

@@ -57,7 +57,7 @@ func (c situation) inputs() (*settler, fleet.Deployment, fleet.Target, wish) {
 		t.AgentID = ""
 	}
 	if c.labelMissing {
-		t.Variant = "!no label"
+		t.Variant, t.VariantError = fleet.NoVariant, "no label"
 	}
 	t.Observed = map[string]fleet.Observed{
 		"none":    {},

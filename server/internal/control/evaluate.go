@@ -36,6 +36,7 @@ type verdict struct {
 	key     string           // of the render
 	digest  string           // of the result; "" when there is a problem
 	problem string           // the user's mistake; "" when there is none
+	reason  fleet.Reason     // identifies the problem
 	reads   []string         // until there was a problem, when that is known: key is of these then
 	packed  *packed          // nil when nothing new was rendered
 
@@ -60,13 +61,14 @@ type packed struct {
 
 // outcome is what a commit means for a deployment, as it was read before the render.
 type outcome struct {
-	deployment fleet.Deployment
-	commit     string
-	problem    string // why the commit means nothing at all: there is none
-	parts      []part
-	held       map[string]bool // variants that some agents keep though their clusters are capable of something else now
-	skipped    bool            // nothing was found out about the spec in force
-	pending    *pendingOutcome // what it means for the pending spec; nil when there is none, or it was not looked at
+	deployment    fleet.Deployment
+	commit        string
+	problem       string       // why the commit means nothing at all: there is none
+	problemReason fleet.Reason // identifies the problem
+	parts         []part
+	held          map[string]bool // variants that some agents keep though their clusters are capable of something else now
+	skipped       bool            // nothing was found out about the spec in force
+	pending       *pendingOutcome // what it means for the pending spec; nil when there is none, or it was not looked at
 }
 
 type part struct {
@@ -108,7 +110,7 @@ func (w *worker) judgeOnce(ctx context.Context, d fleet.Deployment, ref gitsourc
 func (w *worker) judgeUnits(ctx context.Context, d fleet.Deployment, units []unit, ref gitsource.Ref, trees *forest, fresh bool) (outcome, error) {
 	out := outcome{deployment: d, commit: ref.Commit}
 	if ref.Err != nil {
-		out.problem = ref.Err.Error()
+		out.problem, out.problemReason = ref.Err.Error(), revisionReason(ref.Err)
 		return out, nil
 	}
 	tree, err := trees.at(ctx, ref.Commit)

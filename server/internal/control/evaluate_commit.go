@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/kedge-dev/kedge/internal/fleet"
 	"github.com/kedge-dev/kedge/internal/obs"
@@ -14,7 +13,7 @@ import (
 
 // recorded is the source error of d as far as the source has to do with it.
 func recorded(d fleet.Deployment) string {
-	if strings.HasPrefix(d.SourceError, refusedPrefix) {
+	if d.SourceReason == fleet.ReasonGrantViolation {
 		return ""
 	}
 	return d.SourceError
@@ -251,7 +250,7 @@ func (w *worker) commitVariant(ctx context.Context, tx store.Tx, d fleet.Deploym
 	if p.agent == "" || (p.packed == nil && p.verdict.problem == p.unit.problem) {
 		return nil
 	}
-	v := fleet.Variant{Name: p.variant, Rendered: p.was, Error: p.verdict.problem}
+	v := fleet.Variant{Name: p.variant, Rendered: p.was, Reason: p.reason, Error: p.verdict.problem}
 	if p.packed != nil {
 		v.Rendered = fleet.Rendered{
 			Commit: o.commit, Key: p.key, Digest: p.digest, At: w.svc.cfg.Now(), Reads: p.packed.reads, Volatile: p.packed.volatile,
@@ -344,15 +343,16 @@ func (w *worker) commitProblem(ctx context.Context, tx store.Tx, d *fleet.Deploy
 	if recorded(*d) == problem {
 		return nil
 	}
-	if err := tx.Deployments().SetSourceError(ctx, d.TenantID, d.ID, problem, w.svc.cfg.Now()); err != nil {
+	reason := o.reason()
+	if err := tx.Deployments().SetSourceError(ctx, d.TenantID, d.ID, reason, problem, w.svc.cfg.Now()); err != nil {
 		return err
 	}
-	d.SourceError = problem
+	d.SourceReason, d.SourceError = reason, problem
 	if problem == "" {
 		return nil
 	}
 	w.log.Info("a revision cannot be used", obs.KeyDeployment, d.Name, obs.KeyCommit, o.commit, obs.KeyUserError, true, obs.KeyReason, problem)
 	return w.svc.tell(ctx, tx, fleet.Event{
-		TenantID: d.TenantID, Type: fleet.EventWarning, Reason: "RenderFailed", Deployment: d.Name, Message: problem,
+		TenantID: d.TenantID, Type: fleet.EventWarning, Reason: reason, Deployment: d.Name, Message: problem,
 	})
 }

@@ -82,7 +82,7 @@ func (w *worker) look(ctx context.Context, u unit, tree filetree.Tree, req rende
 		return v, err
 	}
 	var mistake *render.Error
-	broken := verdict{kind: v.kind, problem: err.Error(), transient: errors.As(err, &mistake) && mistake.Transient}
+	broken := verdict{kind: v.kind, problem: err.Error(), reason: renderReason(err), transient: errors.As(err, &mistake) && mistake.Transient}
 	var failed *render.Failed
 	if errors.As(err, &failed) && textBytes(failed.Reads) <= maxFailedReads {
 		broken.reads = failed.Reads

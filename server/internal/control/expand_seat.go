@@ -34,11 +34,12 @@ func (s *Service) seat(
 		return t.ID, seat, err
 	}
 	want := t
-	want.GrantID, want.Variant, want.DetachedAt, want.DetachedWhy = w.grant.ID, variantFor(d, a), time.Time{}, ""
+	want.GrantID, want.DetachedAt, want.DetachedWhy = w.grant.ID, time.Time{}, ""
+	want.Variant, want.VariantError = variantFor(d, a)
 	if keeps, err := keepsVariant(ctx, tx, d, t.Variant, want.Variant); err != nil {
 		return t.ID, seatSame, err
 	} else if keeps {
-		want.Variant = t.Variant
+		want.Variant, want.VariantError = t.Variant, t.VariantError
 	}
 	switch {
 	case t.ID == "":
@@ -48,7 +49,7 @@ func (s *Service) seat(
 	case left(t), t.AgentID == "":
 		want.AgentID = a.ID
 		return t.ID, seatMoved, s.attach(ctx, tx, d, w, want, t.AgentID == "")
-	case t.GrantID != want.GrantID || t.Variant != want.Variant:
+	case t.GrantID != want.GrantID || t.Variant != want.Variant || t.VariantError != want.VariantError:
 		return t.ID, seatMoved, tx.Targets().SetPlace(ctx, want)
 	default:
 		return t.ID, seatSame, nil
@@ -60,14 +61,14 @@ func left(t fleet.Target) bool {
 	return !t.DetachedAt.IsZero() || t.Desired.Tombstone || t.Desired.Detached
 }
 
-// variantFor names the variant of d for an agent. Where the agent lacks what the source speaks of, it
-// is "!" and why: the target keeps what it has, and the reason can be shown.
-func variantFor(d fleet.Deployment, a fleet.Agent) string {
+// variantFor returns the variant of d for an agent, or fleet.NoVariant and the reason if the agent lacks a label that
+// the source uses.
+func variantFor(d fleet.Deployment, a fleet.Agent) (name, problem string) {
 	_, name, err := d.For(a)
 	if err != nil {
-		return "!" + err.Error()
+		return fleet.NoVariant, err.Error()
 	}
-	return name
+	return name, ""
 }
 
 // attach takes a target up again that was let go. It has no bundle until it is settled. One that an

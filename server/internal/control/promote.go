@@ -71,7 +71,7 @@ func (w *worker) pendingProblem(ctx context.Context, tx store.Tx, st *settler, d
 	if was.Reason != p.Reason || was.Problem != p.Problem {
 		w.log.Info("a spec cannot come into force", obs.KeyDeployment, d.Name, "spec", p.Spec, obs.KeyUserError, p.Reason == fleet.PendingUnrendered, obs.KeyReason, p.Problem)
 		if err := w.svc.tell(ctx, tx, fleet.Event{
-			TenantID: d.TenantID, Type: fleet.EventWarning, Reason: string(p.Reason), Deployment: d.Name, Message: p.String(),
+			TenantID: d.TenantID, Type: fleet.EventWarning, Reason: fleet.Reason(p.Reason), Deployment: d.Name, Message: p.String(),
 		}); err != nil {
 			return err
 		}

@@ -3,7 +3,6 @@ package control
 import (
 	"context"
 	"fmt"
-	"strings"
 	"sync"
 
 	"github.com/kedge-dev/kedge/internal/fleet"
@@ -11,10 +10,6 @@ import (
 	"github.com/kedge-dev/kedge/internal/wire"
 	"github.com/kedge-dev/kedge/server/internal/store"
 )
-
-// refusedPrefix marks a source error that says that a grant forbids an object. Such errors come and
-// go with the limits, not with what is in Git.
-const refusedPrefix = "refused by the grant: "
 
 // grant is the one by which the targets exist, and its zero value when none is needed. A deployment has
 // one environment, and so one grant.
@@ -64,7 +59,7 @@ func beyond(set *manifest.Set, namespace string, limits fleet.Limits) string {
 			ref.Namespace = namespace
 		}
 		if why := limits.Refusal(ref, !scoped); why != "" {
-			return fmt.Sprintf("%s%s: its %s", refusedPrefix, ref, why)
+			return fmt.Sprintf("refused by the grant: %s: its %s", ref, why)
 		}
 	}
 	return ""
@@ -72,19 +67,23 @@ func beyond(set *manifest.Set, namespace string, limits fleet.Limits) string {
 
 // noteRefusal shows or takes back a refusal. It leaves other source errors alone: they come first.
 func (st *settler) noteRefusal(ctx context.Context, d *fleet.Deployment, granted bool, refusal string) error {
-	ours := strings.HasPrefix(d.SourceError, refusedPrefix)
+	ours := d.SourceReason == fleet.ReasonGrantViolation // it comes and goes with the limits, not with the content of Git
 	if d.SourceError == refusal || (d.SourceError != "" && !ours) || (refusal == "" && !granted && d.EnvironmentTenant != d.TenantID) {
 		return nil
 	}
-	if err := st.tx.Deployments().SetSourceError(ctx, d.TenantID, d.ID, refusal, st.s.cfg.Now()); err != nil {
+	reason := fleet.ReasonGrantViolation
+	if refusal == "" {
+		reason = ""
+	}
+	if err := st.tx.Deployments().SetSourceError(ctx, d.TenantID, d.ID, reason, refusal, st.s.cfg.Now()); err != nil {
 		return err
 	}
-	d.SourceError = refusal
+	d.SourceReason, d.SourceError = reason, refusal
 	if refusal == "" {
 		return nil
 	}
 	return st.s.tell(ctx, st.tx, fleet.Event{
-		TenantID: d.TenantID, Type: fleet.EventWarning, Reason: "BeyondGrant", Deployment: d.Name, Message: refusal,
+		TenantID: d.TenantID, Type: fleet.EventWarning, Reason: fleet.ReasonGrantViolation, Deployment: d.Name, Message: refusal,
 	})
 }
 

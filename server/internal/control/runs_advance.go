@@ -174,7 +174,7 @@ func (st *settler) await(d fleet.Deployment, t fleet.Target, w wish, problems ma
 	bundle, ok := w.of(t)
 	switch {
 	case refused(t):
-		rt.Done, rt.Failed, rt.Message = true, true, strings.TrimPrefix(t.Variant, "!")
+		rt.Done, rt.Failed, rt.Message = true, true, t.VariantError
 	case problems[t.Variant] != "":
 		rt.Done, rt.Failed, rt.Message = true, true, problems[t.Variant]
 	case !ok:
@@ -279,7 +279,7 @@ func (st *settler) finish(ctx context.Context, run fleet.SyncRun, phase fleet.Ru
 	if err := st.s.finishOperation(ctx, st.tx, run.TenantID, run.OperationID, problem); err != nil {
 		return err
 	}
-	reason, kind := "Run"+string(phase), fleet.EventNormal
+	reason, kind := fleet.Reason("Run"+string(phase)), fleet.EventNormal
 	if phase == fleet.RunFailed {
 		kind = fleet.EventWarning
 	}
@@ -287,7 +287,7 @@ func (st *settler) finish(ctx context.Context, run fleet.SyncRun, phase fleet.Ru
 	return st.tellRun(ctx, d, run, reason, kind)
 }
 
-func (st *settler) tellRun(ctx context.Context, d fleet.Deployment, run fleet.SyncRun, reason string, kind fleet.EventType) error {
+func (st *settler) tellRun(ctx context.Context, d fleet.Deployment, run fleet.SyncRun, reason fleet.Reason, kind fleet.EventType) error {
 	what := fmt.Sprintf("%s run %d", run.Kind, run.Seq)
 	if run.Commit != "" {
 		what += fmt.Sprintf(" to commit %.12s", run.Commit)

@@ -21,9 +21,10 @@ type viewer struct {
 
 // outlook is what a target would be if nothing held it.
 type outlook struct {
-	held    string // why nothing new is sent; "" when it would be
-	newest  string // digest of what was rendered last for it; "" when nothing was
-	problem string // why the newest cannot be used
+	held          string       // why nothing new is sent; "" when it would be
+	newest        string       // digest of what was rendered last for it; "" when nothing was
+	problem       string       // why the newest cannot be used
+	problemReason fleet.Reason // identifies the problem
 }
 
 func newViewer(tx store.Tx, tenant fleet.TenantID) *viewer {
@@ -170,7 +171,7 @@ func (v *viewer) view(ctx context.Context, targets []fleet.Target, of func(fleet
 			o.newest = variants[t.ID].Rendered.Digest
 		}
 		if d.DeletedAt.IsZero() {
-			o.problem = variants[t.ID].Error
+			o.problemReason, o.problem = variants[t.ID].Reason, variants[t.ID].Error
 		}
 		out[i] = viewTarget(t, presence[t.AgentID], o)
 	}

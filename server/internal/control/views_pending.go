@@ -32,12 +32,12 @@ func (v *DeploymentView) addPending(p *fleet.PendingSpec) {
 	v.Deployment, v.Pending, v.InForce = inForce.With(*p), p, &inForce
 	switch {
 	case p.Problem != "":
-		v.Sync, v.Message = fleet.SyncFailed, p.String()
+		v.Sync, v.Reason, v.Message = fleet.SyncFailed, fleet.Reason(p.Reason), p.String()
 		if inForce.Rendered.Commit != "" {
 			v.Message += fmt.Sprintf(" (what commit %.12s holds goes on running)", inForce.Rendered.Commit)
 		}
 	case v.Sync == fleet.SyncSynced:
-		v.Sync, v.Message = fleet.SyncPending, p.String()
+		v.Sync, v.Reason, v.Message = fleet.SyncPending, fleet.Reason(p.Reason), p.String()
 	case v.Message == "":
 		v.Message = p.String()
 	}

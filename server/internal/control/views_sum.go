@@ -15,17 +15,17 @@ func viewTarget(t fleet.Target, connections []fleet.Connection, out outlook) Tar
 	v := TargetView{Target: t, View: t.ViewAt(presence)}
 	switch {
 	case !t.DetachedAt.IsZero():
-		v.View.Sync, v.View.Message = fleet.SyncDetached, "detached since "+t.DetachedAt.UTC().Format(time.RFC3339)+suffixed(t.DetachedWhy)
+		v.View.Sync, v.View.Reason, v.View.Message = fleet.SyncDetached, fleet.ReasonDetached, "detached since "+t.DetachedAt.UTC().Format(time.RFC3339)+suffixed(t.DetachedWhy)
 	case t.Desired.Tombstone:
 	case refused(t):
-		v.View.Sync, v.View.Message = fleet.SyncFailed, strings.TrimPrefix(t.Variant, "!")
+		v.View.Sync, v.View.Reason, v.View.Message = fleet.SyncFailed, fleet.ReasonLabelMissing, t.VariantError
 	case out.problem != "":
-		v.View.Sync, v.View.Message = fleet.SyncFailed, out.problem
+		v.View.Sync, v.View.Reason, v.View.Message = fleet.SyncFailed, out.problemReason, out.problem
 	case out.held != "" && out.newest != "" && out.newest != t.Desired.Digest && calm(v.View.Sync):
-		v.View.Sync, v.View.Message = fleet.SyncOutOfSync, "a newer revision is there: "+out.held
+		v.View.Sync, v.View.Reason, v.View.Message = fleet.SyncOutOfSync, fleet.ReasonNewRevisionWaits, "a newer revision is there: "+out.held
 	}
 	if presence == (fleet.Presence{}) && t.AgentID != "" && v.View.Message == "" {
-		v.View.Message = fmt.Sprintf("agent %q has never connected", t.AgentName)
+		v.View.Reason, v.View.Message = fleet.ReasonAgentNeverConnected, fmt.Sprintf("agent %q has never connected", t.AgentName)
 	}
 	return v
 }
@@ -55,10 +55,10 @@ func presenceBy(connections []fleet.Connection) fleet.Presence {
 func sumUp(d fleet.Deployment, n tally, worst TargetView, repoError, held string) DeploymentView {
 	v := DeploymentView{Deployment: d, Counts: n.counts, Held: held, Sync: n.sync, Health: n.health}
 	v.Running, v.RunningOther = n.runningCommit(d.Rendered.Commit)
-	v.Message = prefixed(worst.AgentName, worst.View.Message)
+	v.Reason, v.Message = worst.View.Reason, prefixed(worst.AgentName, worst.View.Message)
 	if v.Sync == "" {
 		v.Sync, v.Health = fleet.SyncPending, fleet.HealthUnknown
-		v.Message = fmt.Sprintf("environment %q selects no agent yet", d.Environment)
+		v.Reason, v.Message = fleet.ReasonNoAgents, fmt.Sprintf("environment %q selects no agent yet", d.Environment)
 	}
 	if v.Health == "" {
 		v.Health = fleet.HealthUnknown
@@ -69,18 +69,19 @@ func sumUp(d fleet.Deployment, n tally, worst TargetView, repoError, held string
 	if never := n.counts.Never; never > 0 && n.weight == weightKnown {
 		v.Message = strings.TrimPrefix(v.Message+"; "+counted(never, "agent")+haveNever(never), "; ")
 	}
-	problem := d.SourceError
+	reason, problem := d.SourceReason, d.SourceError
 	if repoError != "" {
+		reason = fleet.ReasonSourceUnreadable
 		problem = fmt.Sprintf("repository %s: %s", d.Source.RepoURL, repoError)
 	}
 	if problem != "" {
-		v.Sync, v.Message = fleet.SyncFailed, problem
+		v.Sync, v.Reason, v.Message = fleet.SyncFailed, reason, problem
 		if d.Rendered.Commit != "" {
 			v.Message += fmt.Sprintf(" (what commit %.12s holds goes on running)", d.Rendered.Commit)
 		}
 	}
 	if !d.DeletedAt.IsZero() {
-		v.Message = "being deleted: waiting for its agents" + suffixed(v.Message)
+		v.Reason, v.Message = fleet.ReasonDeleting, "being deleted: waiting for its agents"+suffixed(v.Message)
 	}
 	return v
 }

@@ -116,7 +116,7 @@ func (a *api) listEvents(ctx context.Context, p auth.Principal, in *eventsInput)
 
 func eventJSON(e fleet.Event) apiv1.Event {
 	return apiv1.Event{
-		Seq: e.Seq, At: utc(e.At), Type: string(e.Type), Reason: e.Reason, Agent: e.Agent,
+		Seq: e.Seq, At: utc(e.At), Type: string(e.Type), Reason: string(e.Reason), Agent: e.Agent,
 		Deployment: e.Deployment, Object: e.Object, Message: e.Message,
 	}
 }

@@ -209,14 +209,14 @@ func (a *api) reportOf(s apiv1.ApplicationStatus) store.Report {
 		Target: fleet.TargetID(s.ID),
 		Observed: fleet.Observed{
 			Version: fleet.Version{Epoch: s.Epoch, Generation: s.Generation}, Digest: s.Digest,
-			Sync: fleet.SyncState(s.Sync), Health: fleet.Health(s.Health), Message: s.Message, AsOf: asOf,
+			Sync: fleet.SyncState(s.Sync), Health: fleet.Health(s.Health), Reason: fleet.Reason(s.Reason), Message: s.Message, AsOf: asOf,
 		},
 		Full: s.Objects != nil,
 	}
 	for _, o := range s.Objects {
 		r.Objects = append(r.Objects, fleet.ObjectStatus{
 			ObjectRef: fleet.ObjectRef{Group: o.Group, Version: o.Version, Kind: o.Kind, Namespace: o.Namespace, Name: o.Name},
-			Sync:      fleet.SyncState(o.Sync), Health: fleet.Health(o.Health), Message: o.Message,
+			Sync:      fleet.SyncState(o.Sync), Health: fleet.Health(o.Health), Reason: fleet.Reason(o.Reason), Message: o.Message,
 		})
 	}
 	return r

@@ -147,9 +147,9 @@ func deploymentJSON(v control.DeploymentView) apiv1.Deployment {
 		Source: sourceJSON(v.Source, v.Detected), Repository: string(v.RepositoryID),
 		Environment: v.Environment, Namespace: v.Namespace, Policy: policyJSON(v.Policy),
 		Suspension: suspensionJSON(v.Suspension), Pin: pinJSON(v.Pin), Spec: v.Spec,
-		Commit: v.Rendered.Commit, Digest: v.Rendered.Digest, RenderedAt: utc(v.Rendered.At), Volatile: v.Rendered.Volatile, SourceError: v.SourceError,
+		Commit: v.Rendered.Commit, Digest: v.Rendered.Digest, RenderedAt: utc(v.Rendered.At), Volatile: v.Rendered.Volatile, SourceReason: string(v.SourceReason), SourceError: v.SourceError,
 		CreatedAt: utc(v.CreatedAt), DeletedAt: utc(v.DeletedAt),
-		Sync: string(v.Sync), Health: string(v.Health), Message: v.Message,
+		Sync: string(v.Sync), Health: string(v.Health), Reason: string(v.Reason), Message: v.Message,
 		EvaluatedCommit: v.Evaluated, RunningCommit: v.Running, RunningOther: v.RunningOther,
 		Held: v.Held, Counts: countsJSON(v.Counts), DeclaredBy: declaredJSON(v.Declared), Warnings: v.Warnings,
 		Pending: pendingJSON(v),
@@ -205,7 +205,7 @@ func pinJSON(p fleet.Pin) *apiv1.Pin {
 func targetJSON(t control.TargetView) apiv1.Target {
 	out := apiv1.Target{
 		ID: string(t.ID), Agent: t.AgentName,
-		Sync: string(t.View.Sync), Health: string(t.View.Health), Message: t.View.Message,
+		Sync: string(t.View.Sync), Health: string(t.View.Health), Reason: string(t.View.Reason), Message: t.View.Message,
 		AsOf: utc(t.View.AsOf), StaleSince: utc(t.View.StaleSince),
 		Generation: t.Desired.Generation, ObservedGeneration: t.Observed.Generation, Commit: t.Desired.Commit,
 		HeldPrunes: t.HeldPrunes, Tombstone: t.Desired.Tombstone, DetachedAt: utc(t.DetachedAt), DetachedWhy: t.DetachedWhy,
@@ -213,7 +213,7 @@ func targetJSON(t control.TargetView) apiv1.Target {
 	for _, o := range t.Objects {
 		out.Objects = append(out.Objects, apiv1.Object{
 			Group: o.Group, Version: o.Version, Kind: o.Kind, Namespace: o.Namespace, Name: o.Name,
-			Sync: string(o.Sync), Health: string(o.Health), Message: o.Message,
+			Sync: string(o.Sync), Health: string(o.Health), Reason: string(o.Reason), Message: o.Message,
 		})
 	}
 	return out

@@ -133,7 +133,7 @@ func (a *api) repositoryAnswer(v control.RepositoryView, err error) (*tagged[api
 func (a *api) repositoryJSON(v control.RepositoryView) apiv1.Repository {
 	return apiv1.Repository{
 		ID: string(v.ID), URL: v.URL, Credential: v.Credential, Submodules: v.Submodules, Signers: v.Signers, Deployments: v.Deployments,
-		CheckedAt: utc(v.CheckedAt), Error: v.Error, WebhookURL: a.hookURL(v.ID), Spec: v.Spec, CreatedAt: utc(v.CreatedAt),
+		CheckedAt: utc(v.CheckedAt), Reason: string(v.State()), Error: v.Error, WebhookURL: a.hookURL(v.ID), Spec: v.Spec, CreatedAt: utc(v.CreatedAt),
 	}
 }
 

@@ -138,7 +138,7 @@ func runAnswer(r fleet.SyncRun, err error) (*tagged[apiv1.SyncRun], error) {
 func runJSON(r fleet.SyncRun) apiv1.SyncRun {
 	return apiv1.SyncRun{
 		ID: string(r.ID), Deployment: r.Deployment, Seq: r.Seq, Kind: string(r.Kind), Revision: r.Revision, Kept: r.Kept,
-		Phase: string(r.Phase), Message: r.Message, Commit: r.Commit, By: r.By, Operation: string(r.OperationID),
+		Phase: string(r.Phase), Reason: string(r.Reason), Message: r.Message, Commit: r.Commit, By: r.By, Operation: string(r.OperationID),
 		CreatedAt: utc(r.CreatedAt), StartedAt: utc(r.StartedAt), FinishedAt: utc(r.FinishedAt),
 	}
 }

@@ -93,7 +93,7 @@ type Deployments interface {
 	// SetRendered records the newest whole revision and clears SourceError. Its Digest names a
 	// bundle of the tenant. It and SetSourceError record nothing when nothing but the time is new.
 	SetRendered(ctx context.Context, tenant fleet.TenantID, id fleet.DeploymentID, r fleet.Rendered) error
-	SetSourceError(ctx context.Context, tenant fleet.TenantID, id fleet.DeploymentID, message string, at time.Time) error
+	SetSourceError(ctx context.Context, tenant fleet.TenantID, id fleet.DeploymentID, reason fleet.Reason, message string, at time.Time) error
 	// SetDetected records what the newest commit holds, see fleet.Deployment; nothing when it is known.
 	SetDetected(ctx context.Context, tenant fleet.TenantID, id fleet.DeploymentID, kind fleet.SourceKind) error
 	// Variants returns the variants of a deployment by name; PutVariant inserts or replaces one, and

@@ -143,9 +143,9 @@ func (t *target) failed(o *object, err error) {
 	message := t.describe(o, err)
 	if message != o.failure {
 		o.failure = message
-		reason := "ApplyFailed"
+		reason := fleet.ReasonApplyFailed
 		if t.rehearses() {
-			reason = "DryRunFailed"
+			reason = fleet.ReasonDryRunFailed
 		}
 		t.event(fleet.EventWarning, reason, o, message)
 	}

@@ -85,7 +85,7 @@ func (t *target) blinking() bool {
 }
 
 // event tells users of something that happened; o may be nil.
-func (t *target) event(kind fleet.EventType, reason string, o *object, message string) {
+func (t *target) event(kind fleet.EventType, reason fleet.Reason, o *object, message string) {
 	e := fleet.Event{At: time.Now(), Type: kind, Reason: reason, Deployment: t.desired.Deployment, Message: message}
 	if o != nil {
 		e.Object = o.ref.String()

@@ -131,7 +131,7 @@ func (r *recorder) event(t testing.TB, reason, text string) fleet.Event {
 	var found fleet.Event
 	r.await(t, func() string {
 		for _, e := range r.events {
-			if e.Reason == reason && strings.Contains(e.Object+" "+e.Message, text) {
+			if string(e.Reason) == reason && strings.Contains(e.Object+" "+e.Message, text) {
 				found = e
 				return ""
 			}

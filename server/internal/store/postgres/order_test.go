@@ -19,7 +19,7 @@ import (
 const patience = 10 * time.Second
 
 func event(tenant fleet.TenantID, reason string) fleet.Event {
-	return fleet.Event{At: time.Now(), TenantID: tenant, Type: fleet.EventNormal, Reason: reason}
+	return fleet.Event{At: time.Now(), TenantID: tenant, Type: fleet.EventNormal, Reason: fleet.Reason(reason)}
 }
 
 // after reads what a cursor that stands at seq has not seen: numbers of changes, and of events.

@@ -20,7 +20,7 @@ const deploymentColumns = `SELECT d.id, d.tenant_id, d.name, d.repository_id, r.
 		d.pin_revision, d.pin_commit, d.pinned_at, d.pinned_by, d.pin_source, d.pin_terminated_run,
 		d.spec, d.pending_spec, d.source_revision, d.created_at, d.deleted_at,
 		d.rendered_commit, d.rendered_key, COALESCE(d.rendered_digest, ''), d.rendered_at,
-		d.rendered_reads, d.rendered_volatile, d.detected, d.source_error, d.source_at,
+		d.rendered_reads, d.rendered_volatile, d.detected, d.source_reason, d.source_error, d.source_at,
 		d.suspended_at, d.suspended_by, d.suspension_reason, d.create_namespace
 	FROM deployments d
 	CROSS JOIN repositories r ON (r.tenant_id = d.tenant_id AND r.id = d.repository_id) `
@@ -34,7 +34,7 @@ func scanDeployment(row Row) (fleet.Deployment, error) {
 		&d.Pin.Revision, &d.Pin.Commit, timeInto(&d.Pin.At), &d.Pin.By, &d.Pin.SourceRevision, &d.Pin.TerminatedRun,
 		&d.Spec, &d.PendingSpec, &d.SourceRevision, timeInto(&d.CreatedAt), timeInto(&d.DeletedAt),
 		&d.Rendered.Commit, &d.Rendered.Key, &d.Rendered.Digest, timeInto(&d.Rendered.At),
-		listInto(&d.Rendered.Reads), &d.Rendered.Volatile, &d.Detected, &d.SourceError, timeInto(&d.SourceAt),
+		listInto(&d.Rendered.Reads), &d.Rendered.Volatile, &d.Detected, &d.SourceReason, &d.SourceError, timeInto(&d.SourceAt),
 	}, suspensionInto(&d.Suspension), []any{&d.Policy.CreateNamespace})...)
 	return d, err
 }

@@ -10,7 +10,7 @@ import (
 
 func (s deployments) SetRendered(ctx context.Context, tenant fleet.TenantID, id fleet.DeploymentID, r fleet.Rendered) error {
 	changed, err := s.change(ctx, tenant, id, `UPDATE deployments SET rendered_commit = $3, rendered_key = $4, rendered_digest = $5,
-			rendered_at = $6, rendered_reads = $7, rendered_volatile = $8, source_error = '', source_at = $6
+			rendered_at = $6, rendered_reads = $7, rendered_volatile = $8, source_error = '', source_reason = '', source_at = $6
 		WHERE tenant_id = $1 AND id = $2 AND (rendered_commit <> $3 OR rendered_key <> $4
 			OR rendered_digest IS DISTINCT FROM $5 OR rendered_reads <> $7 OR rendered_volatile <> $8 OR source_error <> '')`,
 		r.Commit, r.Key, nullable(r.Digest), micros(r.At), textList(r.Reads), r.Volatile)
@@ -31,9 +31,9 @@ func (s deployments) setNewest(ctx context.Context, tenant fleet.TenantID, id fl
 	return err
 }
 
-func (s deployments) SetSourceError(ctx context.Context, tenant fleet.TenantID, id fleet.DeploymentID, message string, at time.Time) error {
-	_, err := s.change(ctx, tenant, id, `UPDATE deployments SET source_error = $3, source_at = $4
-		WHERE tenant_id = $1 AND id = $2 AND source_error <> $3`, message, micros(at))
+func (s deployments) SetSourceError(ctx context.Context, tenant fleet.TenantID, id fleet.DeploymentID, reason fleet.Reason, message string, at time.Time) error {
+	_, err := s.change(ctx, tenant, id, `UPDATE deployments SET source_error = $3, source_at = $4, source_reason = $5
+		WHERE tenant_id = $1 AND id = $2 AND (source_error <> $3 OR source_reason <> $5)`, message, micros(at), reason)
 	if err != nil {
 		return fmt.Errorf("recording the source error of deployment %q: %w", id, err)
 	}
@@ -62,11 +62,11 @@ func (s deployments) VariantsOf(ctx context.Context, tenant fleet.TenantID, ids 
 		var id fleet.DeploymentID
 		var v fleet.Variant
 		r := &v.Rendered
-		err := row.Scan(&id, &v.Name, &r.Commit, &r.Key, &r.Digest, timeInto(&r.At), listInto(&r.Reads), &r.Volatile, &v.Error)
+		err := row.Scan(&id, &v.Name, &r.Commit, &r.Key, &r.Digest, timeInto(&r.At), listInto(&r.Reads), &r.Volatile, &v.Error, &v.Reason)
 		out[id] = append(out[id], v)
 		return err
 	}, `SELECT deployment_id, name, rendered_commit, rendered_key, COALESCE(rendered_digest, ''), rendered_at,
-			rendered_reads, rendered_volatile, error FROM deployment_variants
+			rendered_reads, rendered_volatile, error, error_reason FROM deployment_variants
 		WHERE tenant_id = $1 AND deployment_id IN (SELECT value FROM json_each($2)) ORDER BY deployment_id, name`, tenant, idList(ids))
 	if err != nil {
 		return nil, fmt.Errorf("listing variants of %d deployments: %w", len(ids), err)
@@ -85,16 +85,16 @@ func (s deployments) PutVariant(ctx context.Context, tenant fleet.TenantID, id f
 func (s deployments) putVariant(ctx context.Context, tenant fleet.TenantID, id fleet.DeploymentID, v fleet.Variant) error {
 	r := v.Rendered
 	n, err := s.tx.of(tenant).exec(ctx, `INSERT INTO deployment_variants AS v
-			(tenant_id, deployment_id, name, rendered_commit, rendered_key, rendered_digest, rendered_at, rendered_reads, rendered_volatile, error)
-		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)
+			(tenant_id, deployment_id, name, rendered_commit, rendered_key, rendered_digest, rendered_at, rendered_reads, rendered_volatile, error, error_reason)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)
 		ON CONFLICT (tenant_id, deployment_id, name) DO UPDATE SET rendered_commit = excluded.rendered_commit,
 			rendered_key = excluded.rendered_key, rendered_digest = excluded.rendered_digest,
 			rendered_at = excluded.rendered_at, rendered_reads = excluded.rendered_reads,
-			rendered_volatile = excluded.rendered_volatile, error = excluded.error
+			rendered_volatile = excluded.rendered_volatile, error = excluded.error, error_reason = excluded.error_reason
 		WHERE v.rendered_commit <> excluded.rendered_commit OR v.rendered_key <> excluded.rendered_key
 			OR v.rendered_digest IS DISTINCT FROM excluded.rendered_digest OR v.rendered_reads <> excluded.rendered_reads
-			OR v.rendered_volatile <> excluded.rendered_volatile OR v.error <> excluded.error`,
-		tenant, id, v.Name, r.Commit, r.Key, nullable(r.Digest), micros(r.At), textList(r.Reads), r.Volatile, v.Error)
+			OR v.rendered_volatile <> excluded.rendered_volatile OR v.error <> excluded.error OR v.error_reason <> excluded.error_reason`,
+		tenant, id, v.Name, r.Commit, r.Key, nullable(r.Digest), micros(r.At), textList(r.Reads), r.Volatile, v.Error, v.Reason)
 	if err != nil || n == 0 {
 		return err
 	}

@@ -36,10 +36,10 @@ func (s deployments) create(ctx context.Context, d fleet.Deployment) error {
 			propagation, prune_timeout, ready_timeout, prune_limit_objects, prune_limit_percent,
 			suspended_at, suspended_by, suspension_reason, pin_revision, pin_commit, pinned_at, pinned_by, pin_source, spec,
 			source_revision, created_at, deleted_at, rendered_commit, rendered_key, rendered_digest, rendered_at, source_error, source_at,
-			kind, helm_release, helm_values_files, helm_values, helm_skip_crds, rendered_reads, rendered_volatile, detected, create_namespace, helm_set, pin_terminated_run)
+			kind, helm_release, helm_values_files, helm_values, helm_skip_crds, rendered_reads, rendered_volatile, detected, create_namespace, helm_set, pin_terminated_run, source_reason)
 		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23,
 			$24, $25, $26, $27, $28, $29, $30, $31, $32, $33, $34, $35, $36, $37, $38, $39, $40, $41, $42, $43,
-			$44, $45, $46, $47, $48, $49, $50, $51, $52, $53, $54, $55)
+			$44, $45, $46, $47, $48, $49, $50, $51, $52, $53, $54, $55, $56)
 		ON CONFLICT DO NOTHING`,
 		slices.Concat([]any{
 			d.TenantID, d.ID, d.Name, d.RepositoryID, d.Source.Path, d.Source.Revision,
@@ -47,7 +47,7 @@ func (s deployments) create(ctx context.Context, d fleet.Deployment) error {
 		}, policyValues(d.Policy), []any{
 			micros(x.At), x.By, x.Reason, d.Pin.Revision, d.Pin.Commit, micros(d.Pin.At), d.Pin.By, d.Pin.SourceRevision, cmp.Or(d.Spec, 1),
 			cmp.Or(d.SourceRevision, 1), micros(d.CreatedAt), micros(d.DeletedAt), r.Commit, r.Key, nullable(r.Digest), micros(r.At), d.SourceError, micros(d.SourceAt),
-		}, renderingValues(d.Source), []any{textList(r.Reads), r.Volatile, d.Detected, d.Policy.CreateNamespace, setsText(d.Source.Helm.Set), d.Pin.TerminatedRun})...)
+		}, renderingValues(d.Source), []any{textList(r.Reads), r.Volatile, d.Detected, d.Policy.CreateNamespace, setsText(d.Source.Helm.Set), d.Pin.TerminatedRun, d.SourceReason})...)
 	if err != nil {
 		return err
 	}
@@ -146,7 +146,7 @@ func (s deployments) update(ctx context.Context, d fleet.Deployment, raise int) 
 			d.TenantID, d.ID, d.RepositoryID, d.Source.Path, d.Source.Revision, d.EnvironmentTenant, d.EnvironmentID, environment, d.Namespace,
 		}, policyValues(d.Policy), []any{
 			micros(x.At), x.By, x.Reason, d.Pin.Revision, d.Pin.Commit, micros(d.Pin.At), d.Pin.By, d.Pin.SourceRevision,
-		}, renderingValues(d.Source), []any{d.Policy.CreateNamespace, setsText(d.Source.Helm.Set), raise, d.Pin.TerminatedRun})...)
+		}, renderingValues(d.Source), []any{d.Policy.CreateNamespace, setsText(d.Source.Helm.Set), raise, d.Pin.TerminatedRun, d.SourceReason})...)
 	if err != nil {
 		return err
 	}

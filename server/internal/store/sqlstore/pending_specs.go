@@ -189,7 +189,7 @@ func (s deployments) promote(ctx context.Context, d fleet.Deployment) error {
 	if err := s.update(ctx, d, 0); err != nil {
 		return err
 	}
-	_, err = s.tx.of(d.TenantID).exec(ctx, `UPDATE deployments SET pending_spec = 0, source_revision = $3, detected = $4, source_error = ''
+	_, err = s.tx.of(d.TenantID).exec(ctx, `UPDATE deployments SET pending_spec = 0, source_revision = $3, detected = $4, source_error = '', source_reason = ''
 		WHERE tenant_id = $1 AND id = $2`, d.TenantID, d.ID, d.SourceRevision, d.Detected)
 	return err
 }

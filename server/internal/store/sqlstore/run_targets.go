@@ -39,13 +39,13 @@ func (s runs) setTargets(ctx context.Context, tenant fleet.TenantID, id fleet.Ru
 
 // putTarget leaves a row alone that says the same already.
 func (s runs) putTarget(ctx context.Context, tenant fleet.TenantID, id fleet.RunID, t fleet.RunTarget) (int64, error) {
-	return s.tx.of(tenant).exec(ctx, `INSERT INTO run_targets AS w (tenant_id, run_id, target_id, epoch, generation, done, failed, message)
-		VALUES ($1, $2, $3, $4, $5, $6, $7, $8)
+	return s.tx.of(tenant).exec(ctx, `INSERT INTO run_targets AS w (tenant_id, run_id, target_id, epoch, generation, done, failed, message, reason)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)
 		ON CONFLICT (tenant_id, run_id, target_id) DO UPDATE SET epoch = excluded.epoch, generation = excluded.generation,
-			done = excluded.done, failed = excluded.failed, message = excluded.message
+			done = excluded.done, failed = excluded.failed, message = excluded.message, reason = excluded.reason
 		WHERE w.epoch <> excluded.epoch OR w.generation <> excluded.generation OR w.done <> excluded.done
-			OR w.failed <> excluded.failed OR w.message <> excluded.message`,
-		tenant, id, t.TargetID, t.Version.Epoch, t.Version.Generation, t.Done, t.Failed, t.Message)
+			OR w.failed <> excluded.failed OR w.message <> excluded.message OR w.reason <> excluded.reason`,
+		tenant, id, t.TargetID, t.Version.Epoch, t.Version.Generation, t.Done, t.Failed, t.Message, t.Reason)
 }
 
 func (s runs) SetTarget(ctx context.Context, tenant fleet.TenantID, id fleet.RunID, t fleet.RunTarget) error {
@@ -72,10 +72,10 @@ func (s runs) Targets(ctx context.Context, tenant fleet.TenantID, id fleet.RunID
 	var out []fleet.RunTarget
 	err := s.tx.of(tenant).each(ctx, func(row Row) error {
 		var t fleet.RunTarget
-		err := row.Scan(&t.TargetID, &t.Version.Epoch, &t.Version.Generation, &t.Done, &t.Failed, &t.Message)
+		err := row.Scan(&t.TargetID, &t.Version.Epoch, &t.Version.Generation, &t.Done, &t.Failed, &t.Message, &t.Reason)
 		out = append(out, t)
 		return err
-	}, `SELECT target_id, epoch, generation, done, failed, message FROM run_targets
+	}, `SELECT target_id, epoch, generation, done, failed, message, reason FROM run_targets
 		WHERE tenant_id = $1 AND run_id = $2 ORDER BY target_id`, tenant, id)
 	if err != nil {
 		return nil, fmt.Errorf("listing what run %q waits for: %w", id, err)

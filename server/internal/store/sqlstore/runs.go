@@ -33,15 +33,15 @@ func (s runs) create(ctx context.Context, r fleet.SyncRun) (seq int64, err error
 	if err != nil {
 		return 0, err
 	}
-	err = db.insert(ctx, `INSERT INTO sync_runs (tenant_id, id, deployment_id, seq, kind, revision, kept, phase, message, commit_hash,
+	err = db.insert(ctx, `INSERT INTO sync_runs (tenant_id, id, deployment_id, seq, kind, revision, kept, phase, reason, message, commit_hash,
 			created_by, created_at, started_at, finished_at, operation_id)
-		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15) ON CONFLICT DO NOTHING`,
-		r.TenantID, r.ID, r.DeploymentID, seq, r.Kind, r.Revision, r.Kept, r.Phase, r.Message, r.Commit,
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16) ON CONFLICT DO NOTHING`,
+		r.TenantID, r.ID, r.DeploymentID, seq, r.Kind, r.Revision, r.Kept, r.Phase, r.Reason, r.Message, r.Commit,
 		r.By, micros(r.CreatedAt), micros(r.StartedAt), micros(r.FinishedAt), r.OperationID)
 	return seq, err
 }
 
-const runColumns = `SELECT r.id, r.tenant_id, r.deployment_id, d.name, r.seq, r.kind, r.revision, r.kept, r.phase, r.message,
+const runColumns = `SELECT r.id, r.tenant_id, r.deployment_id, d.name, r.seq, r.kind, r.revision, r.kept, r.phase, r.reason, r.message,
 		r.commit_hash, r.created_by, r.created_at, r.started_at, r.finished_at, r.operation_id
 	FROM sync_runs r JOIN deployments d ON d.tenant_id = r.tenant_id AND d.id = r.deployment_id `
 
@@ -137,7 +137,7 @@ func (s runs) list(ctx context.Context, db bound, query string, args ...any) ([]
 	var out []fleet.SyncRun
 	err := db.each(ctx, func(row Row) error {
 		var r fleet.SyncRun
-		err := row.Scan(&r.ID, &r.TenantID, &r.DeploymentID, &r.Deployment, &r.Seq, &r.Kind, &r.Revision, &r.Kept, &r.Phase, &r.Message,
+		err := row.Scan(&r.ID, &r.TenantID, &r.DeploymentID, &r.Deployment, &r.Seq, &r.Kind, &r.Revision, &r.Kept, &r.Phase, &r.Reason, &r.Message,
 			&r.Commit, &r.By, timeInto(&r.CreatedAt), timeInto(&r.StartedAt), timeInto(&r.FinishedAt), &r.OperationID)
 		out = append(out, r)
 		return err
@@ -148,9 +148,9 @@ func (s runs) list(ctx context.Context, db bound, query string, args ...any) ([]
 func (s runs) Update(ctx context.Context, r fleet.SyncRun) error {
 	var deployment fleet.DeploymentID
 	err := s.tx.of(r.TenantID).returning(ctx, []any{&deployment}, `UPDATE sync_runs SET revision = $3, kept = $4, phase = $5,
-			message = $6, commit_hash = $7, started_at = $8, finished_at = $9
+			message = $6, commit_hash = $7, started_at = $8, finished_at = $9, reason = $10
 		WHERE tenant_id = $1 AND id = $2 RETURNING deployment_id`, r.TenantID, r.ID, r.Revision, r.Kept, r.Phase,
-		r.Message, r.Commit, micros(r.StartedAt), micros(r.FinishedAt))
+		r.Message, r.Commit, micros(r.StartedAt), micros(r.FinishedAt), r.Reason)
 	if err != nil {
 		return fmt.Errorf("updating run %q: %w", r.ID, err)
 	}

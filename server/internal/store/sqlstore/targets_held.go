@@ -15,10 +15,10 @@ func (s targets) Held(
 	var out []store.HeldObject
 	err := s.tx.of(tenant).each(ctx, func(row Row) error {
 		var o store.HeldObject
-		err := row.Scan(&o.Agent, &o.Target, &o.Kind, &o.Group, &o.Namespace, &o.Name, &o.Version, &o.Sync, &o.Health, &o.Message)
+		err := row.Scan(&o.Agent, &o.Target, &o.Kind, &o.Group, &o.Namespace, &o.Name, &o.Version, &o.Sync, &o.Health, &o.Message, &o.Reason)
 		out = append(out, o)
 		return err
-	}, `SELECT t.agent_name, t.id, o.kind, o.api_group, o.namespace, o.name, o.api_version, o.sync, o.health, o.message
+	}, `SELECT t.agent_name, t.id, o.kind, o.api_group, o.namespace, o.name, o.api_version, o.sync, o.health, o.message, o.reason
 		FROM targets t JOIN target_objects o ON o.tenant_id = t.tenant_id AND o.target_id = t.id AND o.sync = 'Held'
 		WHERE t.tenant_id = $1 AND t.deployment_id = $2
 			AND (t.agent_name, t.id, o.kind, o.api_group, o.namespace, o.name) > ($3, $4, $5, $6, $7, $8)

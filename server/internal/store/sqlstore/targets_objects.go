@@ -17,10 +17,10 @@ func (s targets) Objects(ctx context.Context, tenant fleet.TenantID, id fleet.Ta
 	var out []fleet.ObjectStatus
 	err := s.tx.of(tenant).each(ctx, func(row Row) error {
 		var o fleet.ObjectStatus
-		err := row.Scan(&o.Group, &o.Kind, &o.Namespace, &o.Name, &o.Version, &o.Sync, &o.Health, &o.Message)
+		err := row.Scan(&o.Group, &o.Kind, &o.Namespace, &o.Name, &o.Version, &o.Sync, &o.Health, &o.Message, &o.Reason)
 		out = append(out, o)
 		return err
-	}, `SELECT api_group, kind, namespace, name, api_version, sync, health, message FROM target_objects
+	}, `SELECT api_group, kind, namespace, name, api_version, sync, health, message, reason FROM target_objects
 		WHERE tenant_id = $1 AND target_id = $2 ORDER BY api_group, kind, namespace, name`, tenant, id)
 	if err != nil {
 		return nil, fmt.Errorf("listing objects of target %q: %w", id, err)
@@ -79,10 +79,10 @@ func (s targets) storedObjects(ctx context.Context, tenant fleet.TenantID, ids [
 	err := s.tx.of(tenant).each(ctx, func(row Row) error {
 		var id fleet.TargetID
 		var o fleet.ObjectStatus
-		err := row.Scan(&id, &o.Group, &o.Kind, &o.Namespace, &o.Name, &o.Version, &o.Sync, &o.Health, &o.Message)
+		err := row.Scan(&id, &o.Group, &o.Kind, &o.Namespace, &o.Name, &o.Version, &o.Sync, &o.Health, &o.Message, &o.Reason)
 		out[id] = append(out[id], o)
 		return err
-	}, `SELECT target_id, api_group, kind, namespace, name, api_version, sync, health, message FROM target_objects
+	}, `SELECT target_id, api_group, kind, namespace, name, api_version, sync, health, message, reason FROM target_objects
 		WHERE tenant_id = $1 AND target_id IN (SELECT value FROM json_each($2))`, string(tenant), idList(ids))
 	if err != nil {
 		return nil, fmt.Errorf("reading objects of %d targets: %w", len(ids), err)

@@ -27,7 +27,7 @@ func keyValues(r objectRow) []any {
 
 func allValues(r objectRow) []any {
 	o := &r.object
-	return []any{string(r.of.Target), o.Group, o.Kind, o.Namespace, o.Name, o.Version, string(o.Sync), string(o.Health), o.Message}
+	return []any{string(r.of.Target), o.Group, o.Kind, o.Namespace, o.Name, o.Version, string(o.Sync), string(o.Health), o.Message, string(o.Reason)}
 }
 
 // writeObjects runs a statement for rows, notes where it made a difference, and returns the others.
@@ -62,19 +62,19 @@ var (
 			WHERE ` + sameObject + ` RETURNING r.position`,
 	}
 	replaceObject = Bulk{
-		One: `UPDATE target_objects SET api_version = $7, sync = $8, health = $9, message = $10
+		One: `UPDATE target_objects SET api_version = $7, sync = $8, health = $9, message = $10, reason = $11
 			WHERE tenant_id = $1 AND target_id = $2 AND api_group = $3 AND kind = $4 AND namespace = $5 AND name = $6
-				AND (api_version <> $7 OR sync <> $8 OR health <> $9 OR message <> $10)`,
-		Many: `UPDATE target_objects AS o SET api_version = r.api_version, sync = r.sync, health = r.health, message = r.message
+				AND (api_version <> $7 OR sync <> $8 OR health <> $9 OR message <> $10 OR reason <> $11)`,
+		Many: `UPDATE target_objects AS o SET api_version = r.api_version, sync = r.sync, health = r.health, message = r.message, reason = r.reason
 			FROM ` + givenObjects + `
-			WHERE ` + sameObject + ` AND (o.api_version <> r.api_version OR o.sync <> r.sync OR o.health <> r.health OR o.message <> r.message)
+			WHERE ` + sameObject + ` AND (o.api_version <> r.api_version OR o.sync <> r.sync OR o.health <> r.health OR o.message <> r.message OR o.reason <> r.reason)
 			RETURNING r.position`,
 	}
 	addObject = Bulk{
-		One: `INSERT INTO target_objects (` + objectColumns + `) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10) ON CONFLICT DO NOTHING`,
+		One: `INSERT INTO target_objects (` + objectColumns + `) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11) ON CONFLICT DO NOTHING`,
 		Many: `WITH r AS (SELECT * FROM ` + givenObjects + `), o AS (
 				INSERT INTO target_objects (` + objectColumns + `)
-				SELECT $1, r.target_id, r.api_group, r.kind, r.namespace, r.name, r.api_version, r.sync, r.health, r.message FROM r
+				SELECT $1, r.target_id, r.api_group, r.kind, r.namespace, r.name, r.api_version, r.sync, r.health, r.message, r.reason FROM r
 				ON CONFLICT DO NOTHING RETURNING *
 			)
 			SELECT r.position FROM r JOIN o ON ` + sameObject,
@@ -82,9 +82,9 @@ var (
 )
 
 const (
-	objectColumns = `tenant_id, target_id, api_group, kind, namespace, name, api_version, sync, health, message`
-	givenObjects  = `unnest($2::text[], $3::text[], $4::text[], $5::text[], $6::text[], $7::text[], $8::text[], $9::text[], $10::text[])
-				WITH ORDINALITY AS r (target_id, api_group, kind, namespace, name, api_version, sync, health, message, position)`
+	objectColumns = `tenant_id, target_id, api_group, kind, namespace, name, api_version, sync, health, message, reason`
+	givenObjects  = `unnest($2::text[], $3::text[], $4::text[], $5::text[], $6::text[], $7::text[], $8::text[], $9::text[], $10::text[], $11::text[])
+				WITH ORDINALITY AS r (target_id, api_group, kind, namespace, name, api_version, sync, health, message, reason, position)`
 	sameObject = `o.tenant_id = $1 AND o.target_id = r.target_id AND o.api_group = r.api_group AND o.kind = r.kind
 				AND o.namespace = r.namespace AND o.name = r.name`
 )

@@ -159,18 +159,22 @@ func tellsMore(reported, stored fleet.Observed) bool {
 var (
 	setStatus = Bulk{
 		One: `UPDATE targets SET observed_epoch = $3, observed_generation = $4, observed_digest = $5, observed_sync = $6,
-				observed_health = $7, observed_as_of = $8, observed_message = $9
+				observed_health = $7, observed_as_of = $8, observed_message = $9, observed_reason = $10,
+				observed_sync_at = CASE WHEN observed_sync = $6 THEN observed_sync_at ELSE $8 END,
+				observed_health_at = CASE WHEN observed_health = $7 THEN observed_health_at ELSE $8 END
 			WHERE tenant_id = $1 AND id = $2`,
 		Many: `UPDATE targets AS t SET observed_epoch = r.epoch, observed_generation = r.generation, observed_digest = r.digest,
-				observed_sync = r.sync, observed_health = r.health, observed_as_of = r.as_of, observed_message = r.message
-			FROM unnest($2::text[], $3::bigint[], $4::bigint[], $5::text[], $6::text[], $7::text[], $8::bigint[], $9::text[])
-				AS r (id, epoch, generation, digest, sync, health, as_of, message)
+				observed_sync = r.sync, observed_health = r.health, observed_as_of = r.as_of, observed_message = r.message, observed_reason = r.reason,
+				observed_sync_at = CASE WHEN t.observed_sync = r.sync THEN t.observed_sync_at ELSE r.as_of END,
+				observed_health_at = CASE WHEN t.observed_health = r.health THEN t.observed_health_at ELSE r.as_of END
+			FROM unnest($2::text[], $3::bigint[], $4::bigint[], $5::text[], $6::text[], $7::text[], $8::bigint[], $9::text[], $10::text[])
+				AS r (id, epoch, generation, digest, sync, health, as_of, message, reason)
 			WHERE t.tenant_id = $1 AND t.id = r.id`,
 	}
 	setMessage = Bulk{
-		One: `UPDATE targets SET observed_digest = $3, observed_as_of = $4, observed_message = $5 WHERE tenant_id = $1 AND id = $2`,
-		Many: `UPDATE targets AS t SET observed_digest = r.digest, observed_as_of = r.as_of, observed_message = r.message
-			FROM unnest($2::text[], $3::text[], $4::bigint[], $5::text[]) AS r (id, digest, as_of, message)
+		One: `UPDATE targets SET observed_digest = $3, observed_as_of = $4, observed_message = $5, observed_reason = $6 WHERE tenant_id = $1 AND id = $2`,
+		Many: `UPDATE targets AS t SET observed_digest = r.digest, observed_as_of = r.as_of, observed_message = r.message, observed_reason = r.reason
+			FROM unnest($2::text[], $3::text[], $4::bigint[], $5::text[], $6::text[]) AS r (id, digest, as_of, message, reason)
 			WHERE t.tenant_id = $1 AND t.id = r.id`,
 	}
 )
@@ -184,9 +188,9 @@ func (s targets) setStatuses(ctx context.Context, tenant fleet.TenantID, news []
 		}
 		o, b := x.Observed, x.Before.Observed
 		if o.Version == b.Version && o.Sync == b.Sync && o.Health == b.Health {
-			messages = append(messages, []any{string(x.Target), o.Digest, micros(o.AsOf), o.Message})
+			messages = append(messages, []any{string(x.Target), o.Digest, micros(o.AsOf), o.Message, string(o.Reason)})
 		} else {
-			statuses = append(statuses, []any{string(x.Target), o.Epoch, o.Generation, o.Digest, string(o.Sync), string(o.Health), micros(o.AsOf), o.Message})
+			statuses = append(statuses, []any{string(x.Target), o.Epoch, o.Generation, o.Digest, string(o.Sync), string(o.Health), micros(o.AsOf), o.Message, string(o.Reason)})
 		}
 		changed = append(changed, x.Target)
 		if err := s.recordTarget(store.ChangeStatus, tenant, x.Target, x.Agent, x.Before.DeploymentID); err != nil {

@@ -16,7 +16,7 @@ const (
 	// readSync is the word for a target that nothing holds.
 	readSync = `CASE WHEN t.detached_at IS NOT NULL THEN 'Detached'
 		WHEN t.desired_tombstone THEN t.read_sync
-		WHEN t.variant >= '!' AND t.variant < '"' THEN 'Failed'
+		WHEN t.variant_error <> '' THEN 'Failed'
 		WHEN t.variant <> '' AND EXISTS (SELECT 1 FROM deployment_variants v WHERE v.tenant_id = t.tenant_id
 			AND v.deployment_id = t.deployment_id AND v.name = t.variant AND v.error <> '') THEN 'Failed'
 		ELSE t.read_sync END`
@@ -117,10 +117,10 @@ func (s targets) Variants(ctx context.Context, tenant fleet.TenantID, ids []flee
 	err := s.tx.of(tenant).each(ctx, func(row Row) error {
 		var id fleet.TargetID
 		var v fleet.Variant
-		err := row.Scan(&id, &v.Name, &v.Rendered.Commit, &v.Rendered.Key, &v.Rendered.Digest, timeInto(&v.Rendered.At), &v.Error)
+		err := row.Scan(&id, &v.Name, &v.Rendered.Commit, &v.Rendered.Key, &v.Rendered.Digest, timeInto(&v.Rendered.At), &v.Error, &v.Reason)
 		out[id] = v
 		return err
-	}, `SELECT t.id, v.name, v.rendered_commit, v.rendered_key, COALESCE(v.rendered_digest, ''), v.rendered_at, v.error
+	}, `SELECT t.id, v.name, v.rendered_commit, v.rendered_key, COALESCE(v.rendered_digest, ''), v.rendered_at, v.error, v.error_reason
 		FROM targets t JOIN deployment_variants v ON v.tenant_id = t.tenant_id AND v.deployment_id = t.deployment_id AND v.name = t.variant
 		WHERE t.tenant_id = $1 AND t.id IN (SELECT value FROM json_each($2))`, tenant, idList(ids))
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 const standingColumns = `SELECT t.id, t.tenant_id, t.deployment_id, t.deployment_name, COALESCE(t.agent_id, ''),
 		t.desired_epoch, t.desired_generation, COALESCE(t.desired_digest, ''), t.desired_tombstone, t.desired_detached,
 		t.observed_epoch, t.observed_generation, t.observed_digest, t.observed_sync, t.observed_health,
-		t.observed_as_of, t.observed_message
+		t.observed_as_of, t.observed_message, t.observed_reason
 	FROM targets t `
 
 // standing is a place to scan rows of standingColumns into, made once for all of them.
@@ -26,7 +26,7 @@ func newStanding() *standing {
 	// Texts of named types are scanned by reflection, which costs more than the rest of a row.
 	x.into = []any{(*string)(&x.ID), (*string)(&x.TenantID), (*string)(&x.DeploymentID), &x.DeploymentName, (*string)(&x.AgentID),
 		&d.Epoch, &d.Generation, &d.Digest, &d.Tombstone, &d.Detached,
-		&o.Epoch, &o.Generation, &o.Digest, (*string)(&o.Sync), (*string)(&o.Health), timeInto(&o.AsOf), &o.Message}
+		&o.Epoch, &o.Generation, &o.Digest, (*string)(&o.Sync), (*string)(&o.Health), timeInto(&o.AsOf), &o.Message, (*string)(&o.Reason)}
 	return x
 }
 

@@ -47,7 +47,7 @@ var workCalls = []call{
 		return nil, tx.Deployments().SetRendered(ctx, tenant, w.deployment.ID, fleet.Rendered{Commit: "new", At: at(50)})
 	}},
 	{"Deployments.SetSourceError", true, notFound, func(ctx context.Context, tx store.Tx, tenant fleet.TenantID, w *world) (any, error) {
-		return nil, tx.Deployments().SetSourceError(ctx, tenant, w.deployment.ID, "broken", at(50))
+		return nil, tx.Deployments().SetSourceError(ctx, tenant, w.deployment.ID, fleet.ReasonRenderFailed, "broken", at(50))
 	}},
 	{"Deployments.SetDetected", true, notFound, func(ctx context.Context, tx store.Tx, tenant fleet.TenantID, w *world) (any, error) {
 		return nil, tx.Deployments().SetDetected(ctx, tenant, w.deployment.ID, fleet.SourcePlain)

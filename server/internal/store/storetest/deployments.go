@@ -176,14 +176,14 @@ func deploymentRenders(t *testing.T, s store.Store) {
 		changes int
 	}{
 		{"an error keeps the last render", func(ctx context.Context, d store.Deployments) error {
-			return d.SetSourceError(ctx, w.tenant.ID, w.deployment.ID, "bad yaml", at(30))
-		}, func(d *fleet.Deployment) { d.SourceError, d.SourceAt = "bad yaml", at(30) }, 1},
+			return d.SetSourceError(ctx, w.tenant.ID, w.deployment.ID, fleet.ReasonRenderFailed, "bad yaml", at(30))
+		}, func(d *fleet.Deployment) { d.SourceReason, d.SourceError, d.SourceAt = fleet.ReasonRenderFailed, "bad yaml", at(30) }, 1},
 		{"the same error is no news", func(ctx context.Context, d store.Deployments) error {
-			return d.SetSourceError(ctx, w.tenant.ID, w.deployment.ID, "bad yaml", at(35))
+			return d.SetSourceError(ctx, w.tenant.ID, w.deployment.ID, fleet.ReasonRenderFailed, "bad yaml", at(35))
 		}, func(*fleet.Deployment) {}, 0},
 		{"a render clears the error", func(ctx context.Context, d store.Deployments) error {
 			return d.SetRendered(ctx, w.tenant.ID, w.deployment.ID, rendered)
-		}, func(d *fleet.Deployment) { d.SourceError, d.SourceAt, d.Rendered = "", at(40), rendered }, 1},
+		}, func(d *fleet.Deployment) { d.SourceReason, d.SourceError, d.SourceAt, d.Rendered = "", "", at(40), rendered }, 1},
 		{"the same render is no news", func(ctx context.Context, d store.Deployments) error {
 			return d.SetRendered(ctx, w.tenant.ID, w.deployment.ID, later)
 		}, func(*fleet.Deployment) {}, 0},
@@ -194,11 +194,11 @@ func deploymentRenders(t *testing.T, s store.Store) {
 			return d.SetDetected(ctx, w.tenant.ID, w.deployment.ID, fleet.SourceKustomize)
 		}, func(*fleet.Deployment) {}, 0},
 		{"a new error", func(ctx context.Context, d store.Deployments) error {
-			return d.SetSourceError(ctx, w.tenant.ID, w.deployment.ID, "no such path", at(50))
-		}, func(d *fleet.Deployment) { d.SourceError, d.SourceAt = "no such path", at(50) }, 1},
+			return d.SetSourceError(ctx, w.tenant.ID, w.deployment.ID, fleet.ReasonPathNotFound, "no such path", at(50))
+		}, func(d *fleet.Deployment) { d.SourceReason, d.SourceError, d.SourceAt = fleet.ReasonPathNotFound, "no such path", at(50) }, 1},
 		{"the same render clears it, too", func(ctx context.Context, d store.Deployments) error {
 			return d.SetRendered(ctx, w.tenant.ID, w.deployment.ID, later)
-		}, func(d *fleet.Deployment) { d.SourceError, d.SourceAt, d.Rendered = "", at(90), later }, 1},
+		}, func(d *fleet.Deployment) { d.SourceReason, d.SourceError, d.SourceAt, d.Rendered = "", "", at(90), later }, 1},
 	}
 	want := w.deployment
 	for _, step := range steps {
@@ -214,7 +214,7 @@ func deploymentRenders(t *testing.T, s store.Store) {
 		return tx.Deployments().SetRendered(ctx, w.tenant.ID, w.deployment.ID, fleet.Rendered{Digest: "sha256:unknown", At: at(99)})
 	})
 	refuse(t, s, store.ErrNotFound, func(ctx context.Context, tx store.Tx) error {
-		return tx.Deployments().SetSourceError(ctx, w.tenant.ID, fleet.NewDeploymentID(), "x", at(99))
+		return tx.Deployments().SetSourceError(ctx, w.tenant.ID, fleet.NewDeploymentID(), fleet.ReasonRenderFailed, "x", at(99))
 	})
 	same(t, "after what was refused", getDeployment(t, s, w), want)
 }

@@ -179,7 +179,7 @@ func filtersFollowTheView(t *testing.T, s store.Store) {
 			return tx.Targets().SetDesired(ctx, id, w.target.ID, next)
 		}, []fleet.SyncState{fleet.SyncPending}, fleet.HealthCurrent},
 		{"the source broke meanwhile", func(ctx context.Context, tx store.Tx) error {
-			return tx.Deployments().SetSourceError(ctx, id, w.deployment.ID, "bad yaml", at(22))
+			return tx.Deployments().SetSourceError(ctx, id, w.deployment.ID, fleet.ReasonRenderFailed, "bad yaml", at(22))
 		}, []fleet.SyncState{fleet.SyncPending, fleet.SyncFailed}, fleet.HealthCurrent},
 		{"the agent went away", func(ctx context.Context, tx store.Tx) error {
 			_, err := tx.Connections().Close(ctx, id, w.connection.SessionID, at(23), at(23))

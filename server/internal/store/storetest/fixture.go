@@ -78,7 +78,7 @@ func newWorld(t *testing.T, s store.Store, name string) *world {
 		newObject("", "Service", "shop", "web", ""),
 	}
 	w.run = newRun(w.deployment)
-	w.runTarget = fleet.RunTarget{TargetID: w.target.ID, Version: fleet.Version{Epoch: 1, Generation: 3}, Message: "waiting"}
+	w.runTarget = fleet.RunTarget{TargetID: w.target.ID, Version: fleet.Version{Epoch: 1, Generation: 3}, Reason: fleet.ReasonApplying, Message: "waiting"}
 	w.operation = newOperation(w)
 	w.audit = fleet.AuditEvent{
 		At: at(9), TenantID: tenant, Actor: "ada", Door: "rest", Action: "deployment.create", Kind: "deployment",
@@ -238,7 +238,7 @@ func wholePolicy() fleet.Policy {
 func newTarget(w *world, d fleet.Deployment, a fleet.Agent) fleet.Target {
 	return fleet.Target{
 		ID: fleet.NewTargetID(), TenantID: w.tenant.ID, DeploymentID: d.ID, AgentTenant: a.TenantID, AgentID: a.ID, AgentName: a.Name,
-		Variant: "v1", DetachedAt: at(8), DetachedWhy: "relabelled", LeftIn: "uid-left",
+		Variant: "v1", VariantError: "no label", DetachedAt: at(8), DetachedWhy: "relabelled", LeftIn: "uid-left",
 		Desired: fleet.Desired{
 			Version: fleet.Version{Epoch: 1, Generation: 3}, Digest: w.bundle.Digest, Commit: "c0ffee", Namespace: "shop",
 			Policy: wholePolicy(), SourceRevision: 2, HoldPrune: true, Consent: true, Confirmed: []string{"Deployment.apps shop/web", "Namespace old"}, Detached: true,
@@ -249,7 +249,7 @@ func newTarget(w *world, d fleet.Deployment, a fleet.Agent) fleet.Target {
 		},
 		Observed: fleet.Observed{
 			Version: fleet.Version{Epoch: 1, Generation: 2}, Digest: "sha256:older", Sync: fleet.SyncFailed,
-			Health: fleet.HealthInProgress, Message: "waiting", AsOf: at(8),
+			Health: fleet.HealthInProgress, Reason: fleet.ReasonApplyFailed, Message: "waiting", AsOf: at(8),
 		},
 	}
 }
@@ -257,7 +257,7 @@ func newTarget(w *world, d fleet.Deployment, a fleet.Agent) fleet.Target {
 func newRun(d fleet.Deployment) fleet.SyncRun {
 	return fleet.SyncRun{
 		ID: fleet.NewRunID(), TenantID: d.TenantID, DeploymentID: d.ID, Kind: fleet.RunSync, Revision: "main", Kept: 1,
-		Phase: fleet.RunRunning, Message: "at it", Commit: "c0ffee", By: "ada", CreatedAt: at(8), StartedAt: at(9),
+		Phase: fleet.RunRunning, Reason: fleet.ReasonWaitingForTargets, Message: "at it", Commit: "c0ffee", By: "ada", CreatedAt: at(8), StartedAt: at(9),
 		OperationID: fleet.NewOperationID(),
 	}
 }
@@ -272,6 +272,6 @@ func newOperation(w *world) fleet.Operation {
 func newObject(group, kind, namespace, name, message string) fleet.ObjectStatus {
 	return fleet.ObjectStatus{
 		ObjectRef: fleet.ObjectRef{Group: group, Version: "v1", Kind: kind, Namespace: namespace, Name: name},
-		Sync:      fleet.SyncSynced, Health: fleet.HealthCurrent, Message: message,
+		Sync:      fleet.SyncSynced, Health: fleet.HealthCurrent, Reason: fleet.ReasonSynced, Message: message,
 	}
 }

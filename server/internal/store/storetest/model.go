@@ -96,11 +96,14 @@ func (m *model) drawTarget(rt *rapid.T, d fleet.Deployment, a fleet.Agent) fleet
 	}
 	x := fleet.Target{
 		ID: fleet.NewTargetID(), TenantID: m.tenant, DeploymentID: d.ID, AgentTenant: a.TenantID, AgentID: a.ID, AgentName: a.Name,
-		Variant: rapid.SampledFrom([]string{"", "", "v", "v", "!refused"}).Draw(rt, "variant of target"),
+		Variant: rapid.SampledFrom([]string{"", "", "v", "v", fleet.NoVariant}).Draw(rt, "variant of target"),
 		Desired: fleet.Desired{
 			Version: version(), Digest: rapid.SampledFrom(someDigests).Draw(rt, "desired"),
 			Tombstone: rapid.IntRange(0, 5).Draw(rt, "tombstone") == 0, Detached: rapid.IntRange(0, 5).Draw(rt, "detached") == 0,
 		},
+	}
+	if x.Variant == fleet.NoVariant {
+		x.VariantError = "agent has no label"
 	}
 	if a.TenantID != m.tenant {
 		x.GrantID = m.grant.ID

@@ -108,7 +108,7 @@ func pendingSpecsComeIntoForce(t *testing.T, s store.Store) {
 	w := newWorld(t, s, "a")
 	refuse(t, s, store.ErrNotFound, func(ctx context.Context, tx store.Tx) error { return tx.Deployments().Promote(ctx, w.deployment) })
 	update(t, s, func(ctx context.Context, tx store.Tx) error {
-		return tx.Deployments().SetSourceError(ctx, w.tenant.ID, w.deployment.ID, "bad yaml", at(30))
+		return tx.Deployments().SetSourceError(ctx, w.tenant.ID, w.deployment.ID, fleet.ReasonRenderFailed, "bad yaml", at(30))
 	})
 	p := withPending(t, s, w)
 	want := w.deployment.With(p)

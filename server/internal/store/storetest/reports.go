@@ -73,6 +73,9 @@ func reportsWriteNews(t *testing.T, s store.Store) {
 		{"the message changed", func() fleet.Observed {
 			return with(func(o *fleet.Observed) { o.Message, o.AsOf = "done", at(62) })
 		}, true},
+		{"the reason changed", func() fleet.Observed {
+			return with(func(o *fleet.Observed) { o.Reason, o.AsOf = fleet.ReasonForbidden, at(62) })
+		}, true},
 		{"the sync changed", func() fleet.Observed {
 			return with(func(o *fleet.Observed) { o.Sync, o.AsOf = fleet.SyncSynced, at(63) })
 		}, true},
@@ -104,7 +107,10 @@ func reportsWriteNews(t *testing.T, s store.Store) {
 		same(t, step.reason, getTarget(t, s, w).Observed, stored)
 		same(t, step.reason+": changes", since(t, s, before), changes)
 	}
-	same(t, "desired", getTarget(t, s, w).Desired, w.target.Desired)
+	got := getTarget(t, s, w)
+	same(t, "desired", got.Desired, w.target.Desired)
+	same(t, "sync since", got.SyncSince, at(63))
+	same(t, "health since", got.HealthSince, at(61))
 }
 
 func reportsOnObjects(t *testing.T, s store.Store) {

@@ -80,7 +80,7 @@ func (m *model) readings(l Listed, problem string, held bool) []reading {
 		case !t.DetachedAt.IsZero():
 			r.View.Sync = fleet.SyncDetached
 		case t.Desired.Tombstone:
-		case strings.HasPrefix(t.Variant, "!"), t.Variant == "v" && problem != "":
+		case t.VariantError != "", t.Variant == "v" && problem != "":
 			r.View.Sync = fleet.SyncFailed
 		case held && r.waiting && calm:
 			r.View.Sync = fleet.SyncOutOfSync

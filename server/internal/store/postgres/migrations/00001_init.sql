@@ -428,6 +428,7 @@ CREATE TABLE deployments (
     rendered_volatile   BOOLEAN          NOT NULL,
     detected            TEXT COLLATE "C" NOT NULL,
     source_error        TEXT COLLATE "C" NOT NULL,
+    source_reason       TEXT COLLATE "C" NOT NULL,
     source_at           BIGINT,
     last_run            BIGINT           NOT NULL DEFAULT 0 CHECK (last_run >= 0),
     last_revision       BIGINT           NOT NULL DEFAULT 0 CHECK (last_revision >= 0),
@@ -548,6 +549,7 @@ CREATE TABLE deployment_variants (
     rendered_reads    TEXT COLLATE "C" NOT NULL,
     rendered_volatile BOOLEAN          NOT NULL,
     error             TEXT COLLATE "C" NOT NULL,
+    error_reason      TEXT COLLATE "C" NOT NULL,
     PRIMARY KEY (tenant_id, deployment_id, name),
     FOREIGN KEY (tenant_id, deployment_id) REFERENCES deployments (tenant_id, id) ON DELETE CASCADE,
     FOREIGN KEY (tenant_id, rendered_digest) REFERENCES bundles (tenant_id, digest) ON DELETE RESTRICT
@@ -615,6 +617,7 @@ CREATE TABLE targets (
     agent_name                  TEXT COLLATE "C" NOT NULL,
     grant_id                    TEXT COLLATE "C" CHECK (grant_id <> ''),
     variant                     TEXT COLLATE "C" NOT NULL,
+    variant_error               TEXT COLLATE "C" NOT NULL,
     detached_at                 BIGINT,
     detached_why                TEXT COLLATE "C" NOT NULL,
     left_in                     TEXT COLLATE "C" NOT NULL,
@@ -655,6 +658,9 @@ CREATE TABLE targets (
     observed_health             TEXT COLLATE "C" NOT NULL,
     observed_as_of              BIGINT,
     observed_message            TEXT COLLATE "C" NOT NULL,
+    observed_reason             TEXT COLLATE "C" NOT NULL,
+    observed_sync_at            BIGINT,
+    observed_health_at          BIGINT,
     read_sync TEXT COLLATE "C" NOT NULL GENERATED ALWAYS AS (CASE
         WHEN observed_sync = '' THEN 'Pending'
         WHEN observed_sync <> 'Synced' THEN observed_sync
@@ -680,6 +686,7 @@ CREATE INDEX targets_by_digest ON targets (tenant_id, desired_digest);
 CREATE INDEX targets_by_grant ON targets (grant_id) WHERE grant_id IS NOT NULL;
 CREATE INDEX targets_by_hand_over ON targets (tenant_id, id) WHERE desired_hand_overs <> '';
 CREATE INDEX targets_by_sync ON targets (tenant_id, read_sync, deployment_name, deployment_id);
+CREATE INDEX targets_by_reason ON targets (tenant_id, observed_reason, deployment_name, deployment_id) WHERE observed_reason NOT IN ('', 'Synced');
 CREATE INDEX targets_by_health ON targets (tenant_id, read_health, deployment_name, deployment_id);
 CREATE INDEX targets_waiting ON targets (tenant_id, deployment_name, deployment_id) WHERE waiting;
 CREATE INDEX targets_without_agent ON targets (tenant_id, deployment_name, deployment_id) WHERE agent_id IS NULL;
@@ -698,6 +705,7 @@ CREATE TABLE target_objects (
     sync        TEXT COLLATE "C" NOT NULL,
     health      TEXT COLLATE "C" NOT NULL,
     message     TEXT COLLATE "C" NOT NULL,
+    reason      TEXT COLLATE "C" NOT NULL,
     PRIMARY KEY (tenant_id, target_id, api_group, kind, namespace, name),
     FOREIGN KEY (tenant_id, target_id) REFERENCES targets (tenant_id, id) ON DELETE CASCADE
 ) WITH (fillfactor = 50);
@@ -714,6 +722,7 @@ CREATE TABLE sync_runs (
     revision      TEXT COLLATE "C" NOT NULL,
     kept          BIGINT           NOT NULL CHECK (kept >= 0),
     phase         TEXT COLLATE "C" NOT NULL CHECK (phase IN ('Pending', 'Running', 'Succeeded', 'Failed', 'Terminated')),
+    reason        TEXT COLLATE "C" NOT NULL,
     message       TEXT COLLATE "C" NOT NULL,
     commit_hash   TEXT COLLATE "C" NOT NULL,
     created_by    TEXT COLLATE "C" NOT NULL,
@@ -737,6 +746,7 @@ CREATE TABLE run_targets (
     generation BIGINT           NOT NULL,
     done       BOOLEAN          NOT NULL,
     failed     BOOLEAN          NOT NULL,
+    reason     TEXT COLLATE "C" NOT NULL,
     message    TEXT COLLATE "C" NOT NULL,
     PRIMARY KEY (tenant_id, run_id, target_id),
     FOREIGN KEY (tenant_id, run_id) REFERENCES sync_runs (tenant_id, id) ON DELETE CASCADE,

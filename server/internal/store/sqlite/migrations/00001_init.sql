@@ -427,6 +427,7 @@ CREATE TABLE deployments (
     rendered_volatile   INTEGER NOT NULL CHECK (rendered_volatile IN (0, 1)),
     detected            TEXT    NOT NULL,
     source_error        TEXT    NOT NULL,
+    source_reason       TEXT    NOT NULL,
     source_at           INTEGER,
     last_run            INTEGER NOT NULL DEFAULT 0 CHECK (last_run >= 0),
     last_revision       INTEGER NOT NULL DEFAULT 0 CHECK (last_revision >= 0),
@@ -547,6 +548,7 @@ CREATE TABLE deployment_variants (
     rendered_reads    TEXT    NOT NULL,
     rendered_volatile INTEGER NOT NULL CHECK (rendered_volatile IN (0, 1)),
     error             TEXT    NOT NULL,
+    error_reason      TEXT    NOT NULL,
     PRIMARY KEY (tenant_id, deployment_id, name),
     FOREIGN KEY (tenant_id, deployment_id) REFERENCES deployments (tenant_id, id) ON DELETE CASCADE,
     FOREIGN KEY (tenant_id, rendered_digest) REFERENCES bundles (tenant_id, digest) ON DELETE RESTRICT
@@ -613,6 +615,7 @@ CREATE TABLE targets (
     agent_name                  TEXT    NOT NULL,
     grant_id                    TEXT    CHECK (grant_id <> ''),
     variant                     TEXT    NOT NULL,
+    variant_error               TEXT    NOT NULL,
     detached_at                 INTEGER,
     detached_why                TEXT    NOT NULL,
     left_in                     TEXT    NOT NULL,
@@ -653,6 +656,9 @@ CREATE TABLE targets (
     observed_health             TEXT    NOT NULL,
     observed_as_of              INTEGER,
     observed_message            TEXT    NOT NULL,
+    observed_reason             TEXT    NOT NULL,
+    observed_sync_at            INTEGER,
+    observed_health_at          INTEGER,
     read_sync TEXT NOT NULL GENERATED ALWAYS AS (CASE
         WHEN observed_sync = '' THEN 'Pending'
         WHEN observed_sync <> 'Synced' THEN observed_sync
@@ -678,6 +684,7 @@ CREATE INDEX targets_by_digest ON targets (tenant_id, desired_digest);
 CREATE INDEX targets_by_grant ON targets (grant_id) WHERE grant_id IS NOT NULL;
 CREATE INDEX targets_by_hand_over ON targets (tenant_id, id) WHERE desired_hand_overs <> '';
 CREATE INDEX targets_by_sync ON targets (tenant_id, read_sync, deployment_name, deployment_id);
+CREATE INDEX targets_by_reason ON targets (tenant_id, observed_reason, deployment_name, deployment_id) WHERE observed_reason NOT IN ('', 'Synced');
 CREATE INDEX targets_by_health ON targets (tenant_id, read_health, deployment_name, deployment_id);
 CREATE INDEX targets_waiting ON targets (tenant_id, deployment_name, deployment_id) WHERE waiting;
 CREATE INDEX targets_without_agent ON targets (tenant_id, deployment_name, deployment_id) WHERE agent_id IS NULL;
@@ -696,6 +703,7 @@ CREATE TABLE target_objects (
     sync        TEXT NOT NULL,
     health      TEXT NOT NULL,
     message     TEXT NOT NULL,
+    reason      TEXT NOT NULL,
     PRIMARY KEY (tenant_id, target_id, api_group, kind, namespace, name),
     FOREIGN KEY (tenant_id, target_id) REFERENCES targets (tenant_id, id) ON DELETE CASCADE
 ) STRICT, WITHOUT ROWID;
@@ -712,6 +720,7 @@ CREATE TABLE sync_runs (
     revision      TEXT    NOT NULL,
     kept          INTEGER NOT NULL CHECK (kept >= 0),
     phase         TEXT    NOT NULL CHECK (phase IN ('Pending', 'Running', 'Succeeded', 'Failed', 'Terminated')),
+    reason        TEXT    NOT NULL,
     message       TEXT    NOT NULL,
     commit_hash   TEXT    NOT NULL,
     created_by    TEXT    NOT NULL,
@@ -735,6 +744,7 @@ CREATE TABLE run_targets (
     generation INTEGER NOT NULL,
     done       INTEGER NOT NULL CHECK (done IN (0, 1)),
     failed     INTEGER NOT NULL CHECK (failed IN (0, 1)),
+    reason     TEXT    NOT NULL,
     message    TEXT    NOT NULL,
     PRIMARY KEY (tenant_id, run_id, target_id),
     FOREIGN KEY (tenant_id, run_id) REFERENCES sync_runs (tenant_id, id) ON DELETE CASCADE,
