@@ -1,12 +1,12 @@
-# One line per target: make help. Needed: Go, git, make, a C compiler (only -race needs it).
-# What is built once and kept (control plane, linter, kustomize and helm) goes to ${XDG_CACHE_HOME:-~/.cache}/kedge, not into the work tree.
+# make help lists the targets. You need Go, git, make, and a C compiler (only for -race).
+# The control plane, the linter, kustomize and helm are built once into ${XDG_CACHE_HOME:-~/.cache}/kedge, outside the work tree.
 
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
 MAKEFLAGS += --no-print-directory
 
-# A tagged build says its tag; any other says "dev" and the commit, which Go records by itself.
+# A tagged build reports its tag. Any other build reports "dev" and the commit, which Go records.
 VERSION ?= $(shell git describe --tags --match 'v[0-9]*' --dirty 2>/dev/null)
 LDFLAGS := -s -w $(if $(VERSION),-X github.com/kedge-dev/kedge/internal/version.release=$(VERSION))
 
@@ -15,15 +15,15 @@ LINT_VERSION := $(shell awk '$$1 == "github.com/golangci/golangci-lint/v2" { pri
 LINT := $(CACHE)/tools/golangci-lint-$(LINT_VERSION)
 BUF := go tool -modfile=tools/go.mod buf
 
-# The demo of make check is built as on a machine that nobody has set up: Go stamps what it builds with the
-# commit. git describes its own work tree to whoever runs this, also when another user owns the files.
+# make check builds the demo as on a fresh machine: Go stamps the programs with the commit, and git accepts the work tree
+# even if another user owns its files.
 STRANGER := GOFLAGS="$$(go env GOFLAGS) -buildvcs=$(if $(wildcard .git),true,auto)" \
 	GIT_CONFIG_COUNT=1 GIT_CONFIG_KEY_0=safe.directory GIT_CONFIG_VALUE_0='$(CURDIR)'
 
 # Packages to test and flags to test them with: make test PKG=./server/... TESTFLAGS=-v
 PKG ?= ./...
 TESTFLAGS ?=
-# How long make fuzz lets each target run.
+# Run time of each target of make fuzz.
 FUZZTIME ?= 10s
 # Arguments of the demo and of the benchmarks: make demo ARGS=--once
 ARGS ?=
@@ -41,7 +41,7 @@ kube: ## build the Kubernetes control plane for tests and the demo (once, about 
 	@hack/kube/build.sh
 
 .PHONY: demo
-demo: build ## start clusters, a server, agents and a Git repository here, and deploy to them (ARGS=--once to check and leave)
+demo: build ## start clusters, a server, agents and a Git repository, and deploy to them (ARGS=--once to check and exit)
 	@kube=$$(hack/kube/build.sh) && bin/kedge demo --kube-bin="$$kube" $(ARGS)
 
 .PHONY: test
@@ -50,7 +50,7 @@ test: ## run all tests, with the race detector, on a real control plane and a re
 	@go -C tools/console test ./...
 
 .PHONY: test-short
-test-short: ## run the tests that need nothing but Go and git
+test-short: ## run the tests that need only Go and git
 	go test -short -timeout 5m $(TESTFLAGS) $(PKG)
 
 .PHONY: fuzz
@@ -58,21 +58,21 @@ fuzz: ## run every fuzz target of PKG, one after another, each for FUZZTIME
 	@hack/fuzz.sh $(FUZZTIME) $(PKG)
 
 .PHONY: bench
-bench: build ## measure, the quick set (figures go to bench/out/results.jsonl; ARGS=--only=B1 for one)
+bench: build ## run the quick benchmarks (results in bench/out/results.jsonl; ARGS=--only=B1 for one)
 	CGO_ENABLED=0 go build -trimpath -o bin/ ./bench/...
 	@kube=$$(hack/kube/build.sh) && bin/bench --kube-bin="$$kube" --commit="$$(git describe --always --dirty)" $(ARGS)
 
 .PHONY: bench-full
-bench-full: ## measure, the large sizes too
+bench-full: ## run the benchmarks with the large sizes
 	@$(MAKE) bench ARGS='--full $(ARGS)'
 
 .PHONY: generate
-generate: ## make generated code anew: the wire's messages and the console's bundle
+generate: ## regenerate the protocol messages and the bundle of the console
 	$(BUF) generate
 	go generate ./...
 
 .PHONY: generate-check
-generate-check: ## fail if generated code is not what make generate makes
+generate-check: ## fail if generated code is stale
 	@hack/generate-check.sh
 
 .PHONY: lint
@@ -86,12 +86,12 @@ $(LINT): tools/lint/go.mod tools/lint/go.sum
 	@GOWORK=off CGO_ENABLED=0 go -C tools/lint build -trimpath -o $@.$$$$ github.com/golangci/golangci-lint/v2/cmd/golangci-lint && mv $@.$$$$ $@ && touch $@
 
 .PHONY: check
-check: ## what CI runs: generate-check, lint, test and the demo
+check: ## run what CI runs: generate-check, lint, test and the demo
 	@$(MAKE) generate-check
 	@$(MAKE) lint
 	@$(MAKE) test
 	@$(STRANGER) KUBECONFIG= $(MAKE) demo ARGS=--once
 
 .PHONY: clean
-clean: ## remove what was built in the work tree (the cache outside it stays)
+clean: ## remove build results from the work tree (the cache stays)
 	rm -rf bin bench/out .demo

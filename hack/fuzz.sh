@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Fuzzes each target by itself, as go test demands: hack/fuzz.sh TIME PACKAGE …
-# All run even if one fails; what made it fail is then in testdata/fuzz of its package, to be kept as a test.
+# Runs each fuzz target separately, as go test requires: hack/fuzz.sh TIME PACKAGE …
+# All targets run, even if one fails. The failing input is then in testdata/fuzz of its package. Keep it as a test.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
-# Fails if generated code is not what "make generate" makes of its sources. It generates in a copy, so that the work
-# tree is left alone and changes that are not committed yet are judged like the others.
+# Fails if generated code differs from the output of "make generate". It generates in a copy, so the work tree stays
+# unchanged and uncommitted changes count too.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 copy=$(mktemp -d)
 trap 'rm -rf "$copy"' EXIT
 mkdir "$copy/before"
-# What git knows, and what it would add; a file that was deleted but not committed is not there to copy.
+# Copy tracked files and files that git would add. Skip files that are deleted and not committed.
 git ls-files --cached --others --exclude-standard -z |
   while IFS= read -r -d '' file; do if [ -e "$file" ]; then printf '%s\0' "$file"; fi; done |
   tar --null --files-from=- --create --file=- | tar --extract --file=- --directory="$copy/before"

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# Sees to it that the programs are there that tests use beside Go and git:
-#   PostgreSQL   the second store is tested against a real one
-#   Chromium     the console is tested in a real browser
-#   ip           a test runs the server in a network namespace that has no way into the cluster
-# As root on Debian what is missing is installed; elsewhere the packages are named and it fails.
+# Checks for the programs that tests need in addition to Go and git:
+#   PostgreSQL   for the tests of the second store
+#   Chromium     for the tests of the console in a real browser
+#   ip           for a test that runs the server in a network namespace without a route to the cluster
+# As root on Debian, it installs missing packages. Elsewhere, it prints their names and fails.
 set -euo pipefail
 
 has_postgresql() {
@@ -26,15 +26,15 @@ has_compiler >/dev/null || missing+=(gcc libc6-dev)
 if [ "${#missing[@]}" -eq 0 ]; then exit 0; fi
 
 if [ "$(id -u)" -ne 0 ] || [ ! -e /etc/debian_version ] || ! command -v apt-get >/dev/null; then
-  echo "tests need programs that are not here. The Debian packages are: ${missing[*]}" >&2
+  echo "tests need missing programs. The Debian packages are: ${missing[*]}" >&2
   echo "  sudo apt-get install --no-install-recommends ${missing[*]}" >&2
   exit 1
 fi
 
-echo "installing what tests need: ${missing[*]}" >&2
+echo "installing packages that tests need: ${missing[*]}" >&2
 export DEBIAN_FRONTEND=noninteractive
 if [[ " ${missing[*]} " == *" postgresql "* ]] && [ ! -e /etc/postgresql-common/createcluster.conf ]; then
-  # Tests start servers of their own; the package must not make and start one for the whole machine.
+  # Tests start their own servers. Prevent the package from creating and starting one for the whole machine.
   mkdir -p /etc/postgresql-common
   echo "create_main_cluster = false" >/etc/postgresql-common/createcluster.conf
 fi
