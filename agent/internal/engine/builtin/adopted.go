@@ -7,6 +7,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/kedge-dev/kedge/agent/internal/engine/builtin/fieldset"
 	"github.com/kedge-dev/kedge/internal/fleet"
 )
 
@@ -40,7 +41,7 @@ func adoptionOf(live metav1.Object) *adoption {
 		out.tools = append(out.tools, fmt.Sprintf("%s %q, which controls it", controller.Kind, controller.Name))
 	}
 	for _, entry := range live.GetManagedFields() {
-		if !isOurs(entry) && entry.Subresource == "" && !slices.Contains(out.managers, entry.Manager) {
+		if !fieldset.IsOwn(entry) && entry.Subresource == "" && !slices.Contains(out.managers, entry.Manager) {
 			out.managers = append(out.managers, entry.Manager)
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	"github.com/kedge-dev/kedge/agent/internal/engine/builtin/fieldset"
 	"github.com/kedge-dev/kedge/agent/internal/inventory"
 	"github.com/kedge-dev/kedge/internal/fleet"
 	"github.com/kedge-dev/kedge/internal/manifest"
@@ -21,8 +22,8 @@ type applyJob struct {
 	ref      fleet.ObjectRef
 	mapping  mapping
 	policy   fleet.Policy
-	rules    fieldRules // fields that may differ once the object exists
-	dryRun   bool       // have the API server say what would come of it, and change nothing
+	rules    fieldset.Rules // fields that may differ once the object exists
+	dryRun   bool           // have the API server say what would come of it, and change nothing
 
 	uid       string    // of the object that was applied last
 	keepMark  string    // keepMarkOf the manifest that was applied last
@@ -52,7 +53,7 @@ type result struct {
 	before   *unstructured.Unstructured // as it was; only of a dry run, and nil when there was none
 	from     former                     // it was taken over from somebody who is no more
 	adopted  *adoption                  // it was taken over by policy; nil when it was not
-	taken    []fieldConflict            // fields taken over from other managers, by policy
+	taken    []fieldset.Conflict        // fields taken over from other managers, by policy
 	replaced string                     // the field for which the object was deleted and created anew
 }
 
@@ -89,8 +90,8 @@ func (c *cluster) apply(ctx context.Context, j applyJob) (result, error) {
 
 // judge decides what to do about a conflict, and reports whether to try again.
 func (j *applyJob) judge(err error, out *result) (again bool, _ error) {
-	conflicts := fieldConflicts(err)
-	last, parseErr := parseFields(j.fields)
+	conflicts := fieldset.ConflictsOf(err)
+	last, parseErr := fieldset.Parse(j.fields)
 	switch {
 	case !j.absent.IsZero():
 		// It is there after all: whose it is decides.
@@ -99,16 +100,16 @@ func (j *applyJob) judge(err error, out *result) (again bool, _ error) {
 		// The UID or the version did not fit: it is another object by now, or none. Or what was read
 		// of a field that may differ is not so any more.
 		j.known, j.reread = false, true
-	case wantsReplicas(conflicts) && !j.yield:
+	case fieldset.HasAutoscaler(conflicts) && !j.yield:
 		j.yield = true
 	case j.force:
-		return false, &conflictError{conflicts}
-	case parseErr == nil && allOurs(conflicts, last):
+		return false, &fieldset.ConflictError{Conflicts: conflicts}
+	case parseErr == nil && fieldset.AllIn(conflicts, last):
 		j.force = true
 	case j.policy.Force:
 		j.force, out.taken = true, conflicts
 	default:
-		return false, &conflictError{conflicts}
+		return false, &fieldset.ConflictError{Conflicts: conflicts}
 	}
 	return true, err
 }
@@ -147,7 +148,7 @@ func (c *cluster) look(ctx context.Context, j *applyJob, out *result) error {
 	j.known, j.uid = true, string(live.GetUID())
 	if j.fields == nil {
 		// After a restart: what is still ours was ours.
-		j.fields = rawOurFields(live)
+		j.fields = fieldset.RawOwnFields(live)
 	}
 	// Who says adopt wants the manifest to win over what is there. Without it, what others have set on an
 	// object that changes hands stays theirs, as it would have with the target before.
@@ -207,10 +208,10 @@ func (c *cluster) patch(ctx context.Context, j applyJob) (*unstructured.Unstruct
 		return nil, &refusal{fmt.Sprintf("carries the label %s or %s, which mark the installation of an agent", LabelInstall, inventory.LabelInventory)}
 	}
 	if j.uid != "" && j.live != nil && len(j.rules) > 0 {
-		j.rules.spare(body, j.live)
+		j.rules.Preserve(body, j.live)
 		j.owner.mark(body, j.ref, j.uid) // whatever a rule names
 	}
-	options := metav1.ApplyOptions{FieldManager: FieldManager, Force: j.force}
+	options := metav1.ApplyOptions{FieldManager: fieldset.FieldManager, Force: j.force}
 	if j.dryRun {
 		options.DryRun = []string{metav1.DryRunAll}
 	}

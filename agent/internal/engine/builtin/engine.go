@@ -23,8 +23,6 @@ import (
 
 // What marks the objects in a cluster.
 const (
-	// FieldManager owns, in managedFields, everything that is applied.
-	FieldManager = "kedge"
 	// LabelAgent and LabelTarget are on every object: who applied it, and what for.
 	LabelAgent  = inventory.LabelAgent
 	LabelTarget = "kedge.dev/target"

@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	"github.com/kedge-dev/kedge/agent/internal/engine/builtin/fieldset"
 	"github.com/kedge-dev/kedge/internal/fleet"
 )
 
@@ -133,7 +134,7 @@ func (j *applyJob) doubtAbsence() {
 // checkNew makes sure that an object which a list did not have was really made by us. If it has fields of
 // others, somebody was faster: without adopt, what was just added to it is taken back.
 func (c *cluster) checkNew(ctx context.Context, j applyJob, live *unstructured.Unstructured) error {
-	if j.absent.IsZero() || j.owner.adopt || j.policy.DryRun || j.dryRun || !slices.ContainsFunc(managers(live), managed.somebodys) {
+	if j.absent.IsZero() || j.owner.adopt || j.policy.DryRun || j.dryRun || !slices.ContainsFunc(fieldset.Entries(live), fieldset.Entry.Foreign) {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, c.timing.request)
@@ -145,11 +146,9 @@ func (c *cluster) checkNew(ctx context.Context, j applyJob, live *unstructured.U
 	body.SetName(live.GetName())
 	body.SetNamespace(live.GetNamespace())
 	body.SetUID(live.GetUID())
-	_, err := c.resource(j.mapping, j.ref).Apply(ctx, j.ref.Name, body, metav1.ApplyOptions{FieldManager: FieldManager})
+	_, err := c.resource(j.mapping, j.ref).Apply(ctx, j.ref.Name, body, metav1.ApplyOptions{FieldManager: fieldset.FieldManager})
 	if err != nil {
 		return fmt.Errorf("giving back what somebody else has made at the same moment: %w", err)
 	}
 	return &refusal{reason: "exists and is not managed by this deployment; set adopt: true to take it over"}
 }
-
-func (m managed) somebodys() bool { return !m.ours() && m.subresource() == "" }

@@ -6,6 +6,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 
+	"github.com/kedge-dev/kedge/agent/internal/engine/builtin/fieldset"
 	"github.com/kedge-dev/kedge/agent/internal/health"
 	"github.com/kedge-dev/kedge/agent/internal/inventory"
 	"github.com/kedge-dev/kedge/internal/fleet"
@@ -112,7 +113,7 @@ type object struct {
 	emptied     time.Time      // when nothing was found in it
 	occupied    string         // why it could not be deleted when that was last tried, and is not until it is due
 
-	rules    fieldRules      // of its fields that may differ
+	rules    fieldset.Rules  // of its fields that may differ
 	drift    fleet.DriftMode // what is done when it is changed
 	renewed  bool            // not seen in place since the version is new: then it is put right in every mode
 	deviates bool            // it is not as it was applied, and is left so
@@ -174,8 +175,8 @@ func (o *object) entry() inventory.Entry {
 // look takes over what a live object says of itself.
 func (o *object) look(live *unstructured.Unstructured) {
 	o.version = live.GetResourceVersion()
-	o.scaler = scalerOf(live)
-	if o.manifest == nil || o.scaler != "" && !declaresReplicas(o.manifest.Object()) {
+	o.scaler = fieldset.Autoscaler(live)
+	if o.manifest == nil || o.scaler != "" && !fieldset.DeclaresReplicas(o.manifest.Object()) {
 		o.scaler = ""
 	}
 	o.health, o.note = health.Of(live)

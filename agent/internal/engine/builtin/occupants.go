@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/kedge-dev/kedge/agent/internal/engine/builtin/fieldset"
 	"github.com/kedge-dev/kedge/internal/fleet"
 )
 
@@ -67,7 +68,7 @@ func (c *cluster) managedIn(ctx context.Context, namespace string) (string, erro
 
 // isApplied reports whether an agent has applied an object. Controllers copy labels to what they make, which is nobody's.
 func isApplied(found *metav1.PartialObjectMetadata) bool {
-	return metav1.GetControllerOf(found) == nil && slices.ContainsFunc(found.ManagedFields, isOurs)
+	return metav1.GetControllerOf(found) == nil && slices.ContainsFunc(found.ManagedFields, fieldset.IsOwn)
 }
 
 // first returns the first object of a kind that is of interest; nil when there is none.

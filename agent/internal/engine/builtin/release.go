@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/kedge-dev/kedge/agent/internal/engine/builtin/fieldset"
 	"github.com/kedge-dev/kedge/internal/fleet"
 )
 
@@ -51,5 +52,5 @@ func (c *cluster) release(ctx context.Context, m mapping, ref fleet.ObjectRef, l
 	if err != nil {
 		return nil, fmt.Errorf("releasing %s: %w", ref, err)
 	}
-	return c.resource(m, ref).Patch(ctx, ref.Name, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: FieldManager})
+	return c.resource(m, ref).Patch(ctx, ref.Name, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: fieldset.FieldManager})
 }

@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	"github.com/kedge-dev/kedge/agent/internal/engine/builtin/fieldset"
 	"github.com/kedge-dev/kedge/agent/internal/health"
 	"github.com/kedge-dev/kedge/internal/fleet"
 	"github.com/kedge-dev/kedge/internal/manifest"
@@ -133,7 +134,7 @@ func (c *cluster) create(ctx context.Context, j applyJob) error {
 	unstructured.RemoveNestedField(body.Object, "metadata", "name")
 	body.SetGenerateName(j.ref.Name + "-")
 	_, err := c.resource(j.mapping, j.ref).Create(ctx, body, metav1.CreateOptions{
-		FieldManager: FieldManager, DryRun: []string{metav1.DryRunAll},
+		FieldManager: fieldset.FieldManager, DryRun: []string{metav1.DryRunAll},
 	})
 	return err
 }

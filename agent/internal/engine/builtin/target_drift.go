@@ -11,6 +11,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	"github.com/kedge-dev/kedge/agent/internal/engine/builtin/fieldset"
 	"github.com/kedge-dev/kedge/internal/fleet"
 	"github.com/kedge-dev/kedge/internal/manifest"
 )
@@ -26,7 +27,7 @@ func (t *target) configure(o *object, m manifest.Object) {
 		t.invalid = cmp.Or(t.invalid, fmt.Sprintf("%s: %v", o.ref, err))
 	}
 	o.drift = cmp.Or(mode, t.desired.State.Policy.Drift).OrDefault()
-	rules := rulesFor(t.desired.State.Policy.Ignore, o.ref)
+	rules := fieldset.RulesFor(t.desired.State.Policy.Ignore, o.ref)
 	if !reflect.DeepEqual(rules, o.rules) {
 		// What is remembered of its fields was remembered by other rules.
 		o.rules, o.deviates = rules, o.deviates || o.phase == phaseInPlace
@@ -58,12 +59,12 @@ func (t *target) leaveAlone(o *object, live *unstructured.Unstructured) {
 
 // sight is a hash over those fields of a live object that were applied, whoever has them now.
 func (o *object) sight(live *unstructured.Unstructured) string {
-	fields, err := parseFields(o.fields)
+	fields, err := fieldset.Parse(o.fields)
 	if err != nil {
 		return ""
 	}
-	left, _ := fields.without(live.Object, o.rules.strip(live.Object))
-	return string(live.GetUID()) + "/" + left.projection(live.Object)
+	left, _ := fields.Without(live.Object, o.rules.Strip(live.Object))
+	return string(live.GetUID()) + "/" + left.Projection(live.Object)
 }
 
 // startCompares asks what applies would change.
@@ -118,19 +119,19 @@ func (t *target) reportDrift(o *object, out result, err error) {
 	o.look(before)
 	if err != nil {
 		// What would change is not known, as with a webhook that takes no dry run; that it was is.
-		t.tellDrift(o, o.sight(before), changedBy("was changed", culprit(before, nil))+"; in what cannot be told: "+err.Error())
+		t.tellDrift(o, o.sight(before), changedBy("was changed", fieldset.ChangedBy(before, nil))+"; in what cannot be told: "+err.Error())
 		return
 	}
-	o.fields = t.shared(rawOurFields(out.live))
-	ours, _ := ourFields(out.live).without(out.live.Object, o.rules.strip(out.live.Object))
-	paths := ours.differing(before.Object, out.live.Object, 5)
+	o.fields = t.shared(fieldset.RawOwnFields(out.live))
+	ours, _ := fieldset.OwnFields(out.live).Without(out.live.Object, o.rules.Strip(out.live.Object))
+	paths := ours.Differing(before.Object, out.live.Object, 5)
 	if len(paths) == 0 {
 		// Somebody has put it right, or only owns what it was given before.
 		t.confirm(o, before)
 		o.sighting = o.sight(before)
 		return
 	}
-	t.tellDrift(o, o.sight(before), changedBy("changed in the cluster: "+strings.Join(paths, ", "), culprit(before, paths)))
+	t.tellDrift(o, o.sight(before), changedBy("changed in the cluster: "+strings.Join(paths, ", "), fieldset.ChangedBy(before, paths)))
 }
 
 func (t *target) tellDrift(o *object, sighting, message string) {

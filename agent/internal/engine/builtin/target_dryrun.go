@@ -8,6 +8,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	"github.com/kedge-dev/kedge/agent/internal/engine/builtin/fieldset"
 	"github.com/kedge-dev/kedge/agent/internal/inventory"
 	"github.com/kedge-dev/kedge/internal/fleet"
 	"github.com/kedge-dev/kedge/internal/manifest"
@@ -61,7 +62,7 @@ func (t *target) rehearsed(o *object, out result, err error) {
 	case out.replaced != "":
 		o.preview = "would be deleted and created anew: " + out.replaced + " cannot be changed"
 	case out.live != nil:
-		if changes := diff(out.before, out.live); len(changes) > 0 {
+		if changes := fieldset.Diff(out.before, out.live); len(changes) > 0 {
 			o.preview = "would be changed: " + strings.Join(changes, ", ")
 		}
 	}
@@ -75,7 +76,7 @@ func (t *target) comes(o *object, err error) bool {
 
 // sightOf is a hash over what authors write of an object.
 func sightOf(live *unstructured.Unstructured) string {
-	return manifest.Object{Content: content(live)}.Hash()
+	return manifest.Object{Content: fieldset.Authored(live)}.Hash()
 }
 
 // compareAgain has an object compared anew when it has changed since.

@@ -48,7 +48,7 @@ func (t *target) tellTaken(o *object, out result) {
 	const limit = 5
 	var parts []string
 	for _, c := range out.taken[:min(limit, len(out.taken))] {
-		parts = append(parts, fmt.Sprintf("%s from %q", c.field, c.manager))
+		parts = append(parts, fmt.Sprintf("%s from %q", c.Field, c.Manager))
 	}
 	if more := len(out.taken) - limit; more > 0 {
 		parts = append(parts, fmt.Sprintf("and %d more", more))

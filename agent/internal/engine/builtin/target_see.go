@@ -10,6 +10,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	"github.com/kedge-dev/kedge/agent/internal/engine/builtin/fieldset"
 	"github.com/kedge-dev/kedge/internal/fleet"
 )
 
@@ -91,7 +92,7 @@ func (t *target) seeLive(o *object, live *unstructured.Unstructured) {
 	case foreignHolder(live, t.id) != "":
 		_, err := t.owner.claim(live, o.uid, func(fleet.TargetID) bool { return false })
 		t.failed(o, err)
-	case o.uid == string(live.GetUID()) && o.live == o.rules.projection(live) && o.applied == o.hash:
+	case o.uid == string(live.GetUID()) && o.live == o.rules.Projection(live) && o.applied == o.hash:
 		if o.unnamed && !t.rehearses() {
 			t.rename(o)
 			return
@@ -118,7 +119,7 @@ func (t *target) confirm(o *object, live *unstructured.Unstructured) {
 	o.renewed, o.deviates, o.reported = false, false, ""
 	o.known = live.GetLabels()[LabelTarget] == string(t.id)
 	if o.fields == nil {
-		o.fields = t.shared(rawOurFields(live))
+		o.fields = t.shared(fieldset.RawOwnFields(live))
 	}
 }
 
@@ -242,11 +243,11 @@ func (t *target) succeeded(o *object, out result) {
 	if !o.healing {
 		o.unready = time.Time{} // it is another one from now on
 	}
-	entry := oursIn(live)
-	ours := entry.fields()
+	entry := fieldset.OwnEntry(live)
+	ours := entry.Fields()
 	o.keepMark = o.wantMark
-	o.applied, o.uid, o.fields = o.hash, string(live.GetUID()), t.shared(entry.raw())
-	o.live = o.rules.projectionOf(ours, live)
+	o.applied, o.uid, o.fields = o.hash, string(live.GetUID()), t.shared(entry.Raw())
+	o.live = o.rules.ProjectionOf(ours, live)
 	o.renewed, o.deviates, o.reported, o.replaced = false, false, "", ""
 	o.phase, o.attempted, o.known, o.unnamed = phaseInPlace, true, true, false
 	o.failure, o.backoff, o.force, o.drifted, o.delayed = "", backoff{}, false, nil, false
@@ -281,13 +282,13 @@ func (t *target) noteApplied(o *object) {
 }
 
 // driftMessage says which of our fields were changed, and by whom.
-func driftMessage(before, after *unstructured.Unstructured, ours fieldSet) string {
-	paths := ours.differing(before.Object, after.Object, 5)
+func driftMessage(before, after *unstructured.Unstructured, ours fieldset.Set) string {
+	paths := ours.Differing(before.Object, after.Object, 5)
 	if len(paths) == 0 {
 		return "was changed and is restored"
 	}
 	message := strings.Join(paths, ", ") + " restored"
-	if who := culprit(before, paths); who != "" {
+	if who := fieldset.ChangedBy(before, paths); who != "" {
 		message += fmt.Sprintf("; changed by %q", who)
 	}
 	return message

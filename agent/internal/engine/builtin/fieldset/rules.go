@@ -1,4 +1,4 @@
-package builtin
+package fieldset
 
 import (
 	"maps"
@@ -13,14 +13,13 @@ import (
 	"github.com/kedge-dev/kedge/internal/fleet"
 )
 
-// fieldRules are the rules of a policy that speak of one object. What they name is sent when the object
-// is created. From then on whatever the cluster holds there is right: it is no drift, and an apply
-// leaves both the value and its owner as they are.
-type fieldRules []fleet.FieldRule
+// Rules are the rules of a policy that match one object. The fields that they name are sent when the object is
+// created. Afterwards their value in the cluster is never drift, and an apply changes neither value nor owner.
+type Rules []fleet.FieldRule
 
-// rulesFor picks the rules that speak of an object. A server accepts no rule that cannot be read.
-func rulesFor(texts []string, ref fleet.ObjectRef) fieldRules {
-	var out fieldRules
+// RulesFor returns the rules that match an object. It skips rules that cannot be parsed, which the server refuses.
+func RulesFor(texts []string, ref fleet.ObjectRef) Rules {
+	var out Rules
 	for _, text := range texts {
 		if rule, err := fleet.ParseFieldRule(text); err == nil && rule.Matches(ref) {
 			out = append(out, rule)
@@ -29,8 +28,8 @@ func rulesFor(texts []string, ref fleet.ObjectRef) fieldRules {
 	return out
 }
 
-// strip returns an object without what the rules name.
-func (rules fieldRules) strip(object map[string]any) map[string]any {
+// Strip returns a copy of an object without the fields that the rules name.
+func (rules Rules) Strip(object map[string]any) map[string]any {
 	out := runtime.DeepCopyJSON(object)
 	for _, rule := range rules {
 		rule.Remove(out)
@@ -38,29 +37,30 @@ func (rules fieldRules) strip(object map[string]any) map[string]any {
 	return out
 }
 
-// projection is fieldSet.projection of our fields in a live object, but for what the rules name.
-func (rules fieldRules) projection(live *unstructured.Unstructured) string {
-	return rules.projectionOf(ourFields(live), live)
+// Projection is Set.Projection of the own fields of a live object, without the fields that the rules name.
+func (rules Rules) Projection(live *unstructured.Unstructured) string {
+	return rules.ProjectionOf(OwnFields(live), live)
 }
 
-func (rules fieldRules) projectionOf(ours fieldSet, live *unstructured.Unstructured) string {
+// ProjectionOf is Projection for own fields that the caller has at hand.
+func (rules Rules) ProjectionOf(ours Set, live *unstructured.Unstructured) string {
 	if len(rules) == 0 {
-		return ours.projection(live.Object)
+		return ours.Projection(live.Object)
 	}
-	left, ok := ours.without(live.Object, rules.strip(live.Object))
+	left, ok := ours.Without(live.Object, rules.Strip(live.Object))
 	if !ok {
-		return "" // a set without fields stands for the whole object
+		return "" // an empty set would mean the whole object
 	}
-	return left.projection(live.Object)
+	return left.Projection(live.Object)
 }
 
-// without returns the fields of set that are in whole and in part, which is whole less some of its
+// Without returns the fields of set that are in whole and in part, which is whole less some of its
 // fields, and whether the node itself is left. Lists of both have the same length.
-func (set fieldSet) without(whole, part any) (left fieldSet, ok bool) {
+func (set Set) Without(whole, part any) (left Set, ok bool) {
 	if len(set) == 0 {
 		return set, true
 	}
-	left = fieldSet{}
+	left = Set{}
 	for key, child := range set {
 		was, there := childOf(whole, key)
 		if key == "." || !there {
@@ -71,7 +71,7 @@ func (set fieldSet) without(whole, part any) (left fieldSet, ok bool) {
 		if !stays {
 			continue
 		}
-		if rest, ok := child.without(was, is); ok {
+		if rest, ok := child.Without(was, is); ok {
 			left[key] = rest
 		}
 	}
@@ -98,8 +98,8 @@ func counterpart(whole, part any, key string) (any, bool) {
 	return left[i], true
 }
 
-// extract returns of a live value what set owns.
-func extract(live any, set fieldSet) any {
+// extract returns the part of a live value that set owns.
+func extract(live any, set Set) any {
 	if len(set) == 0 {
 		return live
 	}
@@ -124,7 +124,7 @@ func extract(live any, set fieldSet) any {
 	return live
 }
 
-// withKeys gives an item of a list the fields that it is told apart by: an apply has to name them.
+// withKeys adds to a list item the fields that identify it: an apply has to name them.
 func withKeys(item any, key string) any {
 	fields, ok := item.(map[string]any)
 	var keys map[string]any

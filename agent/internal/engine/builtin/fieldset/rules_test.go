@@ -1,4 +1,4 @@
-package builtin
+package fieldset
 
 import (
 	"testing"
@@ -78,10 +78,10 @@ func TestSpareLeavesWhatRulesNameAsItIs(t *testing.T) {
 	for reason, tt := range tests {
 		t.Run(reason, func(t *testing.T) {
 			t.Parallel()
-			rules := rulesFor([]string{tt.rule, "Elsewhere:/spec"}, fleet.ObjectRef{Kind: "Thing", Name: "a"})
+			rules := RulesFor([]string{tt.rule, "Elsewhere:/spec"}, fleet.ObjectRef{Kind: "Thing", Name: "a"})
 			body, live := decodeYAML(t, tt.body), owned(t, tt.live, tt.fields)
 			live.SetResourceVersion("7")
-			rules.spare(body, live)
+			rules.Preserve(body, live)
 			if diff := cmp.Diff(decodeYAML(t, "{spec: "+tt.want+"}").Object["spec"], body.Object["spec"]); diff != "" {
 				t.Errorf("body (-want +got):\n%s", diff)
 			}
@@ -96,22 +96,22 @@ func TestSpareLeavesWhatRulesNameAsItIs(t *testing.T) {
 func TestProjectionDoesNotSeeWhatRulesName(t *testing.T) {
 	t.Parallel()
 	const applied, ours = "{metadata: {labels: {l: x}}, spec: {a: 1, c: [{name: one, image: i}]}}", `{"f:metadata":{"f:labels":{"f:l":{}}},"f:spec":{"f:a":{},"f:c":{"k:{\"name\":\"one\"}":{"f:image":{}}}}}`
-	rules := rulesFor([]string{"Thing:/spec/a", "Thing/a*:/spec/c/*/image"}, fleet.ObjectRef{Kind: "Thing", Name: "ab"})
+	rules := RulesFor([]string{"Thing:/spec/a", "Thing/a*:/spec/c/*/image"}, fleet.ObjectRef{Kind: "Thing", Name: "ab"})
 	if len(rules) != 2 {
 		t.Fatalf("%d rules speak of the object, want 2", len(rules))
 	}
-	before := rules.projection(owned(t, applied, ours))
+	before := rules.Projection(owned(t, applied, ours))
 	for reason, live := range map[string]*unstructured.Unstructured{
 		"changed":             owned(t, "{metadata: {labels: {l: x}}, spec: {a: 2, c: [{name: one, image: j}]}}", ours),
 		"taken by another":    owned(t, "{metadata: {labels: {l: x}}, spec: {a: 2, c: [{name: one, image: j}]}}", `{"f:metadata":{"f:labels":{"f:l":{}}},"f:spec":{"f:c":{"k:{\"name\":\"one\"}":{"f:image":{}}}}}`),
 		"all taken":           owned(t, "{metadata: {labels: {l: x}}, spec: {a: 2, c: [{name: one, image: j}]}}", `{"f:metadata":{"f:labels":{"f:l":{}}}}`),
 		"removed by somebody": owned(t, "{metadata: {labels: {l: x}}, spec: {c: []}}", `{"f:metadata":{"f:labels":{"f:l":{}}}}`),
 	} {
-		if got := rules.projection(live); got != before {
+		if got := rules.Projection(live); got != before {
 			t.Errorf("%s: a field to be ignored is seen", reason)
 		}
 	}
-	if other := owned(t, "{metadata: {labels: {l: x}}, spec: {a: 1, b: 1, c: [{name: one, image: i}]}}", `{"f:metadata":{"f:labels":{"f:l":{}}},"f:spec":{"f:a":{},"f:b":{}}}`); rules.projection(other) == before {
+	if other := owned(t, "{metadata: {labels: {l: x}}, spec: {a: 1, b: 1, c: [{name: one, image: i}]}}", `{"f:metadata":{"f:labels":{"f:l":{}}},"f:spec":{"f:a":{},"f:b":{}}}`); rules.Projection(other) == before {
 		t.Error("a field that is not to be ignored is not seen")
 	}
 }

@@ -1,4 +1,4 @@
-package builtin
+package fieldset
 
 import (
 	"fmt"
@@ -36,7 +36,7 @@ func TestDiff(t *testing.T) {
 	for reason, tt := range tests {
 		t.Run(reason, func(t *testing.T) {
 			t.Parallel()
-			if d := cmp.Diff(tt.want, diff(decodeYAML(t, tt.before), decodeYAML(t, tt.after))); d != "" {
+			if d := cmp.Diff(tt.want, Diff(decodeYAML(t, tt.before), decodeYAML(t, tt.after))); d != "" {
 				t.Errorf("diff (-want +got):\n%s", d)
 			}
 		})
@@ -49,7 +49,7 @@ func TestDiffIsBounded(t *testing.T) {
 	for i := range 1000 {
 		fmt.Fprintf(&b, "k%d: v\n", i)
 	}
-	got := diff(decodeYAML(t, "{}"), decodeYAML(t, b.String()))
+	got := Diff(decodeYAML(t, "{}"), decodeYAML(t, b.String()))
 	if len(got) != maxDiffs+1 || got[maxDiffs] != fmt.Sprintf("and %d more", 1000-maxDiffs) {
 		t.Errorf("got %d texts, the last %q", len(got), got[len(got)-1])
 	}

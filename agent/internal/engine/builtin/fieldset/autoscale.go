@@ -1,4 +1,4 @@
-package builtin
+package fieldset
 
 import (
 	"slices"
@@ -11,9 +11,8 @@ import (
 // replicas is the path of what autoscalers set.
 const replicas = ".spec.replicas"
 
-// autoscalers are the field managers that replicas are yielded to when they set them through the
-// scale subresource. Anybody else who scales, a person or a script, has changed what is ours. The
-// vertical pod autoscaler is not among them: it sets no replicas.
+// autoscalers are the field managers that may set replicas through the scale subresource. Replicas that anybody else
+// sets, a person or a script, are drift. The vertical pod autoscaler is not listed: it sets no replicas.
 var autoscalers = []string{
 	"kube-controller-manager", // HorizontalPodAutoscaler
 	"keda", "keda-operator",   // KEDA, between zero and one; above that it makes a HorizontalPodAutoscaler
@@ -23,18 +22,18 @@ var autoscalers = []string{
 
 func isAutoscaler(manager string) bool { return slices.Contains(autoscalers, manager) }
 
-// scalerOf names the autoscaler that has set the replicas of a live object, or "".
-func scalerOf(live *unstructured.Unstructured) string {
-	for _, entry := range managers(live) {
-		if entry.subresource() == "scale" && isAutoscaler(entry.manager()) && entry.fields().has(replicas) {
+// Autoscaler names the autoscaler that has set the replicas of a live object, or "".
+func Autoscaler(live *unstructured.Unstructured) string {
+	for _, entry := range Entries(live) {
+		if entry.Subresource() == "scale" && isAutoscaler(entry.manager()) && entry.Fields().has(replicas) {
 			return entry.manager()
 		}
 	}
 	return ""
 }
 
-// declaresReplicas reports whether there is anything to yield.
-func declaresReplicas(m manifest.Object) bool {
+// DeclaresReplicas reports whether a manifest has a field that an autoscaler may set.
+func DeclaresReplicas(m manifest.Object) bool {
 	_, found, _ := unstructured.NestedFieldNoCopy(m.Unstructured().Object, "spec", "replicas")
 	return found
 }

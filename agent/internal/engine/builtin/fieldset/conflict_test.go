@@ -1,4 +1,4 @@
-package builtin
+package fieldset
 
 import (
 	"errors"
@@ -39,11 +39,11 @@ func TestFieldConflicts(t *testing.T) {
 	for _, c := range cases {
 		t.Run(c.reason, func(t *testing.T) {
 			t.Parallel()
-			conflicts := fieldConflicts(c.err)
-			if (len(conflicts) == 0) != (c.manager == "") || len(conflicts) > 0 && conflicts[0].manager != c.manager {
+			conflicts := ConflictsOf(c.err)
+			if (len(conflicts) == 0) != (c.manager == "") || len(conflicts) > 0 && conflicts[0].Manager != c.manager {
 				t.Errorf("got %v, want the manager %q", conflicts, c.manager)
 			}
-			if got := wantsReplicas(conflicts); got != c.yields {
+			if got := HasAutoscaler(conflicts); got != c.yields {
 				t.Errorf("yields is %t, want %t", got, c.yields)
 			}
 		})
@@ -52,7 +52,7 @@ func TestFieldConflicts(t *testing.T) {
 
 func TestConflictErrorNamesAFew(t *testing.T) {
 	t.Parallel()
-	err := &conflictError{conflicts: fieldConflicts(conflictWith(`conflict with "a"`, `conflict with "b"`, `conflict with "c"`, `conflict with "d"`, `conflict with "e"`))}
+	err := &ConflictError{Conflicts: ConflictsOf(conflictWith(`conflict with "a"`, `conflict with "b"`, `conflict with "c"`, `conflict with "d"`, `conflict with "e"`))}
 	if text := err.Error(); !strings.Contains(text, `"c"`) || strings.Contains(text, `"d"`) || !strings.Contains(text, "and 2 more") {
 		t.Errorf("says %q", text)
 	}
@@ -61,10 +61,10 @@ func TestConflictErrorNamesAFew(t *testing.T) {
 func TestAllOurs(t *testing.T) {
 	t.Parallel()
 	set := fieldsOf(t, `{"f:spec":{"f:replicas":{}}}`)
-	if !allOurs([]fieldConflict{{field: ".spec.replicas"}}, set) {
+	if !AllIn([]Conflict{{Field: ".spec.replicas"}}, set) {
 		t.Error("a field that was applied before is taken for somebody else's")
 	}
-	if allOurs([]fieldConflict{{field: ".spec.replicas"}, {field: ".spec.paused"}}, set) {
+	if AllIn([]Conflict{{Field: ".spec.replicas"}, {Field: ".spec.paused"}}, set) {
 		t.Error("a field that was never applied is taken for ours")
 	}
 }

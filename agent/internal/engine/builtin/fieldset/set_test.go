@@ -1,4 +1,4 @@
-package builtin
+package fieldset
 
 import (
 	"strings"
@@ -28,9 +28,9 @@ func decoded(text string) (map[string]any, error) {
 	return out, utiljson.Unmarshal(data, &out)
 }
 
-func fieldsOf(t testing.TB, text string) fieldSet {
+func fieldsOf(t testing.TB, text string) Set {
 	t.Helper()
-	set, err := parseFields([]byte(text))
+	set, err := Parse([]byte(text))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -61,14 +61,14 @@ func TestProjectionStaysAsItIs(t *testing.T) {
 	t.Parallel()
 	const fields = `{"f:metadata":{"f:labels":{"f:a":{},"f:gone":{}}},"f:spec":{"f:replicas":{},"f:list":{"k:{\"name\":\"web\"}":{".":{},"f:name":{},"f:image":{}},"v:\"x\"":{},"i:0":{}}}}`
 	object := sample(t, `{"metadata":{"labels":{"a":"<b>"}},"spec":{"replicas":3,"list":[{"name":"web","image":"i:1"},"x"]}}`)
-	set, err := setOf(sample(t, fields))
+	set, err := fromTree(sample(t, fields))
 	if err != nil {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(fieldsOf(t, fields), set); diff != "" {
 		t.Errorf("fields read where they stand differ from those that are parsed (-parsed +read):\n%s", diff)
 	}
-	if got, want := set.projection(object), "16d9f8a8e453e0d62ec21292404e6118"; got != want {
+	if got, want := set.Projection(object), "16d9f8a8e453e0d62ec21292404e6118"; got != want {
 		t.Errorf("projection %s, want %s", got, want)
 	}
 }
@@ -76,7 +76,7 @@ func TestProjectionStaysAsItIs(t *testing.T) {
 func TestProjection(t *testing.T) {
 	t.Parallel()
 	set := fieldsOf(t, workloadFields)
-	same := set.projection(sample(t, workload))
+	same := set.Projection(sample(t, workload))
 	cases := []struct {
 		reason, from, to string
 		changed          bool
@@ -104,13 +104,13 @@ func TestProjection(t *testing.T) {
 			if c.from != "" && text == workload {
 				t.Fatal("the case changes nothing")
 			}
-			if got := set.projection(sample(t, text)) != same; got != c.changed {
+			if got := set.Projection(sample(t, text)) != same; got != c.changed {
 				t.Errorf("changed is %t, want %t", got, c.changed)
 			}
 		})
 	}
 	fewer := fieldsOf(t, strings.Replace(workloadFields, `"f:image": {}, `, "", 1))
-	if fewer.projection(sample(t, workload)) == same {
+	if fewer.Projection(sample(t, workload)) == same {
 		t.Error("losing a field to somebody else goes unnoticed")
 	}
 }
@@ -119,7 +119,7 @@ func TestDifferingNamesPathsAsTheServerDoes(t *testing.T) {
 	t.Parallel()
 	set := fieldsOf(t, workloadFields)
 	before := sample(t, strings.NewReplacer("web:1", "web:2", "[a/b, c/d]", "[]", "app: web, theirs", "theirs", "protocol: TCP", "protocol: SCTP").Replace(workload))
-	got := set.differing(before, sample(t, workload), 10)
+	got := set.Differing(before, sample(t, workload), 10)
 	want := []string{
 		`.metadata.finalizers[="a/b"]`, ".metadata.labels.app", `.spec.containers[name="web"].image`,
 		`.spec.ports[port=80,protocol="TCP"]`, `.spec.ports[port=80,protocol="TCP"].port`,
@@ -127,7 +127,7 @@ func TestDifferingNamesPathsAsTheServerDoes(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}
-	if got := set.differing(before, sample(t, workload), 2); len(got) != 2 {
+	if got := set.Differing(before, sample(t, workload), 2); len(got) != 2 {
 		t.Errorf("%d paths, want at most 2", len(got))
 	}
 	for _, path := range want {
@@ -148,15 +148,15 @@ func FuzzProjection(f *testing.F) {
 	f.Add(`{"f:a":{"i:0":{},"k:[]":{"f:b":{}}}}`, `{"a":[1,{"b":2}]}`)
 	f.Add(`null`, `{"a":null}`)
 	f.Fuzz(func(t *testing.T, fields, text string) {
-		set, err := parseFields([]byte(fields))
+		set, err := Parse([]byte(fields))
 		var obj map[string]any
 		if err != nil || utiljson.Unmarshal([]byte(text), &obj) != nil {
 			return
 		}
-		if first, second := set.projection(obj), set.projection(obj); first != second {
+		if first, second := set.Projection(obj), set.Projection(obj); first != second {
 			t.Error("the projection is not stable")
 		}
-		if got := set.differing(obj, obj, 10); len(got) != 0 {
+		if got := set.Differing(obj, obj, 10); len(got) != 0 {
 			t.Errorf("an object differs from itself at %v", got)
 		}
 	})

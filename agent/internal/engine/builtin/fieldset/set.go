@@ -1,4 +1,4 @@
-package builtin
+package fieldset
 
 import (
 	"crypto/sha256"
@@ -12,50 +12,51 @@ import (
 	"strings"
 
 	utiljson "k8s.io/apimachinery/pkg/util/json"
+	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 )
 
-// fieldSet is a set of fields as metadata.managedFields writes it (FieldsV1): a tree whose keys
+// Set is a set of fields as metadata.managedFields writes it (FieldsV1): a tree whose keys
 // are "f:<field>", "k:<keys of a list item>", "v:<value of a set>", "i:<index>" and ".", which
 // stands for the node itself. A node without children is owned as a whole.
-type fieldSet map[string]fieldSet
+type Set map[string]Set
 
-// parseFields reads FieldsV1. Nothing at all is the empty set.
-func parseFields(raw []byte) (fieldSet, error) {
+// Parse reads FieldsV1. Empty input is the empty set.
+func Parse(raw []byte) (Set, error) {
 	if len(raw) == 0 {
-		return fieldSet{}, nil
+		return Set{}, nil
 	}
-	var set fieldSet
+	var set Set
 	if err := json.Unmarshal(raw, &set); err != nil {
 		return nil, fmt.Errorf("reading managed fields: %w", err)
 	}
 	return set, nil
 }
 
-// setOf is parseFields of what is decoded already. Nothing at all is the empty set.
-func setOf(tree map[string]any) (fieldSet, error) {
-	set := make(fieldSet, len(tree))
+// fromTree makes a Set of decoded FieldsV1. A nil tree is the empty set.
+func fromTree(tree map[string]any) (Set, error) {
+	set := make(Set, len(tree))
 	for key, child := range tree {
 		below, ok := child.(map[string]any)
 		if !ok {
 			return nil, fmt.Errorf("reading managed fields: %q is no object", key)
 		}
 		var err error
-		if set[key], err = setOf(below); err != nil {
+		if set[key], err = fromTree(below); err != nil {
 			return nil, err
 		}
 	}
 	return set, nil
 }
 
-// projection is a hash over the fields in set and the values that obj has there. It is equal for
-// two states of an object exactly when none of these fields was changed, added or lost. Inventories
-// keep it: what is hashed stays as it is.
-func (set fieldSet) projection(obj map[string]any) string {
+// Projection is a hash over the fields in set and the values that obj has there. It is equal for
+// two states of an object exactly when none of these fields was changed, added or removed. Inventories
+// keep the hash, so its input must not change between releases.
+func (set Set) Projection(obj map[string]any) string {
 	sum := sha256.Sum256(set.write(nil, any(obj), true))
 	return hex.EncodeToString(sum[:16])
 }
 
-func (set fieldSet) write(out []byte, value any, present bool) []byte {
+func (set Set) write(out []byte, value any, present bool) []byte {
 	if len(set) == 0 {
 		return writeValue(out, value, present)
 	}
@@ -72,7 +73,7 @@ func (set fieldSet) write(out []byte, value any, present bool) []byte {
 	return out
 }
 
-// writeSized writes a text behind its length, which keeps neighbouring texts apart.
+// writeSized writes the length of a text and then the text, so that two texts in a row are unambiguous.
 func writeSized[T string | []byte](out []byte, text T) []byte {
 	out = append(strconv.AppendInt(out, int64(len(text)), 10), ':')
 	return append(out, text...)
@@ -84,7 +85,7 @@ func writeValue(out []byte, value any, present bool) []byte {
 	}
 	text, err := json.Marshal(value)
 	if err != nil {
-		// Values come from decoded JSON; anything else is at least told apart by its type.
+		// Values come from decoded JSON. The type at least distinguishes anything else.
 		text = fmt.Appendf(nil, "%T", value)
 	}
 	return writeSized(out, text)
@@ -160,18 +161,18 @@ func itemByIndex(value any, text string) (any, bool) {
 
 // visit calls f for every field that set owns, with its path in the form that the API server uses
 // in conflict messages (.spec.containers[name="web"].image) and its value in obj.
-func (set fieldSet) visit(obj map[string]any, f func(path string, value any, present bool)) {
+func (set Set) visit(obj map[string]any, f func(path string, value any, present bool)) {
 	set.visitAt("", any(obj), true, f)
 }
 
-func (set fieldSet) visitAt(path string, value any, present bool, f func(string, any, bool)) {
+func (set Set) visitAt(path string, value any, present bool, f func(string, any, bool)) {
 	if len(set) == 0 {
 		f(path, value, present)
 		return
 	}
 	for _, key := range slices.Sorted(maps.Keys(set)) {
 		if key == "." {
-			// The item itself is ours, whatever others put into it.
+			// The item itself is ours. Others may own fields in it.
 			f(path, nil, present)
 			continue
 		}
@@ -180,41 +181,25 @@ func (set fieldSet) visitAt(path string, value any, present bool, f func(string,
 	}
 }
 
-// elementString writes one path element as structured-merge-diff does.
+// elementString writes one path element in the form of conflict messages.
 func elementString(key string) string {
-	prefix, rest, _ := strings.Cut(key, ":")
-	switch prefix {
-	case "f":
-		return "." + rest
-	case "v":
-		return "[=" + rest + "]"
-	case "k":
-		var keys map[string]any
-		if utiljson.Unmarshal([]byte(rest), &keys) != nil {
-			return "[" + rest + "]"
-		}
-		parts := make([]string, 0, len(keys))
-		for _, name := range slices.Sorted(maps.Keys(keys)) {
-			text, err := json.Marshal(keys[name])
-			if err != nil {
-				return "[" + rest + "]"
-			}
-			parts = append(parts, name+"="+string(text))
-		}
-		return "[" + strings.Join(parts, ",") + "]"
+	element, err := fieldpath.DeserializePathElement(key)
+	if err != nil {
+		_, rest, _ := strings.Cut(key, ":")
+		return "[" + rest + "]"
 	}
-	return "[" + rest + "]"
+	return element.String()
 }
 
 // has reports whether path, written as visit writes it, is in the set.
-func (set fieldSet) has(path string) bool {
+func (set Set) has(path string) bool {
 	found := false
 	set.visit(nil, func(p string, _ any, _ bool) { found = found || p == path })
 	return found
 }
 
-// differing returns the paths in set at which before and after differ, at most limit of them.
-func (set fieldSet) differing(before, after map[string]any, limit int) []string {
+// Differing returns the paths in set at which before and after differ, at most limit of them.
+func (set Set) Differing(before, after map[string]any, limit int) []string {
 	type at struct {
 		value   any
 		present bool

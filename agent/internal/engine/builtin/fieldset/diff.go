@@ -1,4 +1,4 @@
-package builtin
+package fieldset
 
 import (
 	"encoding/json"
@@ -11,36 +11,36 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// The bounds of what is said of one object: a status is read by people and carried for every object.
+// Limits of the text for one object: people read it, and every status carries it.
 const (
 	maxDiffs     = 10
 	maxDiffValue = 80
 )
 
-// unsaid are fields of an object that the API server keeps for itself.
-var unsaid = []string{"managedFields", "resourceVersion", "generation", "creationTimestamp", "uid", "selfLink"}
+// serverFields are fields of the metadata that the API server sets.
+var serverFields = []string{"managedFields", "resourceVersion", "generation", "creationTimestamp", "uid", "selfLink"}
 
 // hidden stands for a value that must not be shown.
 const hidden = "(hidden)"
 
-// diff describes what differs between two states of an object: one text per field, with the old and
+// Diff describes what differs between two states of an object: one text per field, with the old and
 // the new value, at most maxDiffs of them and then how many more there are. Data of Secrets is hidden.
-func diff(before, after *unstructured.Unstructured) []string {
+func Diff(before, after *unstructured.Unstructured) []string {
 	d := differ{secret: after.GetKind() == "Secret" && after.GroupVersionKind().Group == ""}
-	d.compare("", content(before), content(after))
+	d.compare("", Authored(before), Authored(after))
 	if more := d.count - len(d.found); more > 0 {
 		d.found = append(d.found, fmt.Sprintf("and %d more", more))
 	}
 	return d.found
 }
 
-// content is what authors write of an object.
-func content(obj *unstructured.Unstructured) map[string]any {
+// Authored returns an object without status and without the metadata that the API server sets.
+func Authored(obj *unstructured.Unstructured) map[string]any {
 	out := maps.Clone(obj.Object)
 	delete(out, "status")
 	if metadata, ok := out["metadata"].(map[string]any); ok {
 		metadata = maps.Clone(metadata)
-		for _, field := range unsaid {
+		for _, field := range serverFields {
 			delete(metadata, field)
 		}
 		out["metadata"] = metadata
@@ -129,7 +129,7 @@ func (d *differ) note(path, before, after string) {
 	}
 }
 
-// show writes a value in short. What kubectl writes down of an object repeats all of it.
+// show shortens a value. It hides the annotation in which kubectl keeps a copy of the whole object.
 func (d *differ) show(path string, value any) string {
 	if d.secret && (strings.HasPrefix(path, ".data") || strings.HasPrefix(path, ".stringData")) ||
 		d.secret && path == ".metadata.annotations" || strings.HasSuffix(path, "/last-applied-configuration") {

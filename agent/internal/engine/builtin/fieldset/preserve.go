@@ -1,4 +1,4 @@
-package builtin
+package fieldset
 
 import (
 	"maps"
@@ -9,65 +9,63 @@ import (
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 )
 
-// spare puts into body, where the rules name something, just what is ours in the live object and as it
-// is there: an apply that left it out would delete it, and one that names more would claim what is
-// another's. It goes for what the manifest has dropped as well, but not for what a rule names of an
-// item of a list that it has dropped: that goes with its item. The request is bound to that version of
-// the object.
-func (rules fieldRules) spare(body, live *unstructured.Unstructured) {
-	ours := ourFields(live)
+// Preserve sets the fields of body that the rules name to what the live object has there, as far as Kedge owns it:
+// an apply without a field that Kedge owns deletes it, and an apply with more fields claims them from others. It does
+// so for fields that the manifest no longer has as well, except below a list item that the manifest no longer has:
+// those go with the item. The request is bound to the resourceVersion of the live object.
+func (rules Rules) Preserve(body, live *unstructured.Unstructured) {
+	ours := OwnFields(live)
 	if len(ours) == 0 {
 		ours = nil
 	}
-	want := named{whole: body.Object, rest: rules.strip(body.Object)}
-	body.Object = want.spareMap(named{whole: live.Object, rest: rules.strip(live.Object)}, ours)
+	want := ruled{whole: body.Object, rest: rules.Strip(body.Object)}
+	body.Object = want.preserveMap(ruled{whole: live.Object, rest: rules.Strip(live.Object)}, ours)
 	body.SetResourceVersion(live.GetResourceVersion())
 }
 
-// named is a value, and what is left of it without what rules name in it. all: they name the value
-// itself.
-type named struct {
+// ruled is a value, and what is left of it without the fields that rules name. all: they name the value itself.
+type ruled struct {
 	whole, rest any
 	all         bool
 }
 
-func (n named) field(key string) (named, bool) {
+func (n ruled) field(key string) (ruled, bool) {
 	whole, _ := n.whole.(map[string]any)
 	rest, _ := n.rest.(map[string]any)
 	value, exists := whole[key]
 	left, stays := rest[key]
-	return named{value, left, exists && !stays}, exists
+	return ruled{value, left, exists && !stays}, exists
 }
 
-func (n named) item(i int) (named, bool) {
+func (n ruled) item(i int) (ruled, bool) {
 	whole, _ := n.whole.([]any)
 	rest, _ := n.rest.([]any)
 	if i >= len(whole) || i >= len(rest) {
-		return named{}, false
+		return ruled{}, false
 	}
-	return named{whole[i], rest[i], whole[i] != nil && rest[i] == nil}, true
+	return ruled{whole[i], rest[i], whole[i] != nil && rest[i] == nil}, true
 }
 
-// keyed returns the item of a list that is told apart by key.
-func (n named) keyed(key string) (named, bool) {
+// keyed returns the item of a list that key identifies.
+func (n ruled) keyed(key string) (ruled, bool) {
 	value, exists := childOf(n.whole, key)
 	left, stays := counterpart(n.whole, n.rest, key)
-	return named{value, left, exists && !stays}, exists
+	return ruled{value, left, exists && !stays}, exists
 }
 
-// spare merges what rules leave of a desired value with what is ours of the live one where they name
-// something. ours is nil where nothing is, and empty where the value is ours as a whole.
-func (n named) spare(live named, ours fieldSet) any {
+// preserve merges the rest of a desired value with the ignored fields of the live one that Kedge owns. ours is nil
+// where Kedge owns nothing, and empty where it owns the whole value.
+func (n ruled) preserve(live ruled, ours Set) any {
 	switch n.whole.(type) {
 	case map[string]any:
-		return n.spareMap(live, ours)
+		return n.preserveMap(live, ours)
 	case []any:
-		return n.spareList(live, ours)
+		return n.preserveList(live, ours)
 	}
 	return n.rest
 }
 
-func (n named) spareMap(live named, ours fieldSet) map[string]any {
+func (n ruled) preserveMap(live ruled, ours Set) map[string]any {
 	desired, _ := n.whole.(map[string]any)
 	there, _ := live.whole.(map[string]any)
 	out := make(map[string]any, len(desired))
@@ -76,7 +74,7 @@ func (n named) spareMap(live named, ours fieldSet) map[string]any {
 		now, exists := live.field(key)
 		set := ours.below("f:" + key)
 		if !value.all {
-			if merged := value.spare(now, set); !hollow(merged) || hollow(value.whole) {
+			if merged := value.preserve(now, set); !isEmpty(merged) || isEmpty(value.whole) {
 				out[key] = merged
 			}
 		} else if exists && set != nil {
@@ -95,9 +93,9 @@ func (n named) spareMap(live named, ours fieldSet) map[string]any {
 	return out
 }
 
-// dropped returns what is ours of a live value that is not desired, where rules name something in it;
-// nil when nothing is.
-func (n named) dropped(ours fieldSet) any {
+// dropped returns the ignored fields of a live value that Kedge owns and that the manifest no longer has; nil when
+// there are none.
+func (n ruled) dropped(ours Set) any {
 	if ours == nil {
 		return nil
 	}
@@ -107,18 +105,18 @@ func (n named) dropped(ours fieldSet) any {
 	var kept any
 	switch n.whole.(type) {
 	case map[string]any:
-		kept = named{}.spareMap(n, ours)
+		kept = ruled{}.preserveMap(n, ours)
 	case []any:
-		kept = named{}.spareList(n, ours)
+		kept = ruled{}.preserveList(n, ours)
 	}
-	if hollow(kept) {
+	if isEmpty(kept) {
 		return nil
 	}
 	return kept
 }
 
-// hollow reports whether a value is a map or a list with nothing in it: to apply one is to claim it.
-func hollow(value any) bool {
+// isEmpty reports whether a value is an empty map or list: applying one claims it.
+func isEmpty(value any) bool {
 	switch value := value.(type) {
 	case map[string]any:
 		return len(value) == 0
@@ -128,7 +126,7 @@ func hollow(value any) bool {
 	return false
 }
 
-func (n named) spareList(live named, ours fieldSet) []any {
+func (n ruled) preserveList(live ruled, ours Set) []any {
 	desired, _ := n.whole.([]any)
 	out := make([]any, 0, len(desired))
 	met := map[string]bool{}
@@ -138,9 +136,9 @@ func (n named) spareList(live named, ours fieldSet) []any {
 		met[key] = true
 		switch {
 		case !value.all && ours.isNew(value.whole, live.whole, i):
-			out = append(out, value.whole) // what it needs to exist may be among what the rules name
+			out = append(out, value.whole) // the rules may name fields that a new item needs
 		case !value.all:
-			out = append(out, value.spare(now, set))
+			out = append(out, value.preserve(now, set))
 		case exists:
 			out = append(out, withKeys(extract(now.whole, set), key))
 		}
@@ -148,9 +146,9 @@ func (n named) spareList(live named, ours fieldSet) []any {
 	return append(out, ours.itemsLeft(live, met, len(desired))...)
 }
 
-// itemsLeft returns those items of a live list that are ours and that rules name as a whole, but for
-// those in met; of a list that is one value, those from number on.
-func (set fieldSet) itemsLeft(live named, met map[string]bool, number int) []any {
+// itemsLeft returns the items of a live list that Kedge owns and that rules name as a whole, except those in met. Of
+// an atomic list it returns those from number on.
+func (set Set) itemsLeft(live ruled, met map[string]bool, number int) []any {
 	var out []any
 	if set != nil && len(set) == 0 {
 		for i := number; ; i++ {
@@ -171,17 +169,17 @@ func (set fieldSet) itemsLeft(live named, met map[string]bool, number int) []any
 	return out
 }
 
-// below returns what is ours below key.
-func (set fieldSet) below(key string) fieldSet {
+// below returns the subset below key.
+func (set Set) below(key string) Set {
 	if set != nil && len(set) == 0 {
 		return set
 	}
 	return set[key]
 }
 
-// match finds the item of a live list that is ours and stands for value, which is number i of another:
-// by the key that its items are told apart by, or by number where the list is one value.
-func (set fieldSet) match(value any, live named, i int) (now named, fields fieldSet, key string, exists bool) {
+// match finds the item of a live list that Kedge owns and that corresponds to value, which is item i of another list:
+// by its keys, or by its index where the list is atomic.
+func (set Set) match(value any, live ruled, i int) (now ruled, fields Set, key string, exists bool) {
 	if set != nil && len(set) == 0 {
 		now, exists = live.item(i)
 		return now, set, "", exists
@@ -194,12 +192,11 @@ func (set fieldSet) match(value any, live named, i int) (now named, fields field
 			return now, fields, key, true
 		}
 	}
-	return named{}, nil, "", false
+	return ruled{}, nil, "", false
 }
 
-// isNew reports whether a live list has no item that value, number i of another, stands for: neither
-// one of ours nor another's.
-func (set fieldSet) isNew(value, live any, i int) bool {
+// isNew reports whether no item of a live list, whoever owns it, corresponds to value, which is item i of another list.
+func (set Set) isNew(value, live any, i int) bool {
 	items, _ := live.([]any)
 	if len(set) == 0 {
 		return len(items) == 0 || set != nil && i >= len(items)
