@@ -3,6 +3,8 @@ package builtin
 import (
 	"math/rand/v2"
 	"time"
+
+	"github.com/kedge-dev/kedge/agent/internal/engine/builtin/kube"
 )
 
 // timing holds the delays of the engine; tests make them short.
@@ -16,9 +18,7 @@ type timing struct {
 	healMax      time.Duration // also how long an object must be quiet for the burst to be full again
 	lapse        time.Duration // the longest that the inventory lags behind what was healed
 	unserved     time.Duration // how long a kind has to be unknown to the API server for its objects to count as gone
-	request      time.Duration // the longest that one request may take
-	look         time.Duration // the longest that it may take to find out what would be deleted along with an object
-	slot         time.Duration // the longest that a slow request counts as one of those at once
+	requests     kube.Timeouts
 	watchFirst   time.Duration
 	watchMax     time.Duration
 	blindAfter   time.Duration // how long a watch may fail before what it told is not believed any more
@@ -30,7 +30,7 @@ func defaultTiming() timing {
 		retryFirst: time.Second, retryMax: time.Minute, forbiddenMax: 10 * time.Second,
 		kindFirst: 50 * time.Millisecond,
 		healBurst: 5, healFirst: time.Second, healMax: time.Minute, lapse: time.Second, unserved: 5 * time.Second,
-		request: 35 * time.Second, look: 5 * time.Minute, slot: 2 * time.Second,
+		requests:   kube.DefaultTimeouts(),
 		watchFirst: 100 * time.Millisecond, watchMax: 10 * time.Second,
 		blindAfter: 30 * time.Second, review: 30 * time.Second,
 	}

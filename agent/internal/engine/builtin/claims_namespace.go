@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 
+	"github.com/kedge-dev/kedge/agent/internal/engine/builtin/kube"
 	"github.com/kedge-dev/kedge/agent/internal/inventory"
 	"github.com/kedge-dev/kedge/internal/fleet"
 )
@@ -11,7 +12,7 @@ import (
 // inhabited returns why a Namespace must not be deleted for target me, or "": some target desires an object in
 // it, which would be deleted along with it. Of anything else it is "".
 func (e *Engine) inhabited(ref fleet.ObjectRef, me fleet.TargetID) string {
-	if !isNamespace(ref) {
+	if !kube.IsNamespace(ref) {
 		return ""
 	}
 	key, by, deployment := e.claims.within(ref.Name, me)

@@ -13,6 +13,8 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/tools/cache"
+
+	"github.com/kedge-dev/kedge/agent/internal/engine/builtin/kube"
 )
 
 // kindWaiter waits for kinds that the cluster does not know yet.
@@ -25,7 +27,7 @@ type kindWaiter interface {
 // for a kind. Safe for concurrent use.
 type definitions struct {
 	client     metadata.Interface
-	mapper     *mapper
+	mapper     *kube.Mapper
 	log        *slog.Logger
 	timing     timing
 	background context.Context // ends with the engine
@@ -84,7 +86,7 @@ func (d *definitions) run(ctx context.Context) {
 
 func (d *definitions) changed(group string) {
 	if group != "" {
-		d.mapper.forget(group)
+		d.mapper.Forget(group)
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()

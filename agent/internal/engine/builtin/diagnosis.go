@@ -6,6 +6,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
+	"github.com/kedge-dev/kedge/agent/internal/engine/builtin/kube"
 	"github.com/kedge-dev/kedge/internal/fleet"
 )
 
@@ -32,8 +33,8 @@ const (
 
 // diagnosis is what is found out about one workload that is not ready.
 type diagnosis struct {
-	cluster *cluster // with the rights of the deployment
-	uid     string   // of the workload
+	cluster *kube.Client // with the rights of the deployment
+	uid     string       // of the workload
 	cancel  context.CancelFunc
 	text    string // what was found; "" when nothing was yet
 }
@@ -101,7 +102,7 @@ func (t *target) startDiagnosis(o *object) {
 	e.mu.Lock()
 	running := e.running
 	e.mu.Unlock()
-	look, err := newPodLook(t.cluster, o)
+	look, err := kube.NewPodReader(t.cluster, o.ref, o.uid, o.manifest.Object())
 	if err != nil || running == nil {
 		return
 	}
@@ -119,15 +120,15 @@ func (t *target) startDiagnosis(o *object) {
 }
 
 // followPods tells what is wrong with the pods of a workload until ctx ends.
-func (t *target) followPods(ctx context.Context, look *podLook, d *diagnosis, o *object) {
+func (t *target) followPods(ctx context.Context, look *kube.PodReader, d *diagnosis, o *object) {
 	var calm, idle backoff
 	last, pause := "", diagnoseFirst
 	for ctx.Err() == nil {
 		if t.engine.looks.Wait(ctx) != nil {
 			return
 		}
-		release := look.cluster.slot(ctx)
-		text, version, err := look.explain(ctx)
+		release := t.engine.cluster.Slot(ctx)
+		text, version, err := look.Explain(ctx)
 		release()
 		if apierrors.IsForbidden(err) {
 			return // then nothing is said, as before
@@ -144,6 +145,6 @@ func (t *target) followPods(ctx context.Context, look *podLook, d *diagnosis, o 
 			pause = calm.next(diagnoseFirst, diagnoseMost)
 		}
 		linger(ctx, nil, pause)
-		look.await(ctx, version, idle.next(diagnoseFirst, idleMost))
+		look.Await(ctx, version, idle.next(diagnoseFirst, idleMost))
 	}
 }

@@ -16,22 +16,10 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/kedge-dev/kedge/agent/internal/engine"
+	"github.com/kedge-dev/kedge/agent/internal/engine/builtin/kube"
 	"github.com/kedge-dev/kedge/agent/internal/inventory"
 	"github.com/kedge-dev/kedge/agent/internal/ownerpolicy"
 	"github.com/kedge-dev/kedge/internal/fleet"
-)
-
-// What marks the objects in a cluster.
-const (
-	// LabelAgent and LabelTarget are on every object: who applied it, and what for.
-	LabelAgent  = inventory.LabelAgent
-	LabelTarget = "kedge.dev/target"
-	// LabelInstall marks what an agent's own installation consists of. It is never touched.
-	LabelInstall = "kedge.dev/install"
-	// AnnotationDeployment names the deployment, as tenant/name, for people.
-	AnnotationDeployment = "kedge.dev/deployment"
-	// AnnotationPrune set to "disabled" keeps an object when it leaves the bundle.
-	AnnotationPrune = "kedge.dev/prune"
 )
 
 // Config is what an engine needs.
@@ -57,7 +45,7 @@ type Engine struct {
 	reporter   engine.Reporter
 	log        *slog.Logger
 	timing     timing
-	cluster    *cluster
+	cluster    *kube.Client
 	store      *inventory.Store
 	claims     *claims
 	finishes   *finishes
@@ -93,11 +81,11 @@ func newEngine(cfg Config, timing timing) (*Engine, error) {
 	if cfg.Namespace == "" || cfg.REST == nil || cfg.Reporter == nil {
 		return nil, errors.New("making the builtin engine: Namespace, REST and Reporter are needed")
 	}
-	cluster, err := newCluster(cfg.REST, timing)
+	cluster, err := kube.NewClient(cfg.REST, timing.requests)
 	if err != nil {
 		return nil, err
 	}
-	configMaps := cluster.dynamic.Resource(schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}).Namespace(cfg.Namespace)
+	configMaps := cluster.Dynamic.Resource(schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}).Namespace(cfg.Namespace)
 	return &Engine{
 		namespace: cfg.Namespace, reporter: cfg.Reporter, log: cmp.Or(cfg.Log, slog.New(slog.DiscardHandler)),
 		timing: timing, cluster: cluster, store: inventory.NewStore(configMaps), claims: newClaims(), finishes: newFinishes(),
@@ -201,15 +189,15 @@ func (e *Engine) Run(ctx context.Context) error {
 	}
 	e.running = ctx
 	e.watches = &watches{
-		client: e.cluster.dynamic, log: e.log, timing: e.timing, settings: e.config, background: ctx,
-		kinds: map[mapping]*kindWatch{}, again: make(chan struct{}),
+		client: e.cluster.Dynamic, log: e.log, timing: e.timing, settings: e.config, background: ctx,
+		kinds: map[kube.Mapping]*kindWatch{}, again: make(chan struct{}),
 	}
 	e.crds = &definitions{
-		client: e.cluster.metadata, mapper: e.cluster.mapper, log: e.log, timing: e.timing, background: ctx,
+		client: e.cluster.Metadata, mapper: e.cluster.Mapper, log: e.log, timing: e.timing, background: ctx,
 		waiting: map[kindWaiter]bool{},
 	}
 	e.namespaces = &namespaceWaits{
-		client: e.cluster.own, log: e.log, timing: e.timing, background: ctx, names: map[string]*namespaceWait{},
+		client: e.cluster.Own, log: e.log, timing: e.timing, background: ctx, names: map[string]*namespaceWait{},
 	}
 	for _, t := range e.targets {
 		e.startLocked(t)

@@ -3,40 +3,27 @@ package builtin
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
-	"github.com/kedge-dev/kedge/agent/internal/engine/builtin/fieldset"
-	"github.com/kedge-dev/kedge/internal/fleet"
+	"github.com/kedge-dev/kedge/agent/internal/engine/builtin/kube"
 )
 
 // A new object is looked at before it is first applied, in case somebody else has put it there. For many
 // of one kind in one namespace a single list of what is not ours says the same.
 const (
-	glanceFrom = 16  // objects that are worth a list
-	glanceMost = 256 // objects that one list speaks for
+	glanceFrom = 16 // objects that are worth a list
 	// glanceNext is how many of those are left to be applied when the next list is asked for: it comes just
 	// in time then, and is not old when its objects have their turn.
 	glanceNext = 64
-	// glanceGood is how long what it says is good for: long enough for those to be applied.
-	glanceGood = 2 * time.Second
 )
-
-// shelf is the place of many objects.
-type shelf struct {
-	mapping   mapping
-	namespace string
-}
 
 // glance asks at once for new objects that would be looked at one by one. All of such a shelf wait for the
 // list that speaks for them.
 func (t *target) glance(now time.Time, s survey) {
-	var at shelf
+	var at kube.KindNamespace
 	var fresh []*object // of one shelf, which lies in one piece within a step but for a kind of two versions
 	ready := 0          // of all shelves so far: the next list is too early while those are to be applied first
 	for _, o := range t.order {
@@ -44,7 +31,7 @@ func (t *target) glance(now time.Time, s survey) {
 		if !t.startable(o, now, s) {
 			continue
 		}
-		if here := (shelf{o.mapping, o.ref.Namespace}); here != at {
+		if here := (kube.KindNamespace{Mapping: o.mapping, Namespace: o.ref.Namespace}); here != at {
 			ready += t.glanceAt(at, fresh, ready)
 			at, fresh = here, fresh[:0]
 		}
@@ -59,7 +46,7 @@ func (t *target) glance(now time.Time, s survey) {
 
 // glanceAt asks for the next objects of a shelf, unless enough are ready to be applied before them, and returns how many more
 // are on their way to be.
-func (t *target) glanceAt(at shelf, fresh []*object, ready int) int {
+func (t *target) glanceAt(at kube.KindNamespace, fresh []*object, ready int) int {
 	if len(fresh) < glanceFrom {
 		return len(fresh)
 	}
@@ -69,7 +56,7 @@ func (t *target) glanceAt(at shelf, fresh []*object, ready int) int {
 	if ready >= glanceNext || t.inflight >= t.places() {
 		return 0
 	}
-	next := fresh[:min(len(fresh), glanceMost)]
+	next := fresh[:min(len(fresh), kube.MaxChecked)]
 	t.startGlance(at, slices.Clone(next))
 	return len(next)
 }
@@ -79,15 +66,15 @@ func (o *object) glanceable() bool {
 	return o.phase == phaseApply && o.uid == "" && !o.known && !o.glanced && o.manifest != nil
 }
 
-func (t *target) startGlance(at shelf, objects []*object) {
+func (t *target) startGlance(at kube.KindNamespace, objects []*object) {
 	for _, o := range objects {
 		o.glanced, o.glancing, o.queued = true, true, false
 	}
 	t.start(func(ctx context.Context) func() {
 		asked := time.Now()
-		taken, err := t.cluster.strangers(ctx, at, t.owner.target)
+		taken, err := t.cluster.ForeignNames(ctx, at, t.owner.Target)
 		return func() {
-			t.unlisted[at] = t.unlisted[at] || errors.Is(err, errTooMany) || apierrors.IsForbidden(err)
+			t.unlisted[at] = t.unlisted[at] || errors.Is(err, kube.ErrTooMany) || apierrors.IsForbidden(err)
 			for _, o := range objects {
 				o.glancing = false
 				if err == nil && !taken[o.ref.Name] && o.glancedFor() {
@@ -100,55 +87,3 @@ func (t *target) startGlance(at shelf, objects []*object) {
 
 // glancedFor reports whether what a list says is still of use for an object.
 func (o *object) glancedFor() bool { return o.phase == phaseApply && o.uid == "" && o.manifest != nil }
-
-// errTooMany says that a list of what is not ours would be too long.
-var errTooMany = errors.New("there are too many others")
-
-// strangers returns the names of objects that do not carry the label of a target. If that is an error, each object
-// is looked at.
-func (c *cluster) strangers(ctx context.Context, at shelf, target fleet.TargetID) (map[string]bool, error) {
-	ctx, cancel := context.WithTimeout(ctx, glanceGood) // what comes later is old
-	defer cancel()
-	options := metav1.ListOptions{LabelSelector: LabelTarget + "!=" + string(target), Limit: 2 * glanceMost}
-	list, err := c.metadata.Resource(at.mapping.resource).Namespace(at.namespace).List(ctx, options)
-	if err != nil {
-		return nil, err
-	}
-	if list.Continue != "" {
-		return nil, errTooMany
-	}
-	names := make(map[string]bool, len(list.Items))
-	for i := range list.Items {
-		names[list.Items[i].Name] = true
-	}
-	return names, nil
-}
-
-// doubtAbsence has an object looked at when what a list has said of it is old.
-func (j *applyJob) doubtAbsence() {
-	if !j.absent.IsZero() && time.Since(j.absent) > glanceGood {
-		j.known, j.absent = false, time.Time{}
-	}
-}
-
-// checkNew makes sure that an object which a list did not have was really made by us. If it has fields of
-// others, somebody was faster: without adopt, what was just added to it is taken back.
-func (c *cluster) checkNew(ctx context.Context, j applyJob, live *unstructured.Unstructured) error {
-	if j.absent.IsZero() || j.owner.adopt || j.policy.DryRun || j.dryRun || !slices.ContainsFunc(fieldset.Entries(live), fieldset.Entry.Foreign) {
-		return nil
-	}
-	ctx, cancel := context.WithTimeout(ctx, c.timing.request)
-	defer cancel()
-	// An apply without fields gives up all that are ours alone.
-	body := &unstructured.Unstructured{}
-	body.SetAPIVersion(live.GetAPIVersion())
-	body.SetKind(live.GetKind())
-	body.SetName(live.GetName())
-	body.SetNamespace(live.GetNamespace())
-	body.SetUID(live.GetUID())
-	_, err := c.resource(j.mapping, j.ref).Apply(ctx, j.ref.Name, body, metav1.ApplyOptions{FieldManager: fieldset.FieldManager})
-	if err != nil {
-		return fmt.Errorf("giving back what somebody else has made at the same moment: %w", err)
-	}
-	return &refusal{reason: "exists and is not managed by this deployment; set adopt: true to take it over"}
-}

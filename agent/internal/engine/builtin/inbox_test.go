@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/rest"
 
+	"github.com/kedge-dev/kedge/agent/internal/engine/builtin/kube"
 	"github.com/kedge-dev/kedge/agent/internal/inventory"
 	"github.com/kedge-dev/kedge/internal/fleet"
 )
@@ -81,7 +82,7 @@ func TestWhatIsSeenAfterARestoreCounts(t *testing.T) {
 		live := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "ConfigMap"}}
 		live.SetResourceVersion(version)
 		live.SetUID("u")
-		live.SetLabels(map[string]string{LabelTarget: "tgt-a", LabelAgent: "agt-a"})
+		live.SetLabels(map[string]string{kube.LabelTarget: "tgt-a", kube.LabelAgent: "agt-a"})
 		return live
 	}
 	for reason, tt := range map[string]struct {

@@ -8,6 +8,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/kedge-dev/kedge/agent/internal/engine"
+	"github.com/kedge-dev/kedge/agent/internal/engine/builtin/kube"
 	"github.com/kedge-dev/kedge/internal/fleet"
 	"github.com/kedge-dev/kedge/internal/manifest"
 )
@@ -57,18 +58,18 @@ func withNamespace(d engine.Desired) engine.Desired {
 func isOptional(m manifest.Object) bool {
 	metadata, _ := m.Content["metadata"].(map[string]any)
 	annotations, _ := metadata["annotations"].(map[string]any)
-	return isNamespace(m.Ref) && annotations[AnnotationCreateNamespace] == "true"
+	return kube.IsNamespace(m.Ref) && annotations[AnnotationCreateNamespace] == "true"
 }
 
 // leaveExisting leaves an optional object to whoever has it, and reports whether that was so.
 func (t *target) leaveExisting(o *object, err error) bool {
-	var refused *refusal
+	var refused *kube.Refusal
 	if !o.optional || !errors.As(err, &refused) {
 		return false
 	}
 	note := existsAlready
 	if !o.resolved {
-		note = "is not created: " + refused.reason // this agent must not touch it, whether or not it exists
+		note = "is not created: " + refused.Reason // this agent must not touch it, whether or not it exists
 	}
 	t.dirty = t.dirty || o.listed
 	o.phase, o.attempted, o.listed, o.known, o.uid, o.applied = phaseInPlace, true, false, false, "", ""

@@ -7,6 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 
 	"github.com/kedge-dev/kedge/agent/internal/engine/builtin/fieldset"
+	"github.com/kedge-dev/kedge/agent/internal/engine/builtin/kube"
 	"github.com/kedge-dev/kedge/agent/internal/health"
 	"github.com/kedge-dev/kedge/agent/internal/inventory"
 	"github.com/kedge-dev/kedge/internal/fleet"
@@ -56,7 +57,7 @@ type object struct {
 	forgotten bool
 
 	resolved bool // mapping is known and ref is where it really is
-	mapping  mapping
+	mapping  kube.Mapping
 	listed   bool   // in the inventory
 	blind    bool   // its watch does not work
 	unnamed  bool   // it does not name this agent, so that no watch tells of it

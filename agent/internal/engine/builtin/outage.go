@@ -56,7 +56,7 @@ func (w *watches) setBack(ctx context.Context, client dynamic.ResourceInterface,
 	if err != nil || from == 0 {
 		return nil // it begins anywhere
 	}
-	ctx, cancel := context.WithTimeout(ctx, w.timing.request)
+	ctx, cancel := context.WithTimeout(ctx, w.timing.requests.Request)
 	defer cancel()
 	list, err := client.List(ctx, metav1.ListOptions{Limit: 1})
 	if err != nil {

@@ -8,6 +8,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/kedge-dev/kedge/agent/internal/engine"
+	"github.com/kedge-dev/kedge/agent/internal/engine/builtin/kube"
 	"github.com/kedge-dev/kedge/agent/internal/inventory"
 	"github.com/kedge-dev/kedge/internal/fleet"
 )
@@ -36,7 +37,7 @@ func BenchmarkPruneRound(b *testing.B) {
 				t.objects[inventory.KeyOf(ref)] = &object{ref: ref, phase: phaseLeaving, listed: true, uid: fmt.Sprint(i)}
 			}
 			t.sort()
-			t.inflight = parallelism
+			t.inflight = kube.Parallelism
 			for b.Loop() {
 				t.now = time.Now()
 				t.prune(t.now, t.survey())

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/kedge-dev/kedge/agent/internal/engine"
+	"github.com/kedge-dev/kedge/agent/internal/engine/builtin/kube"
 	"github.com/kedge-dev/kedge/agent/internal/inventory"
 	"github.com/kedge-dev/kedge/internal/fleet"
 )
@@ -28,8 +29,8 @@ type target struct {
 	book     *inventory.Book // nil before the first begin
 	desired  engine.Desired  // without its objects
 	whole    bool            // it came with them
-	owner    owner
-	cluster  *cluster        // with the rights that the deployment is applied with
+	owner    kube.Owner
+	cluster  *kube.Client    // with the rights that the deployment is applied with
 	ctx      context.Context // of the work on desired; ends when something newer arrives
 	begun    time.Time
 	now      time.Time // of this round: what is due after it is waited for
@@ -48,16 +49,16 @@ type target struct {
 	base     int             // objects that were in place before the change that is not decided on yet
 	leavers  []*object       // as plan has last listed them
 	uids     uids
-	dropped  int                  // claims.dropped before it was decided what goes
-	unlisted map[shelf]bool       // no list says what is there, so that each object is looked at
-	shapes   map[string][]byte    // fields of ours, as many objects have them: kept once
-	released []release            // kept when a tombstone was carried out
-	parted   []fleet.ObjectStatus // let go of, because the target is detached
-	gone     bool                 // the tombstone was carried out, or everything was let go of
-	lost     bool                 // and there was no inventory to tell what that was
-	ousted   bool                 // another replica of the agent is ahead: nothing is done any more
-	heir     fleet.TargetID       // has come in the place of this target: nothing is done any more
-	keeping  <-chan struct{}      // closed when desired was kept; nil before that was asked for
+	dropped  int                         // claims.dropped before it was decided what goes
+	unlisted map[kube.KindNamespace]bool // no list says what is there, so that each object is looked at
+	shapes   map[string][]byte           // fields of ours, as many objects have them: kept once
+	released []release                   // kept when a tombstone was carried out
+	parted   []fleet.ObjectStatus        // let go of, because the target is detached
+	gone     bool                        // the tombstone was carried out, or everything was let go of
+	lost     bool                        // and there was no inventory to tell what that was
+	ousted   bool                        // another replica of the agent is ahead: nothing is done any more
+	heir     fleet.TargetID              // has come in the place of this target: nothing is done any more
+	keeping  <-chan struct{}             // closed when desired was kept; nil before that was asked for
 	saving   saving
 	out      outbox
 }
@@ -196,9 +197,9 @@ const (
 // has more of them in line, so that there are fewer rounds.
 func (t *target) places() int {
 	if len(t.order) < largeTarget {
-		return parallelism
+		return kube.Parallelism
 	}
-	return 4 * parallelism
+	return 4 * kube.Parallelism
 }
 
 // busy is how long the next round may wait; 0 or less when it may not.
@@ -264,7 +265,7 @@ func (t *target) start(work func(ctx context.Context) (done func())) {
 	t.inflight++
 	ctx := t.ctx
 	t.engine.work.Go(func() {
-		release := t.engine.cluster.slot(ctx)
+		release := t.engine.cluster.Slot(ctx)
 		done := work(ctx)
 		release()
 		t.leave(func(in *inbox) {

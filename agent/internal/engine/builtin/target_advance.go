@@ -6,6 +6,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
+	"github.com/kedge-dev/kedge/agent/internal/engine/builtin/kube"
 	"github.com/kedge-dev/kedge/agent/internal/inventory"
 	"github.com/kedge-dev/kedge/internal/fleet"
 )
@@ -221,7 +222,7 @@ func (t *target) save() bool {
 	if !t.secured() {
 		return false
 	}
-	ctx, cancel := context.WithTimeout(t.ctx, t.engine.timing.request)
+	ctx, cancel := context.WithTimeout(t.ctx, t.engine.timing.requests.Request)
 	defer cancel()
 	err := t.reload(ctx)
 	if err == nil {
@@ -307,25 +308,25 @@ func (t *target) startApply(o *object) {
 	job := t.job(o)
 	o.phase, o.applied, o.absent = phaseApplying, "", time.Time{}
 	t.start(func(ctx context.Context) func() {
-		out, err := t.cluster.apply(ctx, job)
+		out, err := t.cluster.Apply(ctx, job)
 		return func() { t.applied(o, out, err) }
 	})
 }
 
 // job is what applying an object needs.
-func (t *target) job(o *object) applyJob {
-	key, deployment := o.key(), t.owner.deployment
+func (t *target) job(o *object) kube.ApplyRequest {
+	key, deployment := o.key(), t.owner.Deployment
 	owner := t.owner
-	owner.adopt = owner.adopt && !o.optional
-	return applyJob{
-		owner: owner, manifest: *o.manifest, ref: o.ref, mapping: o.mapping, policy: t.desired.State.Policy, rules: o.rules,
+	owner.Adopt = owner.Adopt && !o.optional
+	return kube.ApplyRequest{
+		Owner: owner, Manifest: *o.manifest, Ref: o.ref, Mapping: o.mapping, Policy: t.desired.State.Policy, Rules: o.rules,
 		// What may differ has to be read to be left alone.
-		uid: o.uid, known: o.known && !o.blind && len(o.rules) == 0 || !o.absent.IsZero(), absent: o.absent,
-		keepMark: o.keepMark, force: o.force, yield: o.scaler != "", replacing: o.replaced, fields: o.fields,
-		abandoned: func(holder fleet.TargetID) bool { return t.engine.claims.abandoned(key, holder) },
-		outlived:  func(holder fleet.TargetID) bool { return t.engine.outlived(holder, key, deployment) },
-		holds:     t.engine.store.Holds,
-		hold:      t.replaceHold(o.ref),
+		UID: o.uid, Known: o.known && !o.blind && len(o.rules) == 0 || !o.absent.IsZero(), AbsentAt: o.absent,
+		KeepAnnotation: o.keepMark, Force: o.force, YieldReplicas: o.scaler != "", Replacing: o.replaced, Applied: o.fields,
+		Abandoned:    func(holder fleet.TargetID) bool { return t.engine.claims.abandoned(key, holder) },
+		Outlived:     func(holder fleet.TargetID) bool { return t.engine.outlived(holder, key, deployment) },
+		HasInventory: t.engine.store.Holds,
+		KeepReason:   t.replaceHold(o.ref),
 	}
 }
 
@@ -349,9 +350,9 @@ func (t *target) startRead(o *object) {
 	o.phase = phaseReading
 	m, ref := o.mapping, o.ref
 	t.start(func(ctx context.Context) func() {
-		ctx, cancel := context.WithTimeout(ctx, t.engine.timing.request)
+		ctx, cancel := context.WithTimeout(ctx, t.engine.timing.requests.Request)
 		defer cancel()
-		live, err := t.cluster.read(ctx, m, ref)
+		live, err := t.cluster.Read(ctx, m, ref)
 		return func() { t.wasRead(o, live, err) }
 	})
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/kedge-dev/kedge/agent/internal/engine"
+	"github.com/kedge-dev/kedge/agent/internal/engine/builtin/kube"
 	"github.com/kedge-dev/kedge/agent/internal/inventory"
 	"github.com/kedge-dev/kedge/internal/fleet"
 	"github.com/kedge-dev/kedge/internal/manifest"
@@ -38,12 +39,12 @@ func (t *target) begin(ctx context.Context, next *engine.Desired) {
 	t.ctx, t.desired, t.begun, t.gone, t.ousted = work, d, t.now, false, false
 	t.whole = d.Objects != nil
 	clear(t.shapes)
-	t.unlisted = map[shelf]bool{}
+	t.unlisted = map[kube.KindNamespace]bool{}
 	t.lost = !t.whole && d.Source == nil && !t.book.Exists()
 	t.dirty = t.dirty || t.book.Version() != d.State.Version
-	t.owner = owner{
-		agent: t.engine.config().agent, target: t.id,
-		deployment: d.Tenant + "/" + d.Deployment, adopt: d.State.Policy.Adopt,
+	t.owner = kube.Owner{
+		Agent: t.engine.config().agent, Target: t.id,
+		Deployment: d.Tenant + "/" + d.Deployment, Adopt: d.State.Policy.Adopt,
 	}
 	t.saving, t.keeping, t.released, t.parted, t.invalid = saving{}, nil, nil, nil, ""
 	t.act(d.State.Policy.ServiceAccount)
@@ -135,7 +136,7 @@ func (t *target) desire(o *object, ref fleet.ObjectRef, m manifest.Object) {
 	text := m.Text()
 	o.manifest, o.hash, o.optional = &text, text.Hash(), isOptional(m)
 	t.configure(o, m)
-	o.wantMark = keepMarkIn(m)
+	o.wantMark = kube.KeepAnnotationIn(m)
 	if o.applied == o.hash {
 		o.keepMark = o.wantMark
 	}

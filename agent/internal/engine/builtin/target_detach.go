@@ -6,6 +6,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	"github.com/kedge-dev/kedge/agent/internal/engine/builtin/kube"
 	"github.com/kedge-dev/kedge/agent/internal/health"
 	"github.com/kedge-dev/kedge/internal/fleet"
 )
@@ -63,7 +64,7 @@ func (t *target) letGo(o *object) {
 		return
 	}
 	o.held, o.waits = "", false
-	t.startRemove(o, intentDetach)
+	t.startRemove(o, kube.IntentDetach)
 }
 
 // putOff has an object looked at again later that another target is about to take over, or that others are in. For the first that is a

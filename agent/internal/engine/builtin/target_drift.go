@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/kedge-dev/kedge/agent/internal/engine/builtin/fieldset"
+	"github.com/kedge-dev/kedge/agent/internal/engine/builtin/kube"
 	"github.com/kedge-dev/kedge/internal/fleet"
 	"github.com/kedge-dev/kedge/internal/manifest"
 )
@@ -77,21 +78,21 @@ func (t *target) startCompares() {
 			continue
 		}
 		job := t.job(o)
-		job.dryRun, job.known = true, false
+		job.DryRun, job.Known = true, false
 		// What was ours is drift, not a conflict.
-		job.force = job.force || o.applied == o.hash && !t.rehearses()
+		job.Force = job.Force || o.applied == o.hash && !t.rehearses()
 		o.phase = phaseComparing
 		t.start(func(ctx context.Context) func() {
-			out, err := t.cluster.apply(ctx, job)
+			out, err := t.cluster.Apply(ctx, job)
 			return func() { t.compared(o, out, err) }
 		})
 	}
 }
 
 // compared takes in what an apply would change.
-func (t *target) compared(o *object, out result, err error) {
+func (t *target) compared(o *object, out kube.ApplyResult, err error) {
 	o.phase = phaseCompare
-	var refused *refusal
+	var refused *kube.Refusal
 	switch {
 	case t.ctx.Err() != nil:
 		// Replaced by something newer, which looks at it anew.
@@ -99,7 +100,7 @@ func (t *target) compared(o *object, out result, err error) {
 		t.rehearsed(o, out, err)
 	case errors.As(err, &refused):
 		t.failed(o, err)
-	case err != nil && out.before == nil && !apierrors.IsNotFound(err):
+	case err != nil && out.Before == nil && !apierrors.IsNotFound(err):
 		t.failed(o, err) // it could not even be read
 	default:
 		t.reportDrift(o, out, err)
@@ -108,9 +109,9 @@ func (t *target) compared(o *object, out result, err error) {
 }
 
 // reportDrift says how an object deviates, once for each change.
-func (t *target) reportDrift(o *object, out result, err error) {
+func (t *target) reportDrift(o *object, out kube.ApplyResult, err error) {
 	o.phase, o.attempted, o.failure, o.known = phaseInPlace, true, "", false
-	before := out.before
+	before := out.Before
 	if before == nil {
 		o.health, o.note = fleet.HealthNotFound, "was deleted"
 		t.tellDrift(o, "deleted", "was deleted")
@@ -122,9 +123,9 @@ func (t *target) reportDrift(o *object, out result, err error) {
 		t.tellDrift(o, o.sight(before), changedBy("was changed", fieldset.ChangedBy(before, nil))+"; in what cannot be told: "+err.Error())
 		return
 	}
-	o.fields = t.shared(fieldset.RawOwnFields(out.live))
-	ours, _ := fieldset.OwnFields(out.live).Without(out.live.Object, o.rules.Strip(out.live.Object))
-	paths := ours.Differing(before.Object, out.live.Object, 5)
+	o.fields = t.shared(fieldset.RawOwnFields(out.Live))
+	ours, _ := fieldset.OwnFields(out.Live).Without(out.Live.Object, o.rules.Strip(out.Live.Object))
+	paths := ours.Differing(before.Object, out.Live.Object, 5)
 	if len(paths) == 0 {
 		// Somebody has put it right, or only owns what it was given before.
 		t.confirm(o, before)

@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/kedge-dev/kedge/agent/internal/engine/builtin/fieldset"
+	"github.com/kedge-dev/kedge/agent/internal/engine/builtin/kube"
 	"github.com/kedge-dev/kedge/agent/internal/inventory"
 	"github.com/kedge-dev/kedge/internal/fleet"
 	"github.com/kedge-dev/kedge/internal/manifest"
@@ -40,29 +41,29 @@ func (t *target) rehearse() {
 }
 
 // rehearsed takes in what an apply would make of an object.
-func (t *target) rehearsed(o *object, out result, err error) {
+func (t *target) rehearsed(o *object, out kube.ApplyResult, err error) {
 	if err != nil && !t.comes(o, err) {
 		t.failed(o, err)
 		return
 	}
 	o.phase, o.attempted, o.failure, o.backoff = phaseCompared, true, "", backoff{}
 	o.sighting, o.preview = "", ""
-	if out.before == nil && t.restsFinished(o) {
+	if out.Before == nil && t.restsFinished(o) {
 		o.phase = phaseCompared
 		return
 	}
-	if out.before == nil {
+	if out.Before == nil {
 		o.health, o.note = fleet.HealthNotFound, ""
 		o.preview = "would be created"
 		return
 	}
-	o.look(out.before)
-	o.sighting = sightOf(out.before)
+	o.look(out.Before)
+	o.sighting = sightOf(out.Before)
 	switch {
-	case out.replaced != "":
-		o.preview = "would be deleted and created anew: " + out.replaced + " cannot be changed"
-	case out.live != nil:
-		if changes := fieldset.Diff(out.before, out.live); len(changes) > 0 {
+	case out.Replaced != "":
+		o.preview = "would be deleted and created anew: " + out.Replaced + " cannot be changed"
+	case out.Live != nil:
+		if changes := fieldset.Diff(out.Before, out.Live); len(changes) > 0 {
 			o.preview = "would be changed: " + strings.Join(changes, ", ")
 		}
 	}

@@ -3,6 +3,7 @@ package builtin
 import (
 	"time"
 
+	"github.com/kedge-dev/kedge/agent/internal/engine/builtin/kube"
 	"github.com/kedge-dev/kedge/internal/manifest"
 )
 
@@ -69,4 +70,11 @@ func (t *target) desiredUIDs() map[string]bool {
 		}
 	}
 	return t.uids.set
+}
+
+// keepMarked keeps an object that has left the source, if its last applied manifest asks for that.
+func (t *target) keepMarked(o *object) {
+	if why := kube.KeptByManifest(o.keepMark, t.desired.State.Tombstone); why != "" {
+		o.keep, o.held, o.kept = true, why, why
+	}
 }

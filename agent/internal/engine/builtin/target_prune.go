@@ -10,6 +10,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	"github.com/kedge-dev/kedge/agent/internal/engine/builtin/kube"
 	"github.com/kedge-dev/kedge/agent/internal/inventory"
 	"github.com/kedge-dev/kedge/internal/fleet"
 )
@@ -72,7 +73,7 @@ func (t *target) prune(now time.Time, s survey) {
 
 // vacant leaves out Namespaces in which something of this target is kept.
 func (t *target) vacant(remove []*object) []*object {
-	if !slices.ContainsFunc(remove, func(o *object) bool { return isNamespace(o.ref) }) {
+	if !slices.ContainsFunc(remove, func(o *object) bool { return kube.IsNamespace(o.ref) }) {
 		return remove
 	}
 	kept, going := map[string]*object{}, map[*object]bool{}
@@ -86,7 +87,7 @@ func (t *target) vacant(remove []*object) []*object {
 	}
 	return slices.DeleteFunc(remove, func(o *object) bool {
 		in := kept[o.ref.Name]
-		if !isNamespace(o.ref) || in == nil {
+		if !kube.IsNamespace(o.ref) || in == nil {
 			return false
 		}
 		t.postpone(o, in.ref.String()+" is kept in it")
@@ -172,7 +173,7 @@ func (t *target) removeLast(now time.Time, remove []*object) {
 		// One that is terminating is looked at again when a watch says so, or when it is due.
 		ready := o.phase == phaseLeaving || o.phase == phaseHeld || o.phase == phaseTerminating && !o.due.IsZero()
 		if o.step == last && ready && !now.Before(o.due) && t.inflight < t.places() {
-			t.startRemove(o, intentDelete)
+			t.startRemove(o, kube.IntentDelete)
 		}
 	}
 }
@@ -192,34 +193,34 @@ func (t *target) hold(o *object, reason string, protected bool) {
 	}
 	switch {
 	case t.desired.State.Tombstone && protected && !t.engine.isPending():
-		t.startRemove(o, intentRelease)
+		t.startRemove(o, kube.IntentRelease)
 	case !o.known:
-		t.startRemove(o, intentLook) // not seen since a restart: it may be gone
+		t.startRemove(o, kube.IntentCheck) // not seen since a restart: it may be gone
 	}
 }
 
-func (t *target) startRemove(o *object, want intent) {
+func (t *target) startRemove(o *object, want kube.Intent) {
 	key, ref, uids, handOver := o.key(), o.ref, t.desiredUIDs(), t.handOver(o.ref)
-	job := removeJob{owner: t.owner, ref: o.ref, uid: o.uid, want: want, keepMark: o.keepMark, whole: t.desired.State.Tombstone, emptied: !o.emptied.IsZero(), propagation: t.desired.State.Policy.Propagation, wanted: func(uid string) string {
+	job := kube.RemoveRequest{Owner: t.owner, Ref: o.ref, UID: o.uid, Intent: want, KeepAnnotation: o.keepMark, WholeDeployment: t.desired.State.Tombstone, FoundEmpty: !o.emptied.IsZero(), Propagation: t.desired.State.Policy.Propagation, StillDesired: func(uid string) string {
 		if uids[uid] {
 			return "it is desired under another name"
 		}
 		return ""
-	}, hold: func() string {
-		if why := cmp.Or(t.wantedElsewhere(key, handOver), t.refusal(ref)); why != "" || want != intentDelete {
+	}, KeepReason: func() string {
+		if why := cmp.Or(t.wantedElsewhere(key, handOver), t.refusal(ref)); why != "" || want != kube.IntentDelete {
 			return why
 		}
 		return cmp.Or(t.beyond(ref), t.engine.inhabited(ref, t.id))
 	}}
 	o.phase, o.known = phaseRemoving, false
 	t.start(func(ctx context.Context) func() {
-		out, err := t.cluster.remove(ctx, job)
+		out, err := t.cluster.Remove(ctx, job)
 		return func() { t.removed(o, want, out, err) }
 	})
 }
 
 // removed takes in what became of an object that was to go.
-func (t *target) removed(o *object, want intent, out removal, err error) {
+func (t *target) removed(o *object, want kube.Intent, out kube.RemoveResult, err error) {
 	o.phase = phaseLeaving
 	if t.ctx.Err() != nil {
 		o.later = nil
@@ -227,7 +228,7 @@ func (t *target) removed(o *object, want intent, out removal, err error) {
 	}
 	if err != nil {
 		timing, most := t.engine.timing, t.engine.timing.forbiddenMax
-		var look *lookError
+		var look *kube.ContentsError
 		if errors.As(err, &look) {
 			most = timing.retryMax // a look takes a request for each kind
 		}
@@ -237,15 +238,15 @@ func (t *target) removed(o *object, want intent, out removal, err error) {
 	}
 	tries := o.backoff
 	o.failure, o.occupied, o.backoff, o.due = "", "", backoff{}, time.Time{}
-	if !out.unserved {
+	if !out.KindUnserved {
 		o.unserved = time.Time{}
 	}
-	if out.outcome != outcomeEmpty {
+	if out.Outcome != kube.OutcomeEmpty {
 		o.emptied = time.Time{}
 	}
-	switch out.outcome {
-	case outcomeGone:
-		if out.unserved && t.doubtsUnserved(o) {
+	switch out.Outcome {
+	case kube.OutcomeGone:
+		if out.KindUnserved && t.doubtsUnserved(o) {
 			break
 		}
 		if t.awaitsTaker(o) {
@@ -253,40 +254,40 @@ func (t *target) removed(o *object, want intent, out removal, err error) {
 			o.backoff, o.held = tries, "it has finished, and another deployment that wants it has not taken it over yet"
 			break
 		}
-		if want == intentDelete {
-			t.event(fleet.EventNormal, "Pruned", o, cmp.Or(out.note, "was deleted"))
+		if want == kube.IntentDelete {
+			t.event(fleet.EventNormal, "Pruned", o, cmp.Or(out.Note, "was deleted"))
 		}
 		t.forget(o)
-	case outcomeReleased:
-		t.part(o, out.live)
-	case outcomeNotOurs:
-		t.lose(o, want, out.note)
-	case outcomeKept:
-		o.phase, o.held, o.kept, o.keep, o.known = phaseHeld, out.note, out.note, true, true
-	case outcomeTerminating:
-		o.phase, o.known, o.health, o.note = phaseTerminating, true, fleet.HealthTerminating, out.note
+	case kube.OutcomeReleased:
+		t.part(o, out.Live)
+	case kube.OutcomeNotOurs:
+		t.lose(o, want, out.Note)
+	case kube.OutcomeKept:
+		o.phase, o.held, o.kept, o.keep, o.known = phaseHeld, out.Note, out.Note, true, true
+	case kube.OutcomeTerminating:
+		o.phase, o.known, o.health, o.note = phaseTerminating, true, fleet.HealthTerminating, out.Note
 		if o.dying.IsZero() {
 			o.dying = t.now
 		}
 		if o.blind || !o.resolved {
 			o.due = time.Now().Add(o.backoff.next(t.engine.timing.retryFirst, t.engine.timing.forbiddenMax))
 		}
-	case outcomeHeld:
-		o.phase, o.held, o.known = phaseHeld, out.note, true
-		if want == intentDetach || want == intentRelease {
+	case kube.OutcomeWaits:
+		o.phase, o.held, o.known = phaseHeld, out.Note, true
+		if want == kube.IntentDetach || want == kube.IntentRelease {
 			t.putOff(o, tries, t.engine.timing.forbiddenMax)
 		}
-	case outcomeOccupied:
-		o.phase, o.held, o.known, o.occupied = phaseHeld, out.note, true, out.note
+	case kube.OutcomeOccupied:
+		o.phase, o.held, o.known, o.occupied = phaseHeld, out.Note, true, out.Note
 		t.putOff(o, tries, t.engine.timing.retryMax) // to find out takes a request for each kind
-	case outcomeEmpty:
+	case kube.OutcomeEmpty:
 		o.phase, o.known, o.waits, o.emptied = phaseHeld, true, true, t.now
 		o.due, o.held = t.now.Add(t.engine.timing.unserved), "nothing of any deployment is in it, which is looked at once more"
 		o.occupied = o.held
-	case outcomeThere:
+	case kube.OutcomeExists:
 		o.phase, o.known = phaseHeld, true
-		if out.live != nil {
-			o.look(out.live)
+		if out.Live != nil {
+			o.look(out.Live)
 		}
 	}
 	t.seeLater(o)
@@ -323,11 +324,11 @@ func (t *target) wantedElsewhere(key inventory.Key, handOver string) string {
 }
 
 // lose forgets an object that exists and is not ours any more.
-func (t *target) lose(o *object, want intent, why string) {
+func (t *target) lose(o *object, want kube.Intent, why string) {
 	other := t.engine.claims.other(o.key(), t.id)
-	if other != "" && want != intentRelease {
+	if other != "" && want != kube.IntentRelease {
 		t.event(fleet.EventNormal, "HandedOver", o, fmt.Sprintf("was taken over by target %s", other))
-	} else if want == intentRelease {
+	} else if want == kube.IntentRelease {
 		t.released = append(t.released, release{o.ref.String(), o.held})
 		t.event(fleet.EventNormal, "Released", o, "was kept when its deployment was deleted: "+o.held)
 	} else {
@@ -339,11 +340,11 @@ func (t *target) lose(o *object, want intent, why string) {
 // seeLeaving takes in how an object is that is not desired any more.
 func (t *target) seeLeaving(o *object, live *unstructured.Unstructured) {
 	o.look(live)
-	if o.known = live.GetLabels()[LabelTarget] == string(t.id); !o.known {
+	if o.known = live.GetLabels()[kube.LabelTarget] == string(t.id); !o.known {
 		o.due = time.Time{} // somebody has taken it over: it is of no concern any more
 	}
 	whole := t.desired.State.Tombstone
-	if o.keep && keptByLive(live.GetAnnotations(), whole) == "" && keptByManifest(o.keepMark, whole) == "" {
+	if o.keep && kube.KeptByLive(live.GetAnnotations(), whole) == "" && kube.KeptByManifest(o.keepMark, whole) == "" {
 		o.keep, o.phase = false, phaseLeaving
 	}
 }
@@ -358,7 +359,7 @@ const noInventory = "no inventory was found here: nothing was deleted"
 
 // bury ends the life of a target whose tombstone was carried out, or that was let go of.
 func (t *target) bury() {
-	ctx, cancel := context.WithTimeout(t.ctx, t.engine.timing.request)
+	ctx, cancel := context.WithTimeout(t.ctx, t.engine.timing.requests.Request)
 	defer cancel()
 	if t.now.Before(t.saving.due) {
 		return

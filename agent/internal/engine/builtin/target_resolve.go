@@ -10,6 +10,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/kedge-dev/kedge/agent/internal/engine/builtin/kube"
 	"github.com/kedge-dev/kedge/agent/internal/inventory"
 	"github.com/kedge-dev/kedge/internal/fleet"
 )
@@ -21,8 +22,8 @@ func (t *target) resolve() {
 		if o.resolved || t.objects[o.key()] != o || o.manifest != nil && o.phase != phaseResolve || o.manifest == nil && o.phase == phaseRemoving {
 			continue
 		}
-		gvk := gvkOf(o.ref)
-		if m, ok := t.engine.cluster.mapper.cached(gvk); ok {
+		gvk := kube.GVK(o.ref)
+		if m, ok := t.engine.cluster.Mapper.Cached(gvk); ok {
 			moved = t.place(o, m) || moved
 			continue
 		}
@@ -33,7 +34,7 @@ func (t *target) resolve() {
 		}
 		t.lookups[gvk.String()] = true
 		t.start(func(ctx context.Context) func() {
-			_, err := t.engine.cluster.mapper.find(ctx, gvk)
+			_, err := t.engine.cluster.Mapper.Find(ctx, gvk)
 			return func() {
 				delete(t.lookups, gvk.String())
 				if err != nil && ctx.Err() == nil {
@@ -53,12 +54,12 @@ const patience = 6
 
 // unresolved fails every object of a kind that could not be found.
 func (t *target) unresolved(gvk schema.GroupVersionKind, err error) {
-	comes := errors.Is(err, errUnknownKind) && t.defines(gvk.GroupKind())
+	comes := errors.Is(err, kube.ErrUnknownKind) && t.defines(gvk.GroupKind())
 	for _, o := range t.order {
 		switch {
-		case o.manifest == nil || o.resolved || o.phase != phaseResolve || gvkOf(o.ref) != gvk || t.waitsFor(o) != nil:
+		case o.manifest == nil || o.resolved || o.phase != phaseResolve || kube.GVK(o.ref) != gvk || t.waitsFor(o) != nil:
 		case comes && t.rehearses():
-			t.rehearsed(o, result{}, nil)
+			t.rehearsed(o, kube.ApplyResult{}, nil)
 		case comes && o.backoff.tries < patience:
 			o.attempted, o.phase, o.unknown, o.expected = true, phaseFailed, true, true
 			o.due = time.Now().Add(t.pause(o, err))
@@ -81,14 +82,14 @@ func (t *target) defines(kind schema.GroupKind) bool {
 
 // place puts an object where it belongs, now that the cluster has said whether its kind has
 // namespaces, and starts to watch it. It reports whether the object's name has changed.
-func (t *target) place(o *object, m mapping) (moved bool) {
+func (t *target) place(o *object, m kube.Mapping) (moved bool) {
 	ref := o.ref
-	if !m.namespaced {
+	if !m.Namespaced {
 		ref.Namespace = ""
 	}
 	if ref != o.ref {
 		if !t.move(o, ref) {
-			t.failed(o, &refusal{fmt.Sprintf("%s is defined twice", ref)})
+			t.failed(o, &kube.Refusal{Reason: fmt.Sprintf("%s is defined twice", ref)})
 			return false
 		}
 		moved = true
@@ -96,7 +97,7 @@ func (t *target) place(o *object, m mapping) (moved bool) {
 	o.mapping = m
 	if o.manifest != nil {
 		if why := t.refuse(ref, m); why != "" {
-			t.failed(o, &refusal{why})
+			t.failed(o, &kube.Refusal{Reason: why})
 			return moved
 		}
 		t.decide(o)
@@ -136,7 +137,7 @@ func (t *target) failed(o *object, err error) {
 		t.recreateNamespace(o.missing)
 	}
 	o.attempted, o.phase = true, phaseFailed
-	o.unknown = errors.Is(err, errUnknownKind)
+	o.unknown = errors.Is(err, kube.ErrUnknownKind)
 	o.due = time.Now().Add(t.pause(o, err))
 	o.known = false // somebody may have changed it, or its owner, since
 	t.giveWay(o, err)
@@ -157,11 +158,11 @@ const insistence = 3
 
 // giveWay lets others part with an object that this target desires and is not given.
 func (t *target) giveWay(o *object, err error) {
-	var refused *refusal
-	var by *taken
+	var refused *kube.Refusal
+	var by *kube.OwnedError
 	switch {
 	case errors.As(err, &by):
-		t.engine.claims.rest(o.key(), t.id, by.holder)
+		t.engine.claims.rest(o.key(), t.id, by.Target)
 	case errors.As(err, &refused), apierrors.IsForbidden(err) && o.backoff.tries >= insistence:
 		t.engine.claims.rest(o.key(), t.id, "")
 	default:
@@ -184,9 +185,9 @@ func (t *target) pause(o *object, err error) time.Duration {
 }
 
 func (t *target) describe(o *object, err error) string {
-	if errors.Is(err, errUnknownKind) {
+	if errors.Is(err, kube.ErrUnknownKind) {
 		return fmt.Sprintf("the cluster does not know the kind %s (%s); install its CustomResourceDefinition or add it to the source",
-			o.ref.Kind, gvkOf(o.ref).GroupVersion())
+			o.ref.Kind, kube.GVK(o.ref).GroupVersion())
 	}
 	return err.Error()
 }
@@ -232,6 +233,6 @@ func (t *target) allowed(o *object) bool {
 		return true
 	}
 	t.unplace(o)
-	t.failed(o, &refusal{why})
+	t.failed(o, &kube.Refusal{Reason: why})
 	return false
 }

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/kedge-dev/kedge/agent/internal/engine/builtin/fieldset"
+	"github.com/kedge-dev/kedge/agent/internal/engine/builtin/kube"
 	"github.com/kedge-dev/kedge/internal/fleet"
 )
 
@@ -75,7 +76,7 @@ func (t *target) seeLive(o *object, live *unstructured.Unstructured) {
 	}
 	o.look(live)
 	t.noteFinish(o)
-	o.unnamed = live.GetLabels()[LabelAgent] != string(t.owner.agent)
+	o.unnamed = live.GetLabels()[kube.LabelAgent] != string(t.owner.Agent)
 	t.expectReview(o)
 	switch {
 	case o.phase == phaseReplacing:
@@ -90,7 +91,7 @@ func (t *target) seeLive(o *object, live *unstructured.Unstructured) {
 		// It is created again as soon as it is gone.
 		o.phase, o.attempted = phaseInPlace, true
 	case foreignHolder(live, t.id) != "":
-		_, err := t.owner.claim(live, o.uid, func(fleet.TargetID) bool { return false })
+		_, err := t.owner.MayApply(live, o.uid, func(fleet.TargetID) bool { return false })
 		t.failed(o, err)
 	case o.uid == string(live.GetUID()) && o.live == o.rules.Projection(live) && o.applied == o.hash:
 		if o.unnamed && !t.rehearses() {
@@ -104,7 +105,7 @@ func (t *target) seeLive(o *object, live *unstructured.Unstructured) {
 }
 
 func foreignHolder(live *unstructured.Unstructured, me fleet.TargetID) string {
-	if holder := live.GetLabels()[LabelTarget]; holder != string(me) {
+	if holder := live.GetLabels()[kube.LabelTarget]; holder != string(me) {
 		return holder
 	}
 	return ""
@@ -117,7 +118,7 @@ func (t *target) confirm(o *object, live *unstructured.Unstructured) {
 	}
 	o.phase, o.attempted, o.failure = phaseInPlace, true, ""
 	o.renewed, o.deviates, o.reported = false, false, ""
-	o.known = live.GetLabels()[LabelTarget] == string(t.id)
+	o.known = live.GetLabels()[kube.LabelTarget] == string(t.id)
 	if o.fields == nil {
 		o.fields = t.shared(fieldset.RawOwnFields(live))
 	}
@@ -134,7 +135,7 @@ func (t *target) drifts(o *object, live *unstructured.Unstructured) {
 		t.leaveAlone(o, live)
 		return
 	}
-	o.known = o.uid == string(live.GetUID()) && live.GetLabels()[LabelTarget] == string(t.id)
+	o.known = o.uid == string(live.GetUID()) && live.GetLabels()[kube.LabelTarget] == string(t.id)
 	o.force = o.applied == o.hash
 	o.drifted = live
 	t.heal(o)
@@ -211,9 +212,9 @@ func (t *target) wasRead(o *object, live *unstructured.Unstructured, err error) 
 }
 
 // applied takes in the result of an apply.
-func (t *target) applied(o *object, out result, err error) {
+func (t *target) applied(o *object, out kube.ApplyResult, err error) {
 	t.engine.tidiness.worked(1)
-	var notGone *notGone
+	var notGone *kube.NotGoneError
 	switch {
 	case err == nil:
 		t.succeeded(o, out)
@@ -225,7 +226,7 @@ func (t *target) applied(o *object, out result, err error) {
 	default:
 		if apierrors.IsNotFound(err) && missingNamespace(err) == "" {
 			// Perhaps the kind is not served any more.
-			t.engine.cluster.mapper.forget(o.ref.Group)
+			t.engine.cluster.Mapper.Forget(o.ref.Group)
 			t.unplace(o)
 		}
 		t.failed(o, err)
@@ -233,8 +234,8 @@ func (t *target) applied(o *object, out result, err error) {
 	t.seeLater(o)
 }
 
-func (t *target) succeeded(o *object, out result) {
-	live := out.live
+func (t *target) succeeded(o *object, out kube.ApplyResult) {
+	live := out.Live
 	before, recreated := o.drifted, o.healing && o.drifted == nil && o.uid != "" && o.uid != string(live.GetUID())
 	recovered := o.failure != ""
 	if recovered {
@@ -255,8 +256,8 @@ func (t *target) succeeded(o *object, out result) {
 	t.noteApplied(o)
 	t.tellTaken(o, out)
 	switch {
-	case out.replaced != "":
-		t.event(fleet.EventNormal, "Replaced", o, out.replaced+" cannot be changed: was deleted and created anew")
+	case out.Replaced != "":
+		t.event(fleet.EventNormal, "Replaced", o, out.Replaced+" cannot be changed: was deleted and created anew")
 	case recreated:
 		t.event(fleet.EventNormal, "DriftHealed", o, "was deleted and is created again")
 	case o.healing && before != nil && before.GetResourceVersion() != live.GetResourceVersion():

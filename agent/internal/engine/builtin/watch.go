@@ -16,6 +16,7 @@ import (
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/tools/cache"
 
+	"github.com/kedge-dev/kedge/agent/internal/engine/builtin/kube"
 	"github.com/kedge-dev/kedge/agent/internal/inventory"
 	"github.com/kedge-dev/kedge/internal/fleet"
 )
@@ -64,12 +65,12 @@ type watches struct {
 	background context.Context // ends with the engine; streams outlive the calls that start them
 
 	mu    sync.Mutex
-	kinds map[mapping]*kindWatch
+	kinds map[kube.Mapping]*kindWatch
 	again chan struct{} // closed, and replaced, when what failed is to be tried at once
 }
 
 type kindWatch struct {
-	mapping  mapping
+	mapping  kube.Mapping
 	kind     string
 	split    bool                 // one stream per namespace
 	interest map[place][]observer // nearly always one
@@ -98,13 +99,13 @@ type sight struct {
 
 // add tells who of one object from now on, and returns how well it is watched at this moment: what
 // a synced stream has said before is not said again.
-func (w *watches) add(m mapping, ref fleet.ObjectRef, who observer) sight {
+func (w *watches) add(m kube.Mapping, ref fleet.ObjectRef, who observer) sight {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	k := w.kinds[m]
 	if k == nil {
 		k = &kindWatch{
-			mapping: m, kind: ref.Kind, split: m.namespaced && w.settings().scope == fleet.ScopeNamespaced,
+			mapping: m, kind: ref.Kind, split: m.Namespaced && w.settings().scope == fleet.ScopeNamespaced,
 			interest: map[place][]observer{}, used: map[string]int{}, streams: map[string]*stream{},
 		}
 		w.kinds[m] = k
@@ -120,7 +121,7 @@ func (w *watches) add(m mapping, ref fleet.ObjectRef, who observer) sight {
 }
 
 // remove ends the interest of who in one object, and the streams that nobody needs any more.
-func (w *watches) remove(m mapping, ref fleet.ObjectRef, who observer) {
+func (w *watches) remove(m kube.Mapping, ref fleet.ObjectRef, who observer) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	k := w.kinds[m]
@@ -171,7 +172,7 @@ func (w *watches) openLocked(k *kindWatch, namespace string) *stream {
 func (w *watches) run(ctx context.Context, k *kindWatch, namespace string, s *stream) {
 	reflector := cache.NewReflectorWithOptions(w.source(k, namespace, s), &unstructured.Unstructured{}, &sink{w: w, k: k, namespace: namespace, s: s},
 		cache.ReflectorOptions{
-			Name: "kedge", TypeDescription: k.mapping.resource.String(),
+			Name: "kedge", TypeDescription: k.mapping.Resource.String(),
 			Backoff: &wait.Backoff{Duration: w.timing.watchFirst, Factor: 2, Jitter: 1, Steps: 10, Cap: w.timing.watchMax},
 		})
 	var pause backoff
@@ -181,8 +182,8 @@ func (w *watches) run(ctx context.Context, k *kindWatch, namespace string, s *st
 		if ctx.Err() != nil {
 			return
 		}
-		if apierrors.IsForbidden(err) && namespace == "" && k.mapping.namespaced {
-			w.log.Info("the kind may not be watched in all namespaces; watching each in use", "resource", k.mapping.resource.String(), "error", err)
+		if apierrors.IsForbidden(err) && namespace == "" && k.mapping.Namespaced {
+			w.log.Info("the kind may not be watched in all namespaces; watching each in use", "resource", k.mapping.Resource.String(), "error", err)
 			w.splitKind(k)
 			return
 		}
@@ -197,10 +198,10 @@ func (w *watches) run(ctx context.Context, k *kindWatch, namespace string, s *st
 
 func (w *watches) source(k *kindWatch, namespace string, s *stream) cache.ListerWatcher {
 	// Objects that carry no target are not ours to watch: the inventory itself, for one.
-	selector := LabelAgent + "=" + string(w.settings().agent) + "," + LabelTarget
-	var client dynamic.ResourceInterface = w.client.Resource(k.mapping.resource)
+	selector := kube.LabelAgent + "=" + string(w.settings().agent) + "," + kube.LabelTarget
+	var client dynamic.ResourceInterface = w.client.Resource(k.mapping.Resource)
 	if namespace != "" {
-		client = w.client.Resource(k.mapping.resource).Namespace(namespace)
+		client = w.client.Resource(k.mapping.Resource).Namespace(namespace)
 	}
 	return &cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
@@ -236,7 +237,7 @@ func (w *watches) splitKind(k *kindWatch) {
 
 // blinded tells everybody who relies on a stream that it does not work.
 func (w *watches) blinded(k *kindWatch, namespace string, s *stream, err error) {
-	w.log.Debug("watching failed", "resource", k.mapping.resource.String(), "namespace", namespace, "error", err)
+	w.log.Debug("watching failed", "resource", k.mapping.Resource.String(), "namespace", namespace, "error", err)
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	s.sight = sight{blind: true, dark: s.sight.dark}
@@ -251,7 +252,7 @@ func (w *watches) blinded(k *kindWatch, namespace string, s *stream, err error) 
 }
 
 func tell(k *kindWatch, at place, observers []observer, seen observation) {
-	key := inventory.Key{Group: k.mapping.resource.Group, Kind: k.kind, Namespace: at.namespace, Name: at.name}
+	key := inventory.Key{Group: k.mapping.Resource.Group, Kind: k.kind, Namespace: at.namespace, Name: at.name}
 	for _, who := range observers {
 		who.observe(key, seen)
 	}

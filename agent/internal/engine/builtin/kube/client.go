@@ -1,4 +1,4 @@
-package builtin
+package kube
 
 import (
 	"context"
@@ -22,16 +22,28 @@ import (
 	"github.com/kedge-dev/kedge/internal/fleet"
 )
 
-// parallelism is how many requests the engine has open at once, over all targets.
-const parallelism = 8
+// Parallelism is how many requests the engine has open at once, over all targets.
+const Parallelism = 8
 
-// cluster is the engine's way to the API server. Safe for concurrent use.
-type cluster struct {
-	dynamic  dynamic.Interface
-	metadata metadata.Interface
-	own      metadata.Interface // with the rights of the agent itself, whoever acts
-	mapper   *mapper
-	timing   timing
+// Timeouts bound requests; tests make them short.
+type Timeouts struct {
+	Request  time.Duration // the longest that one request may take
+	Contents time.Duration // the longest that it may take to find out what would be deleted along with an object
+	slot     time.Duration // the longest that a slow request counts as one of those at once
+}
+
+// DefaultTimeouts are those of an agent.
+func DefaultTimeouts() Timeouts {
+	return Timeouts{Request: 35 * time.Second, Contents: 5 * time.Minute, slot: 2 * time.Second}
+}
+
+// Client sends requests to the API server. Safe for concurrent use.
+type Client struct {
+	Dynamic  dynamic.Interface
+	Metadata metadata.Interface
+	Own      metadata.Interface // with the rights of the agent itself
+	Mapper   *Mapper
+	timing   Timeouts
 	slots    *semaphore.Weighted // first come, first served: no target starves another
 
 	config *rest.Config
@@ -39,7 +51,7 @@ type cluster struct {
 	others *sync.Map // of *cluster by ServiceAccount
 }
 
-func newCluster(cfg *rest.Config, timing timing) (*cluster, error) {
+func NewClient(cfg *rest.Config, timing Timeouts) (*Client, error) {
 	cfg = rest.CopyConfig(cfg)
 	// The engine limits itself by parallelism; a limit by rate would only add latency.
 	cfg.QPS = -1
@@ -63,24 +75,24 @@ func newCluster(cfg *rest.Config, timing timing) (*cluster, error) {
 		return nil, fmt.Errorf("preparing the connection to the cluster: %w", err)
 	}
 	get := func(ctx context.Context, path string) ([]byte, error) {
-		ctx, cancel := context.WithTimeout(ctx, timing.request)
+		ctx, cancel := context.WithTimeout(ctx, timing.Request)
 		defer cancel()
 		return plain.Get().AbsPath(path).SetHeader("Accept", "application/json").DoRaw(ctx)
 	}
-	return &cluster{
-		dynamic: dyn, metadata: meta, own: meta, mapper: newMapper(get), timing: timing, slots: semaphore.NewWeighted(parallelism),
+	return &Client{
+		Dynamic: dyn, Metadata: meta, Own: meta, Mapper: newMapper(get), timing: timing, slots: semaphore.NewWeighted(Parallelism),
 		config: cfg, client: client, others: &sync.Map{},
 	}, nil
 }
 
-// as is the same way to the API server with the rights of a ServiceAccount, "namespace/name"; "" is the
-// agent itself. Connections, kinds and places among the requests at once are shared.
-func (c *cluster) as(account string) (*cluster, error) {
+// As returns a client with the rights of a ServiceAccount, given as "namespace/name"; "" is the agent itself. It shares
+// connections, kinds and slots with c.
+func (c *Client) As(account string) (*Client, error) {
 	if account == "" {
 		return c, nil
 	}
 	if known, ok := c.others.Load(account); ok {
-		return known.(*cluster), nil
+		return known.(*Client), nil
 	}
 	client := *c.client
 	client.Transport = transport.NewImpersonatingRoundTripper(transport.ImpersonationConfig{
@@ -88,19 +100,19 @@ func (c *cluster) as(account string) (*cluster, error) {
 	}, client.Transport)
 	other := *c
 	var err error
-	if other.dynamic, err = dynamic.NewForConfigAndClient(c.config, &client); err != nil {
+	if other.Dynamic, err = dynamic.NewForConfigAndClient(c.config, &client); err != nil {
 		return nil, fmt.Errorf("preparing to act as ServiceAccount %s: %w", account, err)
 	}
-	if other.metadata, err = metadata.NewForConfigAndClient(c.config, &client); err != nil {
+	if other.Metadata, err = metadata.NewForConfigAndClient(c.config, &client); err != nil {
 		return nil, fmt.Errorf("preparing to act as ServiceAccount %s: %w", account, err)
 	}
 	known, _ := c.others.LoadOrStore(account, &other)
-	return known.(*cluster), nil
+	return known.(*Client), nil
 }
 
-// slot waits for a place among the requests at once, or until ctx ends. A request that takes long
-// gives its place back while it goes on, so that a target whose webhooks hang does not delay others.
-func (c *cluster) slot(ctx context.Context) (release func()) {
+// Slot waits for one of the slots that bound concurrent requests, or until ctx ends. A request that takes long releases
+// its slot early, so that a target with a slow webhook does not delay others.
+func (c *Client) Slot(ctx context.Context) (release func()) {
 	if c.slots.Acquire(ctx, 1) != nil {
 		return func() {}
 	}
@@ -110,26 +122,26 @@ func (c *cluster) slot(ctx context.Context) (release func()) {
 }
 
 // resource returns the client for objects of m in the namespace of ref.
-func (c *cluster) resource(m mapping, ref fleet.ObjectRef) dynamic.ResourceInterface {
-	if m.namespaced {
-		return c.dynamic.Resource(m.resource).Namespace(ref.Namespace)
+func (c *Client) resource(m Mapping, ref fleet.ObjectRef) dynamic.ResourceInterface {
+	if m.Namespaced {
+		return c.Dynamic.Resource(m.Resource).Namespace(ref.Namespace)
 	}
-	return c.dynamic.Resource(m.resource)
+	return c.Dynamic.Resource(m.Resource)
 }
 
 // peek reads the metadata of an object.
-func (c *cluster) peek(ctx context.Context, m mapping, ref fleet.ObjectRef) (*metav1.PartialObjectMetadata, error) {
-	if m.namespaced {
-		return c.metadata.Resource(m.resource).Namespace(ref.Namespace).Get(ctx, ref.Name, metav1.GetOptions{})
+func (c *Client) peek(ctx context.Context, m Mapping, ref fleet.ObjectRef) (*metav1.PartialObjectMetadata, error) {
+	if m.Namespaced {
+		return c.Metadata.Resource(m.Resource).Namespace(ref.Namespace).Get(ctx, ref.Name, metav1.GetOptions{})
 	}
-	return c.metadata.Resource(m.resource).Get(ctx, ref.Name, metav1.GetOptions{})
+	return c.Metadata.Resource(m.Resource).Get(ctx, ref.Name, metav1.GetOptions{})
 }
 
-// read reads a whole object.
-func (c *cluster) read(ctx context.Context, m mapping, ref fleet.ObjectRef) (*unstructured.Unstructured, error) {
+// Read reads a whole object.
+func (c *Client) Read(ctx context.Context, m Mapping, ref fleet.ObjectRef) (*unstructured.Unstructured, error) {
 	return c.resource(m, ref).Get(ctx, ref.Name, metav1.GetOptions{})
 }
 
-func gvkOf(ref fleet.ObjectRef) schema.GroupVersionKind {
+func GVK(ref fleet.ObjectRef) schema.GroupVersionKind {
 	return schema.GroupVersionKind{Group: ref.Group, Version: ref.Version, Kind: ref.Kind}
 }

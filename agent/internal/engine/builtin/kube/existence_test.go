@@ -1,4 +1,4 @@
-package builtin
+package kube
 
 import (
 	"errors"
@@ -25,13 +25,13 @@ func TestARehearsalGivesNothingBack(t *testing.T) {
 	live.SetNamespace("shop")
 	live.SetManagedFields([]metav1.ManagedFieldsEntry{{Manager: "kubectl", Operation: metav1.ManagedFieldsOperationUpdate}})
 	for name, tt := range map[string]struct {
-		rehearse func(*applyJob)
+		rehearse func(*ApplyRequest)
 		requests int64
 	}{
-		"in earnest":                        {func(*applyJob) {}, 1},
-		"by policy":                         {func(j *applyJob) { j.policy.DryRun = true }, 0},
-		"to find out what has drifted":      {func(j *applyJob) { j.dryRun = true }, 0},
-		"in earnest, and it may be adopted": {func(j *applyJob) { j.owner.adopt = true }, 0},
+		"in earnest":                        {func(*ApplyRequest) {}, 1},
+		"by policy":                         {func(j *ApplyRequest) { j.Policy.DryRun = true }, 0},
+		"to find out what has drifted":      {func(j *ApplyRequest) { j.DryRun = true }, 0},
+		"in earnest, and it may be adopted": {func(j *ApplyRequest) { j.Owner.Adopt = true }, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -42,17 +42,17 @@ func TestARehearsalGivesNothingBack(t *testing.T) {
 				_, _ = w.Write([]byte(`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a","namespace":"shop"}}`))
 			}))
 			t.Cleanup(server.Close)
-			c, err := newCluster(&rest.Config{Host: server.URL}, timing{request: time.Minute})
+			c, err := NewClient(&rest.Config{Host: server.URL}, Timeouts{Request: time.Minute})
 			if err != nil {
 				t.Fatal(err)
 			}
-			j := applyJob{
-				ref: fleet.ObjectRef{Version: "v1", Kind: "ConfigMap", Namespace: "shop", Name: "a"}, absent: time.Now(),
-				mapping: mapping{resource: schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}, namespaced: true},
+			j := ApplyRequest{
+				Ref: fleet.ObjectRef{Version: "v1", Kind: "ConfigMap", Namespace: "shop", Name: "a"}, AbsentAt: time.Now(),
+				Mapping: Mapping{Resource: schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}, Namespaced: true},
 			}
 			tt.rehearse(&j)
 			err = c.checkNew(t.Context(), j, live)
-			var refused *refusal
+			var refused *Refusal
 			if errors.As(err, &refused) != (tt.requests > 0) || err != nil && refused == nil || requests.Load() != tt.requests {
 				t.Errorf("got %v with %d requests, want %d", err, requests.Load(), tt.requests)
 			}

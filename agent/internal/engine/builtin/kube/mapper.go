@@ -1,4 +1,4 @@
-package builtin
+package kube
 
 import (
 	"context"
@@ -15,45 +15,45 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// errUnknownKind says that the API server answered, and serves no such kind.
-var errUnknownKind = errors.New("the cluster does not know this kind")
+// ErrUnknownKind: the API server answered and does not serve the kind.
+var ErrUnknownKind = errors.New("the cluster does not know this kind")
 
-// mapping is how objects of one kind are reached.
-type mapping struct {
-	resource   schema.GroupVersionResource
-	namespaced bool
+// Mapping is the resource of a kind.
+type Mapping struct {
+	Resource   schema.GroupVersionResource
+	Namespaced bool
 }
 
-// mapper finds kinds. It asks for one group and version at a time, and only for those in use, so
-// that an API group whose server is down harms nobody else. Safe for concurrent use.
-type mapper struct {
+// Mapper finds the resources of kinds. It asks for one group and version at a time, and only for those in use, so that
+// an API group whose server is down affects no other. Safe for concurrent use.
+type Mapper struct {
 	get func(ctx context.Context, path string) ([]byte, error)
 
 	mu    sync.Mutex
-	known map[schema.GroupVersion]map[string]mapping
+	known map[schema.GroupVersion]map[string]Mapping
 }
 
-func newMapper(get func(ctx context.Context, path string) ([]byte, error)) *mapper {
-	return &mapper{get: get, known: map[schema.GroupVersion]map[string]mapping{}}
+func newMapper(get func(ctx context.Context, path string) ([]byte, error)) *Mapper {
+	return &Mapper{get: get, known: map[schema.GroupVersion]map[string]Mapping{}}
 }
 
-// cached returns what is known of a kind without asking.
-func (m *mapper) cached(gvk schema.GroupVersionKind) (mapping, bool) {
+// Cached returns the mapping of a kind from the cache.
+func (m *Mapper) Cached(gvk schema.GroupVersionKind) (Mapping, bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	found, ok := m.known[gvk.GroupVersion()][gvk.Kind]
 	return found, ok
 }
 
-// find returns how to reach a kind, asking when it is not known. The error is errUnknownKind when
-// the API server does not serve it, and anything else when that could not be found out.
-func (m *mapper) find(ctx context.Context, gvk schema.GroupVersionKind) (mapping, error) {
-	if found, ok := m.cached(gvk); ok {
+// Find returns the mapping of a kind. It asks the API server when the cache does not have it. The error is ErrUnknownKind
+// when the API server does not serve the kind, and another error when the question failed.
+func (m *Mapper) Find(ctx context.Context, gvk schema.GroupVersionKind) (Mapping, error) {
+	if found, ok := m.Cached(gvk); ok {
 		return found, nil
 	}
 	kinds, err := m.ask(ctx, gvk.GroupVersion())
 	if err != nil {
-		return mapping{}, err
+		return Mapping{}, err
 	}
 	m.mu.Lock()
 	m.known[gvk.GroupVersion()] = kinds
@@ -61,41 +61,41 @@ func (m *mapper) find(ctx context.Context, gvk schema.GroupVersionKind) (mapping
 	if found, ok := kinds[gvk.Kind]; ok {
 		return found, nil
 	}
-	return mapping{}, errUnknownKind
+	return Mapping{}, ErrUnknownKind
 }
 
-// findAny is find for an object that is to go: when its version is served no longer, any other
-// version of its group will do.
-func (m *mapper) findAny(ctx context.Context, gvk schema.GroupVersionKind) (mapping, error) {
-	found, err := m.find(ctx, gvk)
-	if !errors.Is(err, errUnknownKind) || gvk.Group == "" {
+// findAny is Find for an object that is removed: when its version is no longer served, it returns any other version of
+// the group.
+func (m *Mapper) findAny(ctx context.Context, gvk schema.GroupVersionKind) (Mapping, error) {
+	found, err := m.Find(ctx, gvk)
+	if !errors.Is(err, ErrUnknownKind) || gvk.Group == "" {
 		return found, err
 	}
 	versions, err := m.versions(ctx, gvk.Group)
-	if errors.Is(err, errUnknownKind) {
-		return mapping{}, m.absent(ctx, gvk.Group)
+	if errors.Is(err, ErrUnknownKind) {
+		return Mapping{}, m.absent(ctx, gvk.Group)
 	}
 	if err != nil {
-		return mapping{}, err
+		return Mapping{}, err
 	}
 	for _, version := range versions {
-		found, err := m.find(ctx, schema.GroupVersionKind{Group: gvk.Group, Version: version, Kind: gvk.Kind})
-		if !errors.Is(err, errUnknownKind) {
+		found, err := m.Find(ctx, schema.GroupVersionKind{Group: gvk.Group, Version: version, Kind: gvk.Kind})
+		if !errors.Is(err, ErrUnknownKind) {
 			return found, err
 		}
 	}
-	return mapping{}, errUnknownKind
+	return Mapping{}, ErrUnknownKind
 }
 
-// confirm is findAny that believes nothing it knows: it asks the cluster anew.
-func (m *mapper) confirm(ctx context.Context, gvk schema.GroupVersionKind) (mapping, error) {
-	m.forget(gvk.Group)
+// confirm is findAny without the cache.
+func (m *Mapper) confirm(ctx context.Context, gvk schema.GroupVersionKind) (Mapping, error) {
+	m.Forget(gvk.Group)
 	return m.findAny(ctx, gvk)
 }
 
-// namespaced asks anew for every kind of the cluster that lives in namespaces, each in one version. If that cannot be found
-// out whole, it is an error.
-func (m *mapper) namespaced(ctx context.Context) ([]schema.GroupVersionResource, error) {
+// namespaced lists every namespaced kind of the cluster, each in one version, without the cache. An incomplete answer is
+// an error.
+func (m *Mapper) namespaced(ctx context.Context) ([]schema.GroupVersionResource, error) {
 	groups, err := m.groups(ctx)
 	if err != nil {
 		return nil, err
@@ -114,9 +114,9 @@ func (m *mapper) namespaced(ctx context.Context) ([]schema.GroupVersionResource,
 			return nil, err
 		}
 		for _, found := range kinds {
-			if found.namespaced && !seen[found.resource.GroupResource()] {
-				seen[found.resource.GroupResource()] = true
-				out = append(out, found.resource)
+			if found.Namespaced && !seen[found.Resource.GroupResource()] {
+				seen[found.Resource.GroupResource()] = true
+				out = append(out, found.Resource)
 			}
 		}
 	}
@@ -124,8 +124,8 @@ func (m *mapper) namespaced(ctx context.Context) ([]schema.GroupVersionResource,
 	return out, nil
 }
 
-// forget makes the next find of a kind in group ask again.
-func (m *mapper) forget(group string) {
+// Forget removes a group from the cache.
+func (m *Mapper) Forget(group string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for gv := range m.known {
@@ -135,32 +135,32 @@ func (m *mapper) forget(group string) {
 	}
 }
 
-func (m *mapper) ask(ctx context.Context, gv schema.GroupVersion) (map[string]mapping, error) {
+func (m *Mapper) ask(ctx context.Context, gv schema.GroupVersion) (map[string]Mapping, error) {
 	root := path.Join("/apis", gv.Group, gv.Version)
 	if gv.Group == "" {
 		root = path.Join("/api", gv.Version)
 	}
 	var list metav1.APIResourceList
 	err := m.fetch(ctx, root, &list)
-	if root == "/api/v1" && errors.Is(err, errUnknownKind) {
-		// Every API server has it, so that it was not one that answered.
+	if root == "/api/v1" && errors.Is(err, ErrUnknownKind) {
+		// Every API server serves it, so something else answered.
 		return nil, errors.New("asking the cluster for its kinds in /api/v1: not found, which no API server says")
 	}
 	if err != nil {
 		return nil, err
 	}
-	kinds := map[string]mapping{}
+	kinds := map[string]Mapping{}
 	for _, r := range list.APIResources {
 		// Subresources share the kind of others; what cannot be patched cannot be managed.
 		if strings.Contains(r.Name, "/") || !slices.Contains(r.Verbs, "patch") {
 			continue
 		}
-		kinds[r.Kind] = mapping{resource: gv.WithResource(r.Name), namespaced: r.Namespaced}
+		kinds[r.Kind] = Mapping{Resource: gv.WithResource(r.Name), Namespaced: r.Namespaced}
 	}
 	return kinds, nil
 }
 
-func (m *mapper) versions(ctx context.Context, group string) ([]string, error) {
+func (m *Mapper) versions(ctx context.Context, group string) ([]string, error) {
 	var found metav1.APIGroup
 	if err := m.fetch(ctx, path.Join("/apis", group), &found); err != nil {
 		return nil, err
@@ -172,9 +172,9 @@ func (m *mapper) versions(ctx context.Context, group string) ([]string, error) {
 	return versions, nil
 }
 
-// absent returns errUnknownKind if the API server, when it lists all of its groups, leaves this one
-// out. A group that is merely not found may be one that is not served yet or for the moment.
-func (m *mapper) absent(ctx context.Context, group string) error {
+// absent returns ErrUnknownKind if the list of all groups of the API server lacks this one. A group that is only not
+// found may be temporarily unavailable.
+func (m *Mapper) absent(ctx context.Context, group string) error {
 	groups, err := m.groups(ctx)
 	if err != nil {
 		return err
@@ -182,11 +182,11 @@ func (m *mapper) absent(ctx context.Context, group string) error {
 	if slices.ContainsFunc(groups, func(g metav1.APIGroup) bool { return g.Name == group }) {
 		return fmt.Errorf("asking the cluster for its kinds in %s: the group is listed, and not found", group)
 	}
-	return errUnknownKind
+	return ErrUnknownKind
 }
 
 // groups asks for all groups of the cluster but the one without a name.
-func (m *mapper) groups(ctx context.Context) ([]metav1.APIGroup, error) {
+func (m *Mapper) groups(ctx context.Context) ([]metav1.APIGroup, error) {
 	body, err := m.get(ctx, "/apis")
 	if err != nil {
 		return nil, fmt.Errorf("asking the cluster for its groups: %w", err)
@@ -198,10 +198,10 @@ func (m *mapper) groups(ctx context.Context) ([]metav1.APIGroup, error) {
 	return all.Groups, nil
 }
 
-func (m *mapper) fetch(ctx context.Context, root string, into any) error {
+func (m *Mapper) fetch(ctx context.Context, root string, into any) error {
 	body, err := m.get(ctx, root)
 	if apierrors.IsNotFound(err) {
-		return errUnknownKind
+		return ErrUnknownKind
 	}
 	if err != nil {
 		return fmt.Errorf("asking the cluster for its kinds in %s: %w", root, err)

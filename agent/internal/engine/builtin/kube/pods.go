@@ -1,4 +1,4 @@
-package builtin
+package kube
 
 import (
 	"cmp"
@@ -17,6 +17,7 @@ import (
 
 	"github.com/kedge-dev/kedge/agent/internal/unready"
 	"github.com/kedge-dev/kedge/internal/fleet"
+	"github.com/kedge-dev/kedge/internal/manifest"
 )
 
 var (
@@ -25,7 +26,7 @@ var (
 	replicaSetsResource = schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "replicasets"}
 )
 
-// The bounds of one look at a workload.
+// Limits of what is read for one workload.
 const (
 	podLimit    = 200 // pods, in one list
 	eventsOf    = 2 * unready.MaxPods
@@ -33,22 +34,22 @@ const (
 	replicaSets = 50
 )
 
-// podLook reads the pods of one workload and their events.
-type podLook struct {
-	cluster  *cluster
+// PodReader reads the pods of one workload and their events.
+type PodReader struct {
+	client   *Client
 	ref      fleet.ObjectRef
 	uid      string
 	selector string // of its pods
 }
 
-// newPodLook makes one for a workload; it fails when the manifest does not say which pods are its own.
-func newPodLook(c *cluster, o *object) (*podLook, error) {
-	look := &podLook{cluster: c, ref: o.ref, uid: o.uid}
-	if o.ref.Kind == "Job" {
-		look.selector = "job-name=" + o.ref.Name
-		return look, nil
+// NewPodReader makes a reader for a workload. It fails when the manifest selects no pods.
+func NewPodReader(c *Client, ref fleet.ObjectRef, uid string, m manifest.Object) (*PodReader, error) {
+	reader := &PodReader{client: c, ref: ref, uid: uid}
+	if ref.Kind == "Job" {
+		reader.selector = "job-name=" + ref.Name
+		return reader, nil
 	}
-	text, _, err := unstructured.NestedMap(o.manifest.Object().Content, "spec", "selector")
+	text, _, err := unstructured.NestedMap(m.Content, "spec", "selector")
 	if err != nil {
 		return nil, err
 	}
@@ -58,17 +59,17 @@ func newPodLook(c *cluster, o *object) (*podLook, error) {
 	}
 	selector, err := metav1.LabelSelectorAsSelector(&labels)
 	if err != nil || selector.Empty() {
-		return nil, fmt.Errorf("%s selects no pods: %w", o.ref, err)
+		return nil, fmt.Errorf("%s selects no pods: %w", ref, err)
 	}
-	look.selector = selector.String()
-	return look, nil
+	reader.selector = selector.String()
+	return reader, nil
 }
 
-// explain says why the workload is not ready, or "", and as of which version of its pods that is.
-func (l *podLook) explain(ctx context.Context) (text, version string, err error) {
-	ctx, cancel := context.WithTimeout(ctx, l.cluster.timing.request)
+// Explain returns why the workload is not ready, or "", and the resourceVersion of the list of its pods.
+func (l *PodReader) Explain(ctx context.Context) (text, version string, err error) {
+	ctx, cancel := context.WithTimeout(ctx, l.client.timing.Request)
 	defer cancel()
-	list, err := l.cluster.dynamic.Resource(podsResource).Namespace(l.ref.Namespace).
+	list, err := l.client.Dynamic.Resource(podsResource).Namespace(l.ref.Namespace).
 		List(ctx, metav1.ListOptions{LabelSelector: l.selector, Limit: podLimit})
 	if err != nil {
 		return "", "", err
@@ -86,8 +87,8 @@ func (l *podLook) explain(ctx context.Context) (text, version string, err error)
 	return text, list.GetResourceVersion(), err
 }
 
-// owner is what the events of whatever makes the pods say: why it makes none.
-func (l *podLook) owner(ctx context.Context) (string, error) {
+// owner returns the warnings of the controller that creates the pods: why it creates none.
+func (l *PodReader) owner(ctx context.Context) (string, error) {
 	name, uid := l.ref.String(), l.uid
 	if l.ref.Kind == "Deployment" {
 		set, err := l.newestReplicaSet(ctx)
@@ -103,9 +104,9 @@ func (l *podLook) owner(ctx context.Context) (string, error) {
 	return name + ": " + strings.Join(warnings, "; "), nil
 }
 
-// newestReplicaSet is the one that a Deployment has made last; nil when there is none, or it may not be read.
-func (l *podLook) newestReplicaSet(ctx context.Context) (*metav1.PartialObjectMetadata, error) {
-	list, err := l.cluster.metadata.Resource(replicaSetsResource).Namespace(l.ref.Namespace).
+// newestReplicaSet returns the newest ReplicaSet of a Deployment; nil when there is none, or reading it is forbidden.
+func (l *PodReader) newestReplicaSet(ctx context.Context) (*metav1.PartialObjectMetadata, error) {
+	list, err := l.client.Metadata.Resource(replicaSetsResource).Namespace(l.ref.Namespace).
 		List(ctx, metav1.ListOptions{LabelSelector: l.selector, Limit: replicaSets})
 	if apierrors.IsForbidden(err) {
 		return nil, nil
@@ -126,9 +127,9 @@ func (l *podLook) newestReplicaSet(ctx context.Context) (*metav1.PartialObjectMe
 	return &newest, nil
 }
 
-// warnings are those among the events of one object; none when they may not be read.
-func (l *podLook) warnings(ctx context.Context, uid string) ([]string, error) {
-	list, err := l.cluster.dynamic.Resource(eventsResource).Namespace(l.ref.Namespace).
+// warnings returns the warning events of one object; none when reading them is forbidden.
+func (l *PodReader) warnings(ctx context.Context, uid string) ([]string, error) {
+	list, err := l.client.Dynamic.Resource(eventsResource).Namespace(l.ref.Namespace).
 		List(ctx, metav1.ListOptions{FieldSelector: "involvedObject.uid=" + uid, Limit: eventLimit})
 	if apierrors.IsForbidden(err) {
 		return nil, nil
@@ -139,12 +140,12 @@ func (l *podLook) warnings(ctx context.Context, uid string) ([]string, error) {
 	return unready.Warnings(typed[corev1.Event](list.Items)), nil
 }
 
-// await waits until a pod of the workload changes, at most for d.
-func (l *podLook) await(ctx context.Context, version string, d time.Duration) {
+// Await waits until a pod of the workload changes, at most for d.
+func (l *PodReader) Await(ctx context.Context, version string, d time.Duration) {
 	ctx, cancel := context.WithTimeout(ctx, d)
 	defer cancel()
 	if version != "" {
-		events, err := l.cluster.dynamic.Resource(podsResource).Namespace(l.ref.Namespace).
+		events, err := l.client.Dynamic.Resource(podsResource).Namespace(l.ref.Namespace).
 			Watch(ctx, metav1.ListOptions{LabelSelector: l.selector, ResourceVersion: version})
 		if err == nil {
 			defer events.Stop()
@@ -158,7 +159,7 @@ func (l *podLook) await(ctx context.Context, version string, d time.Duration) {
 	<-ctx.Done()
 }
 
-// typed are objects as their type; what cannot be read is left out.
+// typed converts objects to their type. It leaves out objects that cannot be converted.
 func typed[T any](items []unstructured.Unstructured) []T {
 	out := make([]T, 0, len(items))
 	for i := range items {

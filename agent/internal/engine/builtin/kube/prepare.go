@@ -1,4 +1,4 @@
-package builtin
+package kube
 
 import (
 	"encoding/base64"
@@ -10,13 +10,13 @@ import (
 	"github.com/kedge-dev/kedge/internal/manifest"
 )
 
-// serverFields are set by the API server. They get into Git when somebody commits the output of
-// kubectl get, and would make every apply fail or conflict.
+// serverFields are set by the API server. They are in Git when somebody commits the output of kubectl get, and would
+// make every apply fail or conflict.
 var serverFields = []string{"managedFields", "resourceVersion", "uid", "creationTimestamp", "generation", "selfLink"}
 
-// body makes what is sent to the API server: the manifest in its place and with our marks. uid
-// binds the request to the object that was looked at; "" creates one.
-func (o owner) body(m manifest.Object, ref fleet.ObjectRef, uid string, yieldReplicas bool) *unstructured.Unstructured {
+// body makes the body of an apply: the manifest with its namespace, labels and annotations. uid binds the request to the
+// object that was read; "" creates one.
+func (o Owner) body(m manifest.Object, ref fleet.ObjectRef, uid string, yieldReplicas bool) *unstructured.Unstructured {
 	obj := m.Unstructured()
 	for _, field := range serverFields {
 		unstructured.RemoveNestedField(obj.Object, "metadata", field)
@@ -31,17 +31,17 @@ func (o owner) body(m manifest.Object, ref fleet.ObjectRef, uid string, yieldRep
 	return obj
 }
 
-// mark gives an object its place and our marks.
-func (o owner) mark(obj *unstructured.Unstructured, ref fleet.ObjectRef, uid string) {
-	obj.SetGroupVersionKind(gvkOf(ref))
+// mark sets the kind, the name, the namespace, and the labels and annotations of Kedge.
+func (o Owner) mark(obj *unstructured.Unstructured, ref fleet.ObjectRef, uid string) {
+	obj.SetGroupVersionKind(GVK(ref))
 	obj.SetName(ref.Name)
 	if ref.Namespace == "" {
 		unstructured.RemoveNestedField(obj.Object, "metadata", "namespace")
 	} else {
 		obj.SetNamespace(ref.Namespace)
 	}
-	obj.SetLabels(with(obj.GetLabels(), map[string]string{LabelAgent: string(o.agent), LabelTarget: string(o.target)}))
-	obj.SetAnnotations(with(obj.GetAnnotations(), map[string]string{AnnotationDeployment: o.deployment}))
+	obj.SetLabels(with(obj.GetLabels(), map[string]string{LabelAgent: string(o.Agent), LabelTarget: string(o.Target)}))
+	obj.SetAnnotations(with(obj.GetAnnotations(), map[string]string{AnnotationDeployment: o.Deployment}))
 	if uid != "" {
 		_ = unstructured.SetNestedField(obj.Object, uid, "metadata", "uid")
 	}
@@ -53,8 +53,8 @@ func with(m, more map[string]string) map[string]string {
 	return out
 }
 
-// moveStringData writes stringData of a Secret as data. The API server would do the same, but
-// would leave the ownership at stringData, where no change of the value is ever seen.
+// moveStringData moves stringData of a Secret to data. The API server does the same but leaves the ownership at
+// stringData, where a change of the value is never seen.
 func moveStringData(obj *unstructured.Unstructured) {
 	plain, ok, err := unstructured.NestedStringMap(obj.Object, "stringData")
 	if err != nil || !ok {

@@ -1,4 +1,4 @@
-package builtin
+package kube
 
 import (
 	"context"
@@ -42,7 +42,7 @@ func TestMapper(t *testing.T) {
 		return schema.GroupVersionKind{Group: group, Version: version, Kind: kind}
 	}
 	for range 2 {
-		if got, err := m.find(ctx, kind("apps", "v1", "Deployment")); err != nil || got.resource.Resource != "deployments" || !got.namespaced {
+		if got, err := m.Find(ctx, kind("apps", "v1", "Deployment")); err != nil || got.Resource.Resource != "deployments" || !got.Namespaced {
 			t.Errorf("got %v (%v)", got, err)
 		}
 	}
@@ -50,30 +50,30 @@ func TestMapper(t *testing.T) {
 		t.Errorf("asked for %v, want one question", asked)
 	}
 	for _, k := range []schema.GroupVersionKind{kind("apps", "v1", "Scale"), kind("apps", "v1", "Review"), kind("none", "v1", "X"), kind("apps", "v9", "Deployment")} {
-		if _, err := m.find(ctx, k); !errors.Is(err, errUnknownKind) {
+		if _, err := m.Find(ctx, k); !errors.Is(err, ErrUnknownKind) {
 			t.Errorf("%v: got %v, want that it is unknown", k, err)
 		}
 	}
-	if _, err := m.find(ctx, kind("down", "v1", "X")); err == nil || errors.Is(err, errUnknownKind) {
+	if _, err := m.Find(ctx, kind("down", "v1", "X")); err == nil || errors.Is(err, ErrUnknownKind) {
 		t.Errorf("a group that is down: got %v, want an error that does not say unknown", err)
 	}
-	if _, err := m.findAny(ctx, kind("down", "v1", "X")); err == nil || errors.Is(err, errUnknownKind) {
+	if _, err := m.findAny(ctx, kind("down", "v1", "X")); err == nil || errors.Is(err, ErrUnknownKind) {
 		t.Errorf("a group that is down: got %v, want an error: its objects are not gone", err)
 	}
-	if got, err := m.findAny(ctx, kind("moved", "v1", "Moved")); err != nil || got.resource.Version != "v3" {
+	if got, err := m.findAny(ctx, kind("moved", "v1", "Moved")); err != nil || got.Resource.Version != "v3" {
 		t.Errorf("a version that is gone: got %v (%v), want the kind by another", got, err)
 	}
-	if _, err := m.findAny(ctx, kind("gone", "v1", "X")); !errors.Is(err, errUnknownKind) {
+	if _, err := m.findAny(ctx, kind("gone", "v1", "X")); !errors.Is(err, ErrUnknownKind) {
 		t.Errorf("a group that is gone: got %v, want that it is unknown", err)
 	}
-	if _, err := m.findAny(ctx, kind("listed", "v1", "X")); err == nil || errors.Is(err, errUnknownKind) {
+	if _, err := m.findAny(ctx, kind("listed", "v1", "X")); err == nil || errors.Is(err, ErrUnknownKind) {
 		t.Errorf("a group that is listed and not found: got %v, want an error: its objects are not gone", err)
 	}
-	if _, err := m.findAny(ctx, kind("", "v1", "ConfigMap")); err == nil || errors.Is(err, errUnknownKind) {
+	if _, err := m.findAny(ctx, kind("", "v1", "ConfigMap")); err == nil || errors.Is(err, ErrUnknownKind) {
 		t.Errorf("the core kinds are not found: got %v, want an error: its objects are not gone", err)
 	}
-	m.forget("apps")
-	if _, ok := m.cached(kind("apps", "v1", "Deployment")); ok {
+	m.Forget("apps")
+	if _, ok := m.Cached(kind("apps", "v1", "Deployment")); ok {
 		t.Error("a group that was forgotten is known")
 	}
 }

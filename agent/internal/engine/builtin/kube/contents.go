@@ -1,4 +1,4 @@
-package builtin
+package kube
 
 import (
 	"context"
@@ -15,45 +15,47 @@ import (
 	"github.com/kedge-dev/kedge/internal/fleet"
 )
 
-// Who deletes a Namespace deletes everything in it, and who deletes a CustomResourceDefinition every object of
-// its kind. That it was confirmed by name says nothing of those, so that the cluster is asked for them just before: what
-// other agents hold, and what other deployments hold back, no claim of this engine tells.
+// Deleting a Namespace deletes everything in it, and deleting a CustomResourceDefinition deletes every object of its
+// kind. A confirmation by name does not cover those objects, so the cluster is asked for them right before the deletion.
+// The claims of this engine do not know the objects of other agents.
 
-func isNamespace(ref fleet.ObjectRef) bool { return ref.Group == "" && ref.Kind == "Namespace" }
+func IsNamespace(ref fleet.ObjectRef) bool { return ref.Group == "" && ref.Kind == "Namespace" }
 
 func isDefinition(ref fleet.ObjectRef) bool {
 	return ref.Group == "apiextensions.k8s.io" && ref.Kind == "CustomResourceDefinition"
 }
 
-// holdsOthers reports whether other objects are deleted along with one.
-func holdsOthers(ref fleet.ObjectRef) bool { return isNamespace(ref) || isDefinition(ref) }
+// containsOthers reports whether deleting an object deletes other objects.
+func containsOthers(ref fleet.ObjectRef) bool { return IsNamespace(ref) || isDefinition(ref) }
 
-// lookError says why it could not be found out what would be deleted along with an object.
-type lookError struct{ err error }
+// ContentsError is the error of a check for objects that a deletion would delete as well.
+type ContentsError struct{ err error }
 
-func (e *lookError) Error() string {
+func (e *ContentsError) Error() string {
 	return "looking for what would be deleted with it: " + e.err.Error()
 }
-func (e *lookError) Unwrap() error { return e.err }
 
-// occupied returns why deleting an object would take others with it that nobody has asked to delete, or "".
-func (c *cluster) occupied(ctx context.Context, m mapping, ref fleet.ObjectRef) (string, error) {
-	if isNamespace(ref) {
+// Unwrap returns the cause.
+func (e *ContentsError) Unwrap() error { return e.err }
+
+// occupied returns which other object a deletion would delete as well, or "".
+func (c *Client) occupied(ctx context.Context, m Mapping, ref fleet.ObjectRef) (string, error) {
+	if IsNamespace(ref) {
 		return c.managedIn(ctx, ref.Name)
 	}
 	return c.definedBy(ctx, m, ref)
 }
 
-// managedIn names an object of any deployment in a namespace. What nobody manages goes with its namespace.
-func (c *cluster) managedIn(ctx context.Context, namespace string) (string, error) {
-	resources, err := c.mapper.namespaced(ctx)
+// managedIn names an object of any deployment in a namespace. Objects that nobody manages are deleted with it.
+func (c *Client) managedIn(ctx context.Context, namespace string) (string, error) {
+	resources, err := c.Mapper.namespaced(ctx)
 	if err != nil {
 		return "", err
 	}
 	for _, resource := range resources {
 		found, err := c.first(ctx, resource, namespace, LabelTarget, isApplied)
 		if apierrors.IsNotFound(err) || apierrors.IsMethodNotSupported(err) {
-			continue // it went, or cannot be listed at all
+			continue // the kind is gone, or cannot be listed
 		}
 		if err != nil {
 			return "", err
@@ -66,13 +68,14 @@ func (c *cluster) managedIn(ctx context.Context, namespace string) (string, erro
 	return "", nil
 }
 
-// isApplied reports whether an agent has applied an object. Controllers copy labels to what they make, which is nobody's.
+// isApplied reports whether an agent applied an object. Controllers copy labels to the objects that they create; those
+// do not count.
 func isApplied(found *metav1.PartialObjectMetadata) bool {
 	return metav1.GetControllerOf(found) == nil && slices.ContainsFunc(found.ManagedFields, fieldset.IsOwn)
 }
 
 // first returns the first object of a kind that is of interest; nil when there is none.
-func (c *cluster) first(ctx context.Context, resource schema.GroupVersionResource, namespace, selector string, of func(*metav1.PartialObjectMetadata) bool) (*metav1.PartialObjectMetadata, error) {
+func (c *Client) first(ctx context.Context, resource schema.GroupVersionResource, namespace, selector string, of func(*metav1.PartialObjectMetadata) bool) (*metav1.PartialObjectMetadata, error) {
 	options := metav1.ListOptions{LabelSelector: selector, Limit: 100}
 	for {
 		list, err := c.page(ctx, resource, namespace, options)
@@ -88,15 +91,15 @@ func (c *cluster) first(ctx context.Context, resource schema.GroupVersionResourc
 	}
 }
 
-func (c *cluster) page(ctx context.Context, resource schema.GroupVersionResource, namespace string, options metav1.ListOptions) (*metav1.PartialObjectMetadataList, error) {
-	ctx, cancel := context.WithTimeout(ctx, c.timing.request)
+func (c *Client) page(ctx context.Context, resource schema.GroupVersionResource, namespace string, options metav1.ListOptions) (*metav1.PartialObjectMetadataList, error) {
+	ctx, cancel := context.WithTimeout(ctx, c.timing.Request)
 	defer cancel()
-	return c.own.Resource(resource).Namespace(namespace).List(ctx, options)
+	return c.Own.Resource(resource).Namespace(namespace).List(ctx, options)
 }
 
-// definedBy names an object of a custom kind, whoever has made it.
-func (c *cluster) definedBy(ctx context.Context, m mapping, ref fleet.ObjectRef) (string, error) {
-	definition, err := c.read(ctx, m, ref)
+// definedBy names any object of a custom kind.
+func (c *Client) definedBy(ctx context.Context, m Mapping, ref fleet.ObjectRef) (string, error) {
+	definition, err := c.Read(ctx, m, ref)
 	if apierrors.IsNotFound(err) {
 		return "", nil
 	}
@@ -104,7 +107,7 @@ func (c *cluster) definedBy(ctx context.Context, m mapping, ref fleet.ObjectRef)
 		return "", err
 	}
 	if !established(definition) {
-		return "", nil // nothing of it was ever accepted
+		return "", nil // it never had an object
 	}
 	resource, served := definedResource(definition)
 	if !served {
