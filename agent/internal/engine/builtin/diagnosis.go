@@ -6,6 +6,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
+	"github.com/kedge-dev/kedge/agent/internal/engine/builtin/backoff"
 	"github.com/kedge-dev/kedge/agent/internal/engine/builtin/kube"
 	"github.com/kedge-dev/kedge/internal/fleet"
 )
@@ -121,7 +122,7 @@ func (t *target) startDiagnosis(o *object) {
 
 // followPods tells what is wrong with the pods of a workload until ctx ends.
 func (t *target) followPods(ctx context.Context, look *kube.PodReader, d *diagnosis, o *object) {
-	var calm, idle backoff
+	var calm, idle backoff.Backoff
 	last, pause := "", diagnoseFirst
 	for ctx.Err() == nil {
 		if t.engine.looks.Wait(ctx) != nil {
@@ -134,7 +135,7 @@ func (t *target) followPods(ctx context.Context, look *kube.PodReader, d *diagno
 			return // then nothing is said, as before
 		}
 		if err == nil && text != last {
-			last, idle = text, backoff{}
+			last, idle = text, backoff.Backoff{}
 			t.leave(func(in *inbox) {
 				in.results = append(in.results, func() {
 					if o.diagnosis == d {
@@ -142,9 +143,9 @@ func (t *target) followPods(ctx context.Context, look *kube.PodReader, d *diagno
 					}
 				})
 			})
-			pause = calm.next(diagnoseFirst, diagnoseMost)
+			pause = calm.Next(diagnoseFirst, diagnoseMost)
 		}
-		linger(ctx, nil, pause)
-		look.Await(ctx, version, idle.next(diagnoseFirst, idleMost))
+		backoff.Wait(ctx, nil, pause)
+		look.Await(ctx, version, idle.Next(diagnoseFirst, idleMost))
 	}
 }

@@ -17,6 +17,7 @@ import (
 
 	"github.com/kedge-dev/kedge/agent/internal/engine"
 	"github.com/kedge-dev/kedge/agent/internal/engine/builtin/kube"
+	"github.com/kedge-dev/kedge/agent/internal/engine/builtin/watch"
 	"github.com/kedge-dev/kedge/agent/internal/inventory"
 	"github.com/kedge-dev/kedge/agent/internal/ownerpolicy"
 	"github.com/kedge-dev/kedge/internal/fleet"
@@ -49,9 +50,9 @@ type Engine struct {
 	store      *inventory.Store
 	claims     *claims
 	finishes   *finishes
-	watches    *watches
-	crds       *definitions
-	namespaces *namespaceWaits
+	watches    *watch.Watches
+	crds       *watch.Definitions
+	namespaces *watch.Namespaces
 	work       sync.WaitGroup // targets and their requests
 	tidiness   tidiness
 	diagnoses  *semaphore.Weighted // workloads whose pods are looked at
@@ -129,7 +130,7 @@ func (e *Engine) Retry() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.watches != nil {
-		e.watches.retry()
+		e.watches.Retry()
 	}
 	for _, t := range e.targets {
 		t.reconsider()
@@ -141,6 +142,12 @@ func (e *Engine) config() settings {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.settings
+}
+
+// watched says whose objects are watched, and whether each namespace is watched by itself.
+func (e *Engine) watched() (agent fleet.AgentID, split bool) {
+	s := e.config()
+	return s.agent, s.scope == fleet.ScopeNamespaced
 }
 
 // edition rises with every change of what config returns.
@@ -188,17 +195,9 @@ func (e *Engine) Run(ctx context.Context) error {
 		return errors.New("running the builtin engine: Recover has to come first, and Run is called once")
 	}
 	e.running = ctx
-	e.watches = &watches{
-		client: e.cluster.Dynamic, log: e.log, timing: e.timing, settings: e.config, background: ctx,
-		kinds: map[kube.Mapping]*kindWatch{}, again: make(chan struct{}),
-	}
-	e.crds = &definitions{
-		client: e.cluster.Metadata, mapper: e.cluster.Mapper, log: e.log, timing: e.timing, background: ctx,
-		waiting: map[kindWaiter]bool{},
-	}
-	e.namespaces = &namespaceWaits{
-		client: e.cluster.Own, log: e.log, timing: e.timing, background: ctx, names: map[string]*namespaceWait{},
-	}
+	e.watches = watch.New(ctx, e.cluster.Dynamic, e.log, e.timing.watches, e.watched)
+	e.crds = watch.NewDefinitions(ctx, e.cluster.Metadata, e.cluster.Mapper, e.log, e.timing.watches)
+	e.namespaces = watch.NewNamespaces(ctx, e.cluster.Own, e.log, e.timing.watches)
 	for _, t := range e.targets {
 		e.startLocked(t)
 	}

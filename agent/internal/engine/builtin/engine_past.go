@@ -62,7 +62,7 @@ func (e *Engine) retire(t *target, g grave) bool {
 		return false
 	}
 	e.claims.drop(t.id)
-	e.crds.want(t, false)
+	e.crds.Want(t, false)
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	delete(e.targets, t.id)

@@ -3,6 +3,7 @@ package builtin
 import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	"github.com/kedge-dev/kedge/agent/internal/engine/builtin/backoff"
 	"github.com/kedge-dev/kedge/agent/internal/inventory"
 	"github.com/kedge-dev/kedge/internal/fleet"
 )
@@ -70,7 +71,7 @@ func (t *target) restsFinished(o *object) bool {
 	if !t.hasFinished(o) {
 		return false
 	}
-	o.phase, o.attempted, o.failure, o.backoff = phaseInPlace, true, "", backoff{}
+	o.phase, o.attempted, o.failure, o.backoff = phaseInPlace, true, "", backoff.Backoff{}
 	o.known, o.renewed, o.deviates, o.reported, o.healing = false, false, false, "", false
 	o.health = fleet.HealthCurrent
 	switch o.finished {

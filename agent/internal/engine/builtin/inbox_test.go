@@ -9,6 +9,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/kedge-dev/kedge/agent/internal/engine/builtin/kube"
+	"github.com/kedge-dev/kedge/agent/internal/engine/builtin/watch"
 	"github.com/kedge-dev/kedge/agent/internal/inventory"
 	"github.com/kedge-dev/kedge/internal/fleet"
 )
@@ -19,21 +20,21 @@ func TestHowTheWatchWorksHidesNothingThatItHasSeen(t *testing.T) {
 	live, gone := &unstructured.Unstructured{}, &unstructured.Unstructured{}
 	cases := []struct {
 		reason string
-		seen   []observation
-		want   observation
+		seen   []watch.Observation
+		want   watch.Observation
 	}{
-		{"it goes blind after a change", []observation{{live: live}, {blind: true, dark: "long"}}, observation{live: live, blind: true, dark: "long"}},
-		{"it works again after a deletion", []observation{{deleted: gone}, {sighted: true}}, observation{deleted: gone, sighted: true}},
-		{"it works again after a list", []observation{{missing: "7"}, {blind: true}, {sighted: true}}, observation{missing: "7", sighted: true}},
-		{"it sees something new", []observation{{live: live}, {blind: true}, {deleted: gone}}, observation{deleted: gone}},
-		{"it goes blind after a list from another time", []observation{{live: live, rewound: true}, {blind: true}}, observation{live: live, rewound: true, blind: true}},
-		{"it sees a change after a list from another time", []observation{{missing: "7", rewound: true}, {live: live}}, observation{live: live, rewound: true}},
-		{"it only goes blind", []observation{{sighted: true}, {blind: true}}, observation{blind: true}},
+		{"it goes blind after a change", []watch.Observation{{Live: live}, {Blind: true, Dark: "long"}}, watch.Observation{Live: live, Blind: true, Dark: "long"}},
+		{"it works again after a deletion", []watch.Observation{{Deleted: gone}, {Sighted: true}}, watch.Observation{Deleted: gone, Sighted: true}},
+		{"it works again after a list", []watch.Observation{{Missing: "7"}, {Blind: true}, {Sighted: true}}, watch.Observation{Missing: "7", Sighted: true}},
+		{"it sees something new", []watch.Observation{{Live: live}, {Blind: true}, {Deleted: gone}}, watch.Observation{Deleted: gone}},
+		{"it goes blind after a list from another time", []watch.Observation{{Live: live, Rewound: true}, {Blind: true}}, watch.Observation{Live: live, Rewound: true, Blind: true}},
+		{"it sees a change after a list from another time", []watch.Observation{{Missing: "7", Rewound: true}, {Live: live}}, watch.Observation{Live: live, Rewound: true}},
+		{"it only goes blind", []watch.Observation{{Sighted: true}, {Blind: true}}, watch.Observation{Blind: true}},
 	}
 	for _, c := range cases {
 		one := newTarget(&Engine{log: slog.New(slog.DiscardHandler)}, "tgt-a", fleet.Version{})
 		for _, seen := range c.seen {
-			one.observe(key, seen)
+			one.Observe(key, seen)
 		}
 		if got := one.inbox.seen[key]; got != c.want {
 			t.Errorf("%s: %+v is left, want %+v", c.reason, got, c.want)
@@ -54,17 +55,17 @@ func TestBlindnessThatComesWithADeletionIsTakenInWithIt(t *testing.T) {
 	one.begin(t.Context(), one.takeIn())
 	o := one.order[0]
 	o.phase, o.applied = phaseInPlace, o.hash
-	one.observe(o.key(), observation{deleted: &unstructured.Unstructured{}})
-	one.observe(o.key(), observation{blind: true})
+	one.Observe(o.key(), watch.Observation{Deleted: &unstructured.Unstructured{}})
+	one.Observe(o.key(), watch.Observation{Blind: true})
 	one.takeIn()
 	if o.phase != phaseApply || !o.blind {
 		t.Errorf("phase is %d, blind %v, want the object applied again although its watch has failed since", o.phase, o.blind)
 	}
 	// What was seen while a request was under way says nothing of the watch now.
 	o.phase = phaseApplying
-	one.observe(o.key(), observation{deleted: &unstructured.Unstructured{}})
+	one.Observe(o.key(), watch.Observation{Deleted: &unstructured.Unstructured{}})
 	one.takeIn()
-	one.observe(o.key(), observation{blind: true})
+	one.Observe(o.key(), watch.Observation{Blind: true})
 	one.takeIn()
 	o.phase = phaseInPlace
 	one.seeLater(o)
@@ -89,10 +90,10 @@ func TestWhatIsSeenAfterARestoreCounts(t *testing.T) {
 		see  func(one *target, o *object)
 		want phase
 	}{
-		"a list of before":            {func(one *target, o *object) { one.see(o, observation{live: edited("7")}) }, phaseInPlace},
-		"a list after a restore":      {func(one *target, o *object) { one.see(o, observation{live: edited("7"), rewound: true}) }, phaseApply},
-		"missing in a list of before": {func(one *target, o *object) { one.see(o, observation{missing: "7"}) }, phaseInPlace},
-		"missing after a restore":     {func(one *target, o *object) { one.see(o, observation{missing: "7", rewound: true}) }, phaseVerify},
+		"a list of before":            {func(one *target, o *object) { one.see(o, watch.Observation{Live: edited("7")}) }, phaseInPlace},
+		"a list after a restore":      {func(one *target, o *object) { one.see(o, watch.Observation{Live: edited("7"), Rewound: true}) }, phaseApply},
+		"missing in a list of before": {func(one *target, o *object) { one.see(o, watch.Observation{Missing: "7"}) }, phaseInPlace},
+		"missing after a restore":     {func(one *target, o *object) { one.see(o, watch.Observation{Missing: "7", Rewound: true}) }, phaseVerify},
 		"a read":                      {func(one *target, o *object) { o.phase = phaseReading; one.wasRead(o, edited("7"), nil) }, phaseApply},
 	} {
 		e, err := New(Config{Namespace: "home", REST: &rest.Config{Host: "http://127.0.0.1:1"}, Reporter: make(told), AgentID: "agt-a", Scope: fleet.ScopeCluster})
@@ -117,13 +118,16 @@ func TestTargetThatDoesNothingAnyMoreWaitsForNoKind(t *testing.T) {
 		"superseded": func(one *target) { one.heir = "tgt-heir" },
 		"ousted":     func(one *target) { one.ousted = true },
 	} {
-		_, cancel := context.WithCancel(t.Context())
-		e := &Engine{log: slog.New(slog.DiscardHandler), crds: &definitions{waiting: map[kindWaiter]bool{}, stop: cancel}}
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel() // nothing is watched: it only counts who waits
+		e := &Engine{log: slog.New(slog.DiscardHandler)}
+		e.cluster, _ = kube.NewClient(&rest.Config{Host: "http://127.0.0.1:1"}, kube.DefaultTimeouts())
+		e.crds = watch.NewDefinitions(ctx, e.cluster.Metadata, e.cluster.Mapper, e.log, watch.DefaultTiming())
 		one := newTarget(e, "tgt-a", fleet.Version{})
-		e.crds.waiting[one] = true
+		e.crds.Want(one, true)
 		end(one)
 		one.advance()
-		if len(e.crds.waiting) != 0 || e.crds.stop != nil {
+		if e.crds.Waiters() != 0 {
 			t.Errorf("a target that is %s still has definitions watched", reason)
 		}
 	}

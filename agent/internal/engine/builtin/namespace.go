@@ -8,6 +8,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/kedge-dev/kedge/agent/internal/engine"
+	"github.com/kedge-dev/kedge/agent/internal/engine/builtin/backoff"
 	"github.com/kedge-dev/kedge/agent/internal/engine/builtin/kube"
 	"github.com/kedge-dev/kedge/internal/fleet"
 	"github.com/kedge-dev/kedge/internal/manifest"
@@ -73,7 +74,7 @@ func (t *target) leaveExisting(o *object, err error) bool {
 	}
 	t.dirty = t.dirty || o.listed
 	o.phase, o.attempted, o.listed, o.known, o.uid, o.applied = phaseInPlace, true, false, false, "", ""
-	o.failure, o.backoff, o.due = "", backoff{}, time.Time{}
+	o.failure, o.backoff, o.due = "", backoff.Backoff{}, time.Time{}
 	o.health, o.note, o.unready = fleet.HealthCurrent, note, time.Time{}
 	o.endDiagnosis()
 	t.engine.claims.rest(o.key(), t.id, "")
@@ -102,14 +103,14 @@ func (t *target) awaitNamespaces() {
 		}
 	}
 	t.homeless = len(names) > 0
-	t.engine.namespaces.want(t, names)
+	t.engine.namespaces.Want(t, names)
 }
 
 // retryNamespace makes due what failed because a namespace was missing.
 func (t *target) retryNamespace(name string) {
 	for _, o := range t.order {
 		if o.phase == phaseFailed && o.missing == name {
-			o.due, o.backoff = t.now, backoff{}
+			o.due, o.backoff = t.now, backoff.Backoff{}
 		}
 	}
 }

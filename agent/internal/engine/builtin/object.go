@@ -6,8 +6,10 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 
+	"github.com/kedge-dev/kedge/agent/internal/engine/builtin/backoff"
 	"github.com/kedge-dev/kedge/agent/internal/engine/builtin/fieldset"
 	"github.com/kedge-dev/kedge/agent/internal/engine/builtin/kube"
+	"github.com/kedge-dev/kedge/agent/internal/engine/builtin/watch"
 	"github.com/kedge-dev/kedge/agent/internal/health"
 	"github.com/kedge-dev/kedge/agent/internal/inventory"
 	"github.com/kedge-dev/kedge/internal/fleet"
@@ -71,7 +73,7 @@ type object struct {
 	attempted bool // tried at least once for this version, with whatever result
 	failure   string
 	missing   string // the namespace that it failed for
-	backoff   backoff
+	backoff   backoff.Backoff
 	due       time.Time
 
 	// What was last applied, and what is known of it.
@@ -128,12 +130,12 @@ type object struct {
 	delayed bool                       // healed so often that it has to wait
 	drifted *unstructured.Unstructured // what it looked like, when it was changed
 	heals   healing
-	later   *observation // seen while a request was under way
-	recheck bool         // what the agent may touch has changed in that time
+	later   *watch.Observation // seen while a request was under way
+	recheck bool               // what the agent may touch has changed in that time
 
 	review    time.Time // when it is read again, where no watch tells of it
 	reviewing bool      // that read is under way
-	reviews   backoff
+	reviews   backoff.Backoff
 }
 
 // key is what it is known by. It is not kept: there may be many objects.
@@ -149,11 +151,11 @@ func (o *object) reviewed(now time.Time, every time.Duration, err error) {
 	o.reviewing = false
 	o.unread = ""
 	if err == nil {
-		o.reviews = backoff{}
+		o.reviews = backoff.Backoff{}
 	} else if o.blind {
 		o.unread = "it is not watched and cannot be read: " + err.Error()
 	}
-	o.review = now.Add(o.reviews.next(every, 2*every))
+	o.review = now.Add(o.reviews.Next(every, 2*every))
 }
 
 // occupiedAt is why an object that was to be deleted waits before it is tried again, or "".

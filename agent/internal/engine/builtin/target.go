@@ -10,7 +10,9 @@ import (
 	"time"
 
 	"github.com/kedge-dev/kedge/agent/internal/engine"
+	"github.com/kedge-dev/kedge/agent/internal/engine/builtin/backoff"
 	"github.com/kedge-dev/kedge/agent/internal/engine/builtin/kube"
+	"github.com/kedge-dev/kedge/agent/internal/engine/builtin/watch"
 	"github.com/kedge-dev/kedge/agent/internal/inventory"
 	"github.com/kedge-dev/kedge/internal/fleet"
 )
@@ -72,7 +74,7 @@ type inbox struct {
 	desired    *engine.Desired
 	cancel     context.CancelFunc
 	results    []func()
-	seen       map[inventory.Key]observation
+	seen       map[inventory.Key]watch.Observation
 	groups     []string // whose kinds have changed
 	namespaces []string // that exist now
 	reconsider bool
@@ -84,14 +86,14 @@ type inbox struct {
 // saving is how writing the inventory goes.
 type saving struct {
 	failure string
-	backoff backoff
+	backoff backoff.Backoff
 	due     time.Time
 }
 
 func newTarget(e *Engine, id fleet.TargetID, held fleet.Version) *target {
 	return &target{
 		engine: e, id: id, log: e.log.With("target", string(id)), wake: make(chan struct{}, 1),
-		inbox:   inbox{held: held, seen: map[inventory.Key]observation{}},
+		inbox:   inbox{held: held, seen: map[inventory.Key]watch.Observation{}},
 		objects: map[inventory.Key]*object{}, lookups: map[string]bool{}, shapes: map[string][]byte{},
 	}
 }
@@ -140,14 +142,19 @@ func (t *target) leave(word func(*inbox)) {
 	t.signal()
 }
 
-// observe implements observer.
-func (t *target) observe(key inventory.Key, seen observation) {
-	t.leave(func(in *inbox) { in.seen[key] = in.seen[key].then(seen) })
+// Observe implements [watch.Observer].
+func (t *target) Observe(key inventory.Key, seen watch.Observation) {
+	t.leave(func(in *inbox) { in.seen[key] = in.seen[key].Then(seen) })
 }
 
-// kindsChanged implements kindWaiter.
-func (t *target) kindsChanged(group string) {
+// KindsChanged implements [watch.KindWaiter].
+func (t *target) KindsChanged(group string) {
 	t.leave(func(in *inbox) { in.groups = append(in.groups, group) })
+}
+
+// NamespaceExists implements [watch.NamespaceWaiter].
+func (t *target) NamespaceExists(name string) {
+	t.leave(func(in *inbox) { in.namespaces = append(in.namespaces, name) })
 }
 
 // reconsider makes everything that failed due.
@@ -231,7 +238,7 @@ func (t *target) takeIn() *engine.Desired {
 	namespaces := t.inbox.namespaces
 	t.inbox.namespaces = nil
 	t.inbox.results, t.inbox.groups, t.inbox.reconsider, t.inbox.freed = nil, nil, false, false
-	t.inbox.seen = map[inventory.Key]observation{}
+	t.inbox.seen = map[inventory.Key]watch.Observation{}
 	next := t.inbox.desired
 	t.heir = t.inbox.heir
 	t.mu.Unlock()
@@ -297,7 +304,7 @@ func (t *target) forget(o *object) {
 	o.endDiagnosis()
 	t.engine.finishes.set(o.key(), t.id, finish{})
 	if o.resolved {
-		t.engine.watches.remove(o.mapping, o.ref, t)
+		t.engine.watches.Remove(o.mapping, o.ref, t)
 	}
 	if t.objects[o.key()] == o {
 		delete(t.objects, o.key())

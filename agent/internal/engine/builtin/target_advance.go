@@ -19,7 +19,7 @@ const grace = time.Second
 // from what is known each time.
 func (t *target) advance() {
 	if t.ousted || t.heir != "" {
-		t.engine.crds.want(t, false)
+		t.engine.crds.Want(t, false)
 		return
 	}
 	if t.ctx == nil || t.ctx.Err() != nil || t.gone || t.invalid != "" || t.cluster == nil {
@@ -38,7 +38,7 @@ func (t *target) advance() {
 	t.raiseBarrier()
 	t.resolve()
 	s := t.survey()
-	t.engine.crds.want(t, s.unknown)
+	t.engine.crds.Want(t, s.unknown)
 	if s.resolving > 0 && now.Before(t.begun.Add(grace)) {
 		return
 	}
@@ -245,7 +245,7 @@ func (t *target) save() bool {
 	if t.ctx.Err() == nil {
 		t.log.Warn("the inventory could not be written", "error", err)
 		t.saving.failure = err.Error()
-		t.saving.due = time.Now().Add(t.saving.backoff.next(t.engine.timing.retryFirst, t.engine.timing.forbiddenMax))
+		t.saving.due = time.Now().Add(t.saving.backoff.Next(t.engine.timing.retryFirst, t.engine.timing.forbiddenMax))
 	}
 	return false
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/kedge-dev/kedge/agent/internal/engine"
+	"github.com/kedge-dev/kedge/agent/internal/engine/builtin/backoff"
 	"github.com/kedge-dev/kedge/agent/internal/engine/builtin/kube"
 	"github.com/kedge-dev/kedge/agent/internal/inventory"
 	"github.com/kedge-dev/kedge/internal/fleet"
@@ -140,7 +141,7 @@ func (t *target) desire(o *object, ref fleet.ObjectRef, m manifest.Object) {
 	if o.applied == o.hash {
 		o.keepMark = o.wantMark
 	}
-	o.failure, o.backoff, o.due = "", backoff{}, time.Time{}
+	o.failure, o.backoff, o.due = "", backoff.Backoff{}, time.Time{}
 	o.attempted, o.healing, o.delayed, o.force = false, false, false, false
 	o.held, o.keep, o.refused, o.waits = "", false, false, false
 	o.confirmable, o.hold, o.dying = false, "", time.Time{}
@@ -176,7 +177,7 @@ func (t *target) decide(o *object) {
 
 // discard makes an object one that is not desired any more.
 func (t *target) discard(o *object) {
-	o.manifest, o.hash, o.failure, o.backoff, o.due = nil, "", "", backoff{}, time.Time{}
+	o.manifest, o.hash, o.failure, o.backoff, o.due = nil, "", "", backoff.Backoff{}, time.Time{}
 	o.healing, o.delayed, o.drifted, o.held, o.keep = false, false, nil, "", false
 	o.needs, o.deviates, o.reported, o.preview, o.replaced = nil, false, "", "", ""
 	if !o.listed {
@@ -192,7 +193,7 @@ func (t *target) discard(o *object) {
 // unplace makes an object one whose kind is to be looked up.
 func (t *target) unplace(o *object) {
 	if o.resolved {
-		t.engine.watches.remove(o.mapping, o.ref, t)
+		t.engine.watches.Remove(o.mapping, o.ref, t)
 		o.resolved = false
 	}
 	o.mustRead, o.blind, o.denied, o.dark, o.unread = false, false, "", "", ""

@@ -6,6 +6,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	"github.com/kedge-dev/kedge/agent/internal/engine/builtin/backoff"
 	"github.com/kedge-dev/kedge/agent/internal/engine/builtin/kube"
 	"github.com/kedge-dev/kedge/agent/internal/health"
 	"github.com/kedge-dev/kedge/internal/fleet"
@@ -20,7 +21,7 @@ import (
 // is waited for, as with a tombstone: without our label it would be nobody's for a moment, and the
 // other deployment might not be allowed to adopt it.
 func (t *target) detach() {
-	t.engine.crds.want(t, false)
+	t.engine.crds.Want(t, false)
 	if t.now.Before(t.saving.due) || !t.noteEnd() {
 		return
 	}
@@ -69,10 +70,10 @@ func (t *target) letGo(o *object) {
 
 // putOff has an object looked at again later that another target is about to take over, or that others are in. For the first that is a
 // backstop: its watch tells of the new owner, and claims tell when that one changes its mind. Nothing tells when others are gone.
-func (t *target) putOff(o *object, tries backoff, most time.Duration) {
+func (t *target) putOff(o *object, tries backoff.Backoff, most time.Duration) {
 	o.waits, o.backoff = true, tries
 	t.awaitLess()
-	o.due = time.Now().Add(o.backoff.next(t.engine.timing.retryFirst, most))
+	o.due = time.Now().Add(o.backoff.Next(t.engine.timing.retryFirst, most))
 }
 
 // part forgets an object that was let go of, and remembers how it was for the last status.

@@ -8,6 +8,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	"github.com/kedge-dev/kedge/agent/internal/engine/builtin/backoff"
 	"github.com/kedge-dev/kedge/agent/internal/engine/builtin/fieldset"
 	"github.com/kedge-dev/kedge/agent/internal/engine/builtin/kube"
 	"github.com/kedge-dev/kedge/agent/internal/inventory"
@@ -28,7 +29,7 @@ func (t *target) rehearse() {
 	t.wakeFailed(t.now)
 	t.resolve()
 	s := t.survey()
-	t.engine.crds.want(t, s.unknown)
+	t.engine.crds.Want(t, s.unknown)
 	for _, o := range t.order {
 		if o.manifest != nil && o.resolved && (o.phase == phaseApply || o.phase == phaseVerify) {
 			o.phase = phaseCompare
@@ -46,7 +47,7 @@ func (t *target) rehearsed(o *object, out kube.ApplyResult, err error) {
 		t.failed(o, err)
 		return
 	}
-	o.phase, o.attempted, o.failure, o.backoff = phaseCompared, true, "", backoff{}
+	o.phase, o.attempted, o.failure, o.backoff = phaseCompared, true, "", backoff.Backoff{}
 	o.sighting, o.preview = "", ""
 	if out.Before == nil && t.restsFinished(o) {
 		o.phase = phaseCompared

@@ -10,6 +10,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	"github.com/kedge-dev/kedge/agent/internal/engine/builtin/backoff"
 	"github.com/kedge-dev/kedge/agent/internal/engine/builtin/kube"
 	"github.com/kedge-dev/kedge/agent/internal/inventory"
 	"github.com/kedge-dev/kedge/internal/fleet"
@@ -151,7 +152,7 @@ func (t *target) postpone(o *object, why string) {
 	ready := !t.now.Before(o.due)
 	t.hold(o, why, false)
 	if ready && o.phase == phaseHeld {
-		o.due = t.now.Add(o.backoff.next(t.engine.timing.retryFirst, t.engine.timing.retryMax))
+		o.due = t.now.Add(o.backoff.Next(t.engine.timing.retryFirst, t.engine.timing.retryMax))
 	}
 }
 
@@ -233,11 +234,11 @@ func (t *target) removed(o *object, want kube.Intent, out kube.RemoveResult, err
 			most = timing.retryMax // a look takes a request for each kind
 		}
 		o.failure, o.occupied, o.unserved, o.emptied = want.String()+": "+err.Error(), "", time.Time{}, time.Time{}
-		o.due = time.Now().Add(o.backoff.next(timing.retryFirst, most))
+		o.due = time.Now().Add(o.backoff.Next(timing.retryFirst, most))
 		return
 	}
 	tries := o.backoff
-	o.failure, o.occupied, o.backoff, o.due = "", "", backoff{}, time.Time{}
+	o.failure, o.occupied, o.backoff, o.due = "", "", backoff.Backoff{}, time.Time{}
 	if !out.KindUnserved {
 		o.unserved = time.Time{}
 	}
@@ -250,7 +251,7 @@ func (t *target) removed(o *object, want kube.Intent, out kube.RemoveResult, err
 			break
 		}
 		if t.awaitsTaker(o) {
-			o.phase, o.waits, o.due = phaseHeld, true, t.now.Add(tries.next(t.engine.timing.retryFirst, t.engine.timing.retryMax))
+			o.phase, o.waits, o.due = phaseHeld, true, t.now.Add(tries.Next(t.engine.timing.retryFirst, t.engine.timing.retryMax))
 			o.backoff, o.held = tries, "it has finished, and another deployment that wants it has not taken it over yet"
 			break
 		}
@@ -270,7 +271,7 @@ func (t *target) removed(o *object, want kube.Intent, out kube.RemoveResult, err
 			o.dying = t.now
 		}
 		if o.blind || !o.resolved {
-			o.due = time.Now().Add(o.backoff.next(t.engine.timing.retryFirst, t.engine.timing.forbiddenMax))
+			o.due = time.Now().Add(o.backoff.Next(t.engine.timing.retryFirst, t.engine.timing.forbiddenMax))
 		}
 	case kube.OutcomeWaits:
 		o.phase, o.held, o.known = phaseHeld, out.Note, true
@@ -377,7 +378,7 @@ func (t *target) bury() {
 	}
 	if err != nil {
 		t.saving.failure = err.Error()
-		t.saving.due = time.Now().Add(t.saving.backoff.next(t.engine.timing.retryFirst, t.engine.timing.forbiddenMax))
+		t.saving.due = time.Now().Add(t.saving.backoff.Next(t.engine.timing.retryFirst, t.engine.timing.forbiddenMax))
 		return
 	}
 	t.gone, t.dirty, t.lapse, t.digest, t.saving = true, false, time.Time{}, "", saving{}

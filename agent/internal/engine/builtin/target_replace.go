@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/kedge-dev/kedge/agent/internal/engine/builtin/backoff"
 	"github.com/kedge-dev/kedge/agent/internal/engine/builtin/kube"
 	"github.com/kedge-dev/kedge/internal/fleet"
 )
@@ -18,7 +19,7 @@ func (t *target) awaitGone(o *object, why *kube.NotGoneError) {
 	o.replaced, o.health, o.note = why.Field, fleet.HealthTerminating, why.Error()
 	o.due = time.Time{}
 	if o.blind {
-		o.due = time.Now().Add(o.backoff.next(t.engine.timing.retryFirst, t.engine.timing.forbiddenMax))
+		o.due = time.Now().Add(o.backoff.Next(t.engine.timing.retryFirst, t.engine.timing.forbiddenMax))
 	}
 }
 
@@ -30,7 +31,7 @@ func (t *target) replaceHold(ref fleet.ObjectRef) func() string {
 
 // createAnew has an object created that was deleted for that.
 func (t *target) createAnew(o *object) {
-	o.phase, o.known, o.backoff, o.due = phaseApply, false, backoff{}, time.Time{}
+	o.phase, o.known, o.backoff, o.due = phaseApply, false, backoff.Backoff{}, time.Time{}
 }
 
 // tellTaken says what was taken over from others.

@@ -10,6 +10,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/kedge-dev/kedge/agent/internal/engine/builtin/backoff"
 	"github.com/kedge-dev/kedge/agent/internal/engine/builtin/kube"
 	"github.com/kedge-dev/kedge/agent/internal/inventory"
 	"github.com/kedge-dev/kedge/internal/fleet"
@@ -60,7 +61,7 @@ func (t *target) unresolved(gvk schema.GroupVersionKind, err error) {
 		case o.manifest == nil || o.resolved || o.phase != phaseResolve || kube.GVK(o.ref) != gvk || t.waitsFor(o) != nil:
 		case comes && t.rehearses():
 			t.rehearsed(o, kube.ApplyResult{}, nil)
-		case comes && o.backoff.tries < patience:
+		case comes && o.backoff.Tries < patience:
 			o.attempted, o.phase, o.unknown, o.expected = true, phaseFailed, true, true
 			o.due = time.Now().Add(t.pause(o, err))
 		default:
@@ -103,9 +104,9 @@ func (t *target) place(o *object, m kube.Mapping) (moved bool) {
 		t.decide(o)
 	}
 	o.resolved, o.unknown = true, false
-	sight := t.engine.watches.add(m, o.ref, t)
-	o.blind, o.denied, o.dark = sight.blind, sight.denied, sight.dark
-	o.mustRead = sight.synced || sight.blind
+	sight := t.engine.watches.Add(m, o.ref, t)
+	o.blind, o.denied, o.dark = sight.Blind, sight.Denied, sight.Dark
+	o.mustRead = sight.Synced || sight.Blind
 	t.expectReview(o)
 	return moved
 }
@@ -163,7 +164,7 @@ func (t *target) giveWay(o *object, err error) {
 	switch {
 	case errors.As(err, &by):
 		t.engine.claims.rest(o.key(), t.id, by.Target)
-	case errors.As(err, &refused), apierrors.IsForbidden(err) && o.backoff.tries >= insistence:
+	case errors.As(err, &refused), apierrors.IsForbidden(err) && o.backoff.Tries >= insistence:
 		t.engine.claims.rest(o.key(), t.id, "")
 	default:
 		return
@@ -176,12 +177,12 @@ func (t *target) pause(o *object, err error) time.Duration {
 	timing := t.engine.timing
 	switch {
 	case apierrors.IsForbidden(err):
-		return o.backoff.next(timing.retryFirst, timing.forbiddenMax)
+		return o.backoff.Next(timing.retryFirst, timing.forbiddenMax)
 	case o.unknown && o.expected:
 		// The API server takes a moment to serve what it has just accepted.
-		return o.backoff.next(timing.kindFirst, timing.retryMax)
+		return o.backoff.Next(timing.kindFirst, timing.retryMax)
 	}
-	return o.backoff.next(timing.retryFirst, timing.retryMax)
+	return o.backoff.Next(timing.retryFirst, timing.retryMax)
 }
 
 func (t *target) describe(o *object, err error) string {
@@ -196,7 +197,7 @@ func (t *target) describe(o *object, err error) string {
 func (t *target) retryKinds(group string) {
 	for _, o := range t.order {
 		if o.manifest != nil && o.unknown && (group == "" || o.ref.Group == group) {
-			o.due, o.backoff, o.expected = time.Time{}, backoff{}, group != ""
+			o.due, o.backoff, o.expected = time.Time{}, backoff.Backoff{}, group != ""
 		}
 	}
 }
@@ -209,7 +210,7 @@ func (t *target) retryAll() {
 			t.allowed(o)
 		}
 		if o.phase == phaseFailed || o.phase == phaseLeaving {
-			o.due, o.backoff = time.Time{}, backoff{}
+			o.due, o.backoff = time.Time{}, backoff.Backoff{}
 		}
 	}
 }
@@ -218,7 +219,7 @@ func (t *target) retryAll() {
 func (t *target) retryPostponed() {
 	for _, o := range t.order {
 		if o.phase == phaseHeld && o.waits && o.occupiedAt(t.now) == "" {
-			o.due, o.backoff = time.Time{}, backoff{}
+			o.due, o.backoff = time.Time{}, backoff.Backoff{}
 		}
 	}
 }

@@ -10,30 +10,32 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	"github.com/kedge-dev/kedge/agent/internal/engine/builtin/backoff"
 	"github.com/kedge-dev/kedge/agent/internal/engine/builtin/fieldset"
 	"github.com/kedge-dev/kedge/agent/internal/engine/builtin/kube"
+	"github.com/kedge-dev/kedge/agent/internal/engine/builtin/watch"
 	"github.com/kedge-dev/kedge/internal/fleet"
 )
 
 // see takes in what a watch has seen of an object, and how well it works.
-func (t *target) see(o *object, seen observation) {
-	o.denied = seen.denied
-	if o.blind = seen.blind; o.blind {
+func (t *target) see(o *object, seen watch.Observation) {
+	o.denied = seen.Denied
+	if o.blind = seen.Blind; o.blind {
 		o.mustRead = true
 		if o.phase == phaseReplacing {
 			o.due = t.now
 		}
-		o.dark = cmp.Or(o.dark, seen.dark)
+		o.dark = cmp.Or(o.dark, seen.Dark)
 		t.expectReview(o)
 	} else {
-		o.dark, o.unread, o.reviews, o.review = "", "", backoff{}, time.Time{}
+		o.dark, o.unread, o.reviews, o.review = "", "", backoff.Backoff{}, time.Time{}
 	}
 	switch {
-	case !seen.shows():
+	case !seen.ShowsObject():
 	case o.busy():
 		// The request that is under way may be what caused it: judged when its result is in.
 		if o.later != nil {
-			seen = o.later.then(seen)
+			seen = o.later.Then(seen)
 		}
 		o.later = &seen
 	default:
@@ -42,18 +44,18 @@ func (t *target) see(o *object, seen observation) {
 }
 
 // judge takes in what was seen of an object.
-func (t *target) judge(o *object, seen observation) {
-	if seen.rewound {
+func (t *target) judge(o *object, seen watch.Observation) {
+	if seen.Rewound {
 		o.version = ""
 	}
 	switch {
-	case seen.live != nil:
-		t.seeLive(o, seen.live)
-	case seen.deleted != nil:
-		if !o.outdated(seen.deleted.GetResourceVersion()) {
-			t.seeDeleted(o, seen.deleted)
+	case seen.Live != nil:
+		t.seeLive(o, seen.Live)
+	case seen.Deleted != nil:
+		if !o.outdated(seen.Deleted.GetResourceVersion()) {
+			t.seeDeleted(o, seen.Deleted)
 		}
-	case !o.outdated(seen.missing):
+	case !o.outdated(seen.Missing):
 		t.seeMissing(o)
 	}
 }
@@ -61,7 +63,7 @@ func (t *target) judge(o *object, seen observation) {
 // expectReview has an object that is not watched read from time to time.
 func (t *target) expectReview(o *object) {
 	if (o.blind || o.unnamed) && o.review.IsZero() {
-		o.review = t.now.Add(o.reviews.next(t.engine.timing.review, 2*t.engine.timing.review))
+		o.review = t.now.Add(o.reviews.Next(t.engine.timing.review, 2*t.engine.timing.review))
 	}
 }
 
@@ -251,7 +253,7 @@ func (t *target) succeeded(o *object, out kube.ApplyResult) {
 	o.live = o.rules.ProjectionOf(ours, live)
 	o.renewed, o.deviates, o.reported, o.replaced = false, false, "", ""
 	o.phase, o.attempted, o.known, o.unnamed = phaseInPlace, true, true, false
-	o.failure, o.backoff, o.force, o.drifted, o.delayed = "", backoff{}, false, nil, false
+	o.failure, o.backoff, o.force, o.drifted, o.delayed = "", backoff.Backoff{}, false, nil, false
 	o.look(live)
 	t.noteApplied(o)
 	t.tellTaken(o, out)

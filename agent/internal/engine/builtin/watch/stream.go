@@ -1,4 +1,4 @@
-package builtin
+package watch
 
 import (
 	"errors"
@@ -10,40 +10,40 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 )
 
-// unbroken passes the events of a watch on, but for the word that it has broken off. It ends all the same,
-// in the way of one whose time was over: then the next one begins where it was.
-type unbroken struct {
+// resumable passes on the events of a watch except the error that the connection broke. It ends like a watch whose time
+// is over, so that the next watch continues where this one ended.
+type resumable struct {
 	watch.Interface
 	events chan watch.Event
 	stop   func()
 	done   chan struct{}
 }
 
-// passOn begins to. While what is there at first is still being sent (initial) nothing is held back: there
-// is no place yet to go on from, and whoever reads would begin again at once, for ever.
-func passOn(from watch.Interface, initial bool) *unbroken {
-	u := newUnbroken(from)
+// resume starts one. During the initial events (initial) it passes on every event: there is no resourceVersion to
+// continue from yet, and the reader would start again in an endless loop.
+func resume(from watch.Interface, initial bool) *resumable {
+	u := newResumable(from)
 	go u.run(initial)
 	return u
 }
 
-func newUnbroken(from watch.Interface) *unbroken {
-	u := &unbroken{Interface: from, events: make(chan watch.Event), done: make(chan struct{})}
+func newResumable(from watch.Interface) *resumable {
+	u := &resumable{Interface: from, events: make(chan watch.Event), done: make(chan struct{})}
 	u.stop = sync.OnceFunc(func() { close(u.done) })
 	return u
 }
 
 // ResultChan implements watch.Interface.
-func (u *unbroken) ResultChan() <-chan watch.Event { return u.events }
+func (u *resumable) ResultChan() <-chan watch.Event { return u.events }
 
 // Stop implements watch.Interface.
-func (u *unbroken) Stop() {
+func (u *resumable) Stop() {
 	u.stop()
 	u.Interface.Stop()
 }
 
-// run ends with the watch, or when nobody reads any more.
-func (u *unbroken) run(initial bool) {
+// run ends with the watch or with Stop.
+func (u *resumable) run(initial bool) {
 	defer close(u.events)
 	for event := range u.Interface.ResultChan() {
 		if !initial && isBroken(event) {
@@ -58,7 +58,7 @@ func (u *unbroken) run(initial bool) {
 	}
 }
 
-// isBroken reports whether an event says that the stream could not be read on.
+// isBroken reports whether an event is the error that the connection broke.
 func isBroken(event watch.Event) bool {
 	var status apierrors.APIStatus
 	if event.Type != watch.Error || !errors.As(apierrors.FromObject(event.Object), &status) || status.Status().Details == nil {
@@ -72,7 +72,7 @@ func isBroken(event watch.Event) bool {
 	return false
 }
 
-// endsInitial reports whether an event says that all that was there at first has been sent.
+// endsInitial reports whether an event ends the initial events.
 func endsInitial(event watch.Event) bool {
 	if event.Type != watch.Bookmark {
 		return false

@@ -1,4 +1,4 @@
-package builtin
+package watch
 
 import (
 	"errors"
@@ -15,7 +15,7 @@ func TestStreamEndsWhenNobodyReadsIt(t *testing.T) {
 	t.Parallel()
 	from := watch.NewFakeWithChanSize(1, false)
 	from.Add(&metav1.PartialObjectMetadata{})
-	u := newUnbroken(from)
+	u := newResumable(from)
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
@@ -55,7 +55,7 @@ func TestStreamHidesThatItBrokeOffWhenThereIsAPlaceToGoOnFrom(t *testing.T) {
 		}
 		from.Stop()
 		got := 0
-		for range passOn(from, tt.initial).ResultChan() {
+		for range resume(from, tt.initial).ResultChan() {
 			got++
 		}
 		if got != tt.want {

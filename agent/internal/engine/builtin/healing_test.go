@@ -5,21 +5,6 @@ import (
 	"time"
 )
 
-func TestBackoffGrowsUpToItsLimit(t *testing.T) {
-	t.Parallel()
-	var b backoff
-	for try := range 100 {
-		limit := time.Minute
-		want := limit
-		if try < 6 {
-			want = min(time.Second<<try, limit)
-		}
-		if got := b.next(time.Second, limit); got > want || got < want*4/5 {
-			t.Fatalf("delay %d is %v, want between %v and %v", try, got, want*4/5, want)
-		}
-	}
-}
-
 // covers: D3
 func TestHealingIsBounded(t *testing.T) {
 	t.Parallel()

@@ -1,13 +1,12 @@
-package builtin
+package watch
 
 import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// sink stands where a reflector expects a cache. It passes on what it is given and keeps nothing,
-// so that memory does not grow with the size of objects.
+// sink is the store of a reflector. It passes objects on and keeps none, so that memory does not grow with their size.
 type sink struct {
-	w         *watches
+	w         *Watches
 	k         *kindWatch
 	namespace string
 	s         *stream
@@ -23,36 +22,36 @@ func (s *sink) pass(obj any, deleted bool) error {
 	if !ok {
 		return nil
 	}
-	seen := observation{live: live}
+	seen := Observation{Live: live}
 	if deleted {
-		seen = observation{deleted: live}
+		seen = Observation{Deleted: live}
 	}
 	s.w.mu.Lock()
 	defer s.w.mu.Unlock()
-	at := place{live.GetNamespace(), live.GetName()}
+	at := objectName{live.GetNamespace(), live.GetName()}
 	tell(s.k, at, s.k.interest[at], seen)
 	return nil
 }
 
-// Replace takes a full list: what it lacks may have been deleted while nobody watched.
+// Replace handles a full list: an object that it lacks may have been deleted while the stream was interrupted.
 func (s *sink) Replace(items []any, version string) error {
-	listed := make(map[place]*unstructured.Unstructured, len(items))
+	listed := make(map[objectName]*unstructured.Unstructured, len(items))
 	for _, item := range items {
 		if live, ok := item.(*unstructured.Unstructured); ok {
-			listed[place{live.GetNamespace(), live.GetName()}] = live
+			listed[objectName{live.GetNamespace(), live.GetName()}] = live
 		}
 	}
 	s.w.mu.Lock()
 	defer s.w.mu.Unlock()
 	rewound := s.s.rewound
-	s.s.sight, s.s.rewound = sight{synced: true}, false
+	s.s.state, s.s.rewound = State{Synced: true}, false
 	for at, observers := range s.k.interest {
 		switch live := listed[at]; {
 		case s.k.streamOf(at.namespace) != s.namespace:
 		case live != nil:
-			tell(s.k, at, observers, observation{live: live, rewound: rewound})
+			tell(s.k, at, observers, Observation{Live: live, Rewound: rewound})
 		default:
-			tell(s.k, at, observers, observation{missing: version, rewound: rewound})
+			tell(s.k, at, observers, Observation{Missing: version, Rewound: rewound})
 		}
 	}
 	return nil

@@ -1,10 +1,11 @@
 package builtin
 
 import (
-	"math/rand/v2"
 	"time"
 
+	"github.com/kedge-dev/kedge/agent/internal/engine/builtin/backoff"
 	"github.com/kedge-dev/kedge/agent/internal/engine/builtin/kube"
+	"github.com/kedge-dev/kedge/agent/internal/engine/builtin/watch"
 )
 
 // timing holds the delays of the engine; tests make them short.
@@ -19,9 +20,7 @@ type timing struct {
 	lapse        time.Duration // the longest that the inventory lags behind what was healed
 	unserved     time.Duration // how long a kind has to be unknown to the API server for its objects to count as gone
 	requests     kube.Timeouts
-	watchFirst   time.Duration
-	watchMax     time.Duration
-	blindAfter   time.Duration // how long a watch may fail before what it told is not believed any more
+	watches      watch.Timing
 	review       time.Duration // between two reads of an object that is not watched; doubled when they fail
 }
 
@@ -30,24 +29,9 @@ func defaultTiming() timing {
 		retryFirst: time.Second, retryMax: time.Minute, forbiddenMax: 10 * time.Second,
 		kindFirst: 50 * time.Millisecond,
 		healBurst: 5, healFirst: time.Second, healMax: time.Minute, lapse: time.Second, unserved: 5 * time.Second,
-		requests:   kube.DefaultTimeouts(),
-		watchFirst: 100 * time.Millisecond, watchMax: 10 * time.Second,
-		blindAfter: 30 * time.Second, review: 30 * time.Second,
+		requests: kube.DefaultTimeouts(),
+		watches:  watch.DefaultTiming(), review: 30 * time.Second,
 	}
-}
-
-// backoff is an exponential delay. The zero value is ready.
-type backoff struct{ tries int }
-
-// next returns the delay before the next try: first, doubled each time, at most limit, of which up
-// to a fifth is taken off at random so that what failed together is not retried together.
-func (b *backoff) next(first, limit time.Duration) time.Duration {
-	delay := limit
-	if b.tries < 30 {
-		delay = min(first<<b.tries, limit)
-	}
-	b.tries++
-	return delay - time.Duration(rand.Int64N(int64(delay)/5+1))
 }
 
 // healing bounds how often one object is put right when something else keeps changing it.
@@ -66,8 +50,8 @@ func (h *healing) next(now time.Time, t timing) time.Duration {
 	if h.count <= t.healBurst {
 		return 0
 	}
-	late := backoff{tries: h.count - t.healBurst - 1}
-	delay := late.next(t.healFirst, t.healMax)
+	late := backoff.Backoff{Tries: h.count - t.healBurst - 1}
+	delay := late.Next(t.healFirst, t.healMax)
 	h.last = now.Add(delay)
 	return delay
 }

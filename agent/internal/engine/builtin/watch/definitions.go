@@ -1,4 +1,4 @@
-package builtin
+package watch
 
 import (
 	"context"
@@ -14,31 +14,43 @@ import (
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/tools/cache"
 
+	"github.com/kedge-dev/kedge/agent/internal/engine/builtin/backoff"
 	"github.com/kedge-dev/kedge/agent/internal/engine/builtin/kube"
 )
 
-// kindWaiter waits for kinds that the cluster does not know yet.
-type kindWaiter interface {
-	// kindsChanged says that the kinds of a group may have changed; "" is any group. It must not block.
-	kindsChanged(group string)
+// KindWaiter waits for kinds that the cluster does not serve yet.
+type KindWaiter interface {
+	// KindsChanged is called when the kinds of a group may have changed; "" is any group. It must not block.
+	KindsChanged(group string)
 }
 
-// definitions watches CustomResourceDefinitions, by their metadata and only while somebody waits
-// for a kind. Safe for concurrent use.
-type definitions struct {
+// Definitions watches the metadata of CustomResourceDefinitions while somebody waits for a kind. Safe for concurrent use.
+type Definitions struct {
 	client     metadata.Interface
 	mapper     *kube.Mapper
 	log        *slog.Logger
-	timing     timing
+	timing     Timing
 	background context.Context // ends with the engine
 
 	mu      sync.Mutex
-	waiting map[kindWaiter]bool
+	waiting map[KindWaiter]bool
 	stop    context.CancelFunc
 }
 
-// want starts or ends the wait of who.
-func (d *definitions) want(who kindWaiter, wait bool) {
+// NewDefinitions makes Definitions that run until background ends.
+func NewDefinitions(background context.Context, client metadata.Interface, mapper *kube.Mapper, log *slog.Logger, timing Timing) *Definitions {
+	return &Definitions{client: client, mapper: mapper, log: log, timing: timing, background: background, waiting: map[KindWaiter]bool{}}
+}
+
+// Waiters returns how many waiters there are.
+func (d *Definitions) Waiters() int {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return len(d.waiting)
+}
+
+// Want starts or ends the wait of a waiter.
+func (d *Definitions) Want(who KindWaiter, wait bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.waiting[who] == wait {
@@ -60,7 +72,7 @@ func (d *definitions) want(who kindWaiter, wait bool) {
 	}
 }
 
-func (d *definitions) run(ctx context.Context) {
+func (d *Definitions) run(ctx context.Context) {
 	client := d.client.Resource(schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"})
 	source := &cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
@@ -72,31 +84,31 @@ func (d *definitions) run(ctx context.Context) {
 	}
 	reflector := cache.NewReflectorWithOptions(source, &metav1.PartialObjectMetadata{}, definitionSink{d},
 		cache.ReflectorOptions{Name: "kedge", TypeDescription: "customresourcedefinitions"})
-	var pause backoff
+	var pause backoff.Backoff
 	for ctx.Err() == nil {
 		if err := reflector.ListAndWatchWithContext(ctx); err != nil && ctx.Err() == nil {
 			d.log.Debug("watching custom resource definitions failed; unknown kinds are asked for from time to time", "error", err)
 		}
 		select {
 		case <-ctx.Done():
-		case <-time.After(pause.next(d.timing.watchFirst, d.timing.watchMax)):
+		case <-time.After(pause.Next(d.timing.First, d.timing.Max)):
 		}
 	}
 }
 
-func (d *definitions) changed(group string) {
+func (d *Definitions) changed(group string) {
 	if group != "" {
 		d.mapper.Forget(group)
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for who := range d.waiting {
-		who.kindsChanged(group)
+		who.KindsChanged(group)
 	}
 }
 
-// definitionSink turns every event into "the kinds of this group may have changed".
-type definitionSink struct{ d *definitions }
+// definitionSink is the store of a reflector. It reports the group of every definition that changes.
+type definitionSink struct{ d *Definitions }
 
 func (s definitionSink) Add(obj any) error    { return s.pass(obj) }
 func (s definitionSink) Update(obj any) error { return s.pass(obj) }
@@ -105,14 +117,14 @@ func (s definitionSink) Resync() error        { return nil }
 
 func (s definitionSink) pass(obj any) error {
 	if definition, ok := obj.(metav1.Object); ok {
-		// A definition is always named <plural>.<group>.
+		// The name of a definition is always <plural>.<group>.
 		_, group, _ := strings.Cut(definition.GetName(), ".")
 		s.d.changed(group)
 	}
 	return nil
 }
 
-// Replace may hide what happened between asking for a kind and watching: everybody asks once more.
+// Replace handles a full list. Definitions may have changed before the watch started, so every waiter asks again.
 func (s definitionSink) Replace([]any, string) error {
 	s.d.changed("")
 	return nil
