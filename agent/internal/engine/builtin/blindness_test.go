@@ -45,7 +45,7 @@ func (c told) await(t *testing.T, what string, is func(engine.Status) bool) {
 func launch(t *testing.T, namespace string, cfg *rest.Config, out told) *Engine {
 	t.Helper()
 	timing := defaultTiming()
-	timing.watches.StaleAfter, timing.review, timing.watches.Max = 300*time.Millisecond, 200*time.Millisecond, 100*time.Millisecond
+	timing.watches.StaleAfter, timing.reread, timing.watches.Max = 300*time.Millisecond, 200*time.Millisecond, 100*time.Millisecond
 	e, err := newEngine(Config{Namespace: namespace, REST: cfg, Reporter: out, AgentID: fleet.NewAgentID(), Scope: fleet.ScopeCluster}, timing)
 	if err != nil {
 		t.Fatal(err)

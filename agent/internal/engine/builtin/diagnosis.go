@@ -81,7 +81,7 @@ func (t *target) diagnose() {
 // diagnosable is when an object is to be diagnosed; zero when it is not.
 func (o *object) diagnosable() time.Time {
 	unready := o.health == fleet.HealthInProgress || o.health == fleet.HealthFailed
-	if !unready || o.unready.IsZero() || o.manifest == nil || !o.resolved || o.phase != phaseInPlace && !o.reviewing || !isWorkload(o.ref) {
+	if !unready || o.unready.IsZero() || o.manifest == nil || !o.resolved || !o.inPlace() || !isWorkload(o.ref) {
 		return time.Time{}
 	}
 	return o.unready.Add(diagnoseAfter)

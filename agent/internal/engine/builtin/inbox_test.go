@@ -14,22 +14,23 @@ import (
 	"github.com/kedge-dev/kedge/internal/fleet"
 )
 
-func TestHowTheWatchWorksHidesNothingThatItHasSeen(t *testing.T) {
+func TestStateOfAWatchDoesNotHideWhatItReported(t *testing.T) {
 	t.Parallel()
 	key := inventory.Key{Kind: "ConfigMap", Namespace: "app", Name: "a"}
 	live, gone := &unstructured.Unstructured{}, &unstructured.Unstructured{}
+	up, down, stale := watch.State{Reason: watch.Synced}, watch.State{Reason: watch.Failing}, watch.State{Reason: watch.Stale, Message: "long"}
 	cases := []struct {
 		reason string
 		seen   []watch.Observation
 		want   watch.Observation
 	}{
-		{"it goes blind after a change", []watch.Observation{{Live: live}, {Blind: true, Dark: "long"}}, watch.Observation{Live: live, Blind: true, Dark: "long"}},
-		{"it works again after a deletion", []watch.Observation{{Deleted: gone}, {Sighted: true}}, watch.Observation{Deleted: gone, Sighted: true}},
-		{"it works again after a list", []watch.Observation{{Missing: "7"}, {Blind: true}, {Sighted: true}}, watch.Observation{Missing: "7", Sighted: true}},
-		{"it sees something new", []watch.Observation{{Live: live}, {Blind: true}, {Deleted: gone}}, watch.Observation{Deleted: gone}},
-		{"it goes blind after a list from another time", []watch.Observation{{Live: live, Rewound: true}, {Blind: true}}, watch.Observation{Live: live, Rewound: true, Blind: true}},
+		{"it fails after a change", []watch.Observation{{Live: live}, {State: stale}}, watch.Observation{Live: live, State: stale}},
+		{"it works again after a deletion", []watch.Observation{{Deleted: gone}, {State: up}}, watch.Observation{Deleted: gone, State: up}},
+		{"it works again after a list", []watch.Observation{{Missing: "7"}, {State: down}, {State: up}}, watch.Observation{Missing: "7", State: up}},
+		{"it sees something new", []watch.Observation{{Live: live}, {State: down}, {Deleted: gone}}, watch.Observation{Deleted: gone}},
+		{"it fails after a list from another time", []watch.Observation{{Live: live, Rewound: true}, {State: down}}, watch.Observation{Live: live, Rewound: true, State: down}},
 		{"it sees a change after a list from another time", []watch.Observation{{Missing: "7", Rewound: true}, {Live: live}}, watch.Observation{Live: live, Rewound: true}},
-		{"it only goes blind", []watch.Observation{{Sighted: true}, {Blind: true}}, watch.Observation{Blind: true}},
+		{"it only fails", []watch.Observation{{State: up}, {State: down}}, watch.Observation{State: down}},
 	}
 	for _, c := range cases {
 		one := newTarget(&Engine{log: slog.New(slog.DiscardHandler)}, "tgt-a", fleet.Version{})
@@ -42,7 +43,7 @@ func TestHowTheWatchWorksHidesNothingThatItHasSeen(t *testing.T) {
 	}
 }
 
-func TestBlindnessThatComesWithADeletionIsTakenInWithIt(t *testing.T) {
+func TestFailedWatchDoesNotHideADeletion(t *testing.T) {
 	t.Parallel()
 	e, err := New(Config{Namespace: "home", REST: &rest.Config{Host: "http://127.0.0.1:1"}, Reporter: make(told), AgentID: "agt-a", Scope: fleet.ScopeCluster})
 	if err != nil {
@@ -53,24 +54,24 @@ func TestBlindnessThatComesWithADeletionIsTakenInWithIt(t *testing.T) {
 	desired.State.Version = fleet.Version{Epoch: 1, Generation: 1}
 	one.accept(desired)
 	one.begin(t.Context(), one.takeIn())
-	o := one.order[0]
+	o, down := one.order[0], watch.State{Reason: watch.Failing}
 	o.phase, o.applied = phaseInPlace, o.hash
 	one.Observe(o.key(), watch.Observation{Deleted: &unstructured.Unstructured{}})
-	one.Observe(o.key(), watch.Observation{Blind: true})
+	one.Observe(o.key(), watch.Observation{State: down})
 	one.takeIn()
-	if o.phase != phaseApply || !o.blind {
-		t.Errorf("phase is %d, blind %v, want the object applied again although its watch has failed since", o.phase, o.blind)
+	if o.phase != phaseApply || !o.watch.Failed() {
+		t.Errorf("phase is %d, failed watch %v, want the object applied again although its watch has failed since", o.phase, o.watch.Failed())
 	}
 	// What was seen while a request was under way says nothing of the watch now.
 	o.phase = phaseApplying
 	one.Observe(o.key(), watch.Observation{Deleted: &unstructured.Unstructured{}})
 	one.takeIn()
-	one.Observe(o.key(), watch.Observation{Blind: true})
+	one.Observe(o.key(), watch.Observation{State: down})
 	one.takeIn()
 	o.phase = phaseInPlace
 	one.seeLater(o)
-	if o.phase != phaseApply || !o.blind {
-		t.Errorf("phase is %d, blind %v, want both what was seen and that the watch has failed since", o.phase, o.blind)
+	if o.phase != phaseApply || !o.watch.Failed() {
+		t.Errorf("phase is %d, failed watch %v, want both what was seen and that the watch has failed since", o.phase, o.watch.Failed())
 	}
 }
 

@@ -32,6 +32,7 @@ const (
 	phaseResolve     phase = iota // its kind is to be looked up
 	phaseVerify                   // believed to be in place: a watch or a read has yet to show it
 	phaseReading                  // that read is under way
+	phaseRereading                // in place as far as is known, not watched, and read again at this moment
 	phaseApply                    // to be applied, when its step has come and it is due
 	phaseApplying                 // a request is under way
 	phaseInPlace                  // as desired
@@ -60,15 +61,12 @@ type object struct {
 
 	resolved bool // mapping is known and ref is where it really is
 	mapping  kube.Mapping
-	listed   bool   // in the inventory
-	blind    bool   // its watch does not work
-	unnamed  bool   // it does not name this agent, so that no watch tells of it
-	denied   string // because the agent may not watch it
-	dark     string // because it has failed for long: what is known of the object is old
-	unread   string // why it could not be read either
-	mustRead bool   // the watch will not say how it is
-	unknown  bool   // the cluster does not know its kind
-	expected bool   // something was heard of that kind: it may be there any moment
+	listed   bool // in the inventory
+	watch    watch.State
+	unnamed  bool // it does not name this agent, so that no watch tells of it
+	mustRead bool // the watch will not say how it is
+	unknown  bool // the cluster does not know its kind
+	expected bool // something was heard of that kind: it may be there any moment
 
 	attempted bool // tried at least once for this version, with whatever result
 	failure   string
@@ -133,30 +131,40 @@ type object struct {
 	later   *watch.Observation // seen while a request was under way
 	recheck bool               // what the agent may touch has changed in that time
 
-	review    time.Time // when it is read again, where no watch tells of it
-	reviewing bool      // that read is under way
-	reviews   backoff.Backoff
+	reread reread
 }
 
 // key is what it is known by. It is not kept: there may be many objects.
 func (o *object) key() inventory.Key { return inventory.KeyOf(o.ref) }
 
-// reviewable reports whether an object is in place and nothing would tell if it were not.
-func (o *object) reviewable() bool {
-	return o.phase == phaseInPlace && (o.blind || o.unnamed) && o.resolved
+// reread is the schedule of reads of an object that no watch reports.
+type reread struct {
+	at      time.Time
+	backoff backoff.Backoff
+	failure string // why the last read failed; "" when it did not, or the object is watched
 }
 
-// reviewed notes that an object was read, with or without success, and when to read it again.
-func (o *object) reviewed(now time.Time, every time.Duration, err error) {
-	o.reviewing = false
-	o.unread = ""
-	if err == nil {
-		o.reviews = backoff.Backoff{}
-	} else if o.blind {
-		o.unread = "it is not watched and cannot be read: " + err.Error()
-	}
-	o.review = now.Add(o.reviews.Next(every, 2*every))
+// unwatched reports whether no watch reports the object: its watch does not work, or the object does not name this agent.
+func (o *object) unwatched() bool { return o.watch.Failed() || o.unnamed }
+
+// rereadable reports whether an object is in place and no watch would report a change of it.
+func (o *object) rereadable() bool {
+	return o.phase == phaseInPlace && o.unwatched() && o.resolved
 }
+
+// wasReread records the result of a read and schedules the next one.
+func (o *object) wasReread(now time.Time, every time.Duration, err error) {
+	o.reread.failure = ""
+	if err == nil {
+		o.reread.backoff = backoff.Backoff{}
+	} else if o.watch.Failed() {
+		o.reread.failure = "it is not watched and cannot be read: " + err.Error()
+	}
+	o.reread.at = now.Add(o.reread.backoff.Next(every, 2*every))
+}
+
+// inPlace reports whether an object is as desired, as far as is known.
+func (o *object) inPlace() bool { return o.phase == phaseInPlace || o.phase == phaseRereading }
 
 // occupiedAt is why an object that was to be deleted waits before it is tried again, or "".
 func (o *object) occupiedAt(now time.Time) string {
@@ -167,7 +175,7 @@ func (o *object) occupiedAt(now time.Time) string {
 }
 
 func (o *object) busy() bool {
-	return o.phase == phaseReading || o.phase == phaseApplying || o.phase == phaseComparing || o.phase == phaseRemoving
+	return o.phase == phaseReading || o.phase == phaseRereading || o.phase == phaseApplying || o.phase == phaseComparing || o.phase == phaseRemoving
 }
 
 func (o *object) entry() inventory.Entry {

@@ -81,15 +81,10 @@ func (t *target) survey() survey {
 		}
 		s.unknown = s.unknown || o.unknown
 		switch o.phase {
-		case phaseInPlace, phaseCompared:
+		case phaseInPlace, phaseRereading, phaseCompared:
 		case phaseFailed:
 			s.failed++
 			s.hold(o)
-		case phaseReading:
-			if o.reviewing {
-				continue // in place, as far as anybody knows
-			}
-			s.pass(o, t.waitsFor(o) != nil)
 		default:
 			s.pass(o, t.waitsFor(o) != nil)
 		}
@@ -321,7 +316,7 @@ func (t *target) job(o *object) kube.ApplyRequest {
 	return kube.ApplyRequest{
 		Owner: owner, Manifest: *o.manifest, Ref: o.ref, Mapping: o.mapping, Policy: t.desired.State.Policy, Rules: o.rules,
 		// What may differ has to be read to be left alone.
-		UID: o.uid, Known: o.known && !o.blind && len(o.rules) == 0 || !o.absent.IsZero(), AbsentAt: o.absent,
+		UID: o.uid, Known: o.known && !o.watch.Failed() && len(o.rules) == 0 || !o.absent.IsZero(), AbsentAt: o.absent,
 		KeepAnnotation: o.keepMark, Force: o.force, YieldReplicas: o.scaler != "", Replacing: o.replaced, Applied: o.fields,
 		Abandoned:    func(holder fleet.TargetID) bool { return t.engine.claims.abandoned(key, holder) },
 		Outlived:     func(holder fleet.TargetID) bool { return t.engine.outlived(holder, key, deployment) },
@@ -338,16 +333,15 @@ func (t *target) startReads() {
 		}
 		switch {
 		case o.phase == phaseVerify && o.mustRead:
-			t.startRead(o)
-		case o.reviewable() && !t.now.Before(o.review):
-			o.reviewing = true
-			t.startRead(o)
+			t.startRead(o, phaseReading)
+		case o.rereadable() && !t.now.Before(o.reread.at):
+			t.startRead(o, phaseRereading)
 		}
 	}
 }
 
-func (t *target) startRead(o *object) {
-	o.phase = phaseReading
+func (t *target) startRead(o *object, as phase) {
+	o.phase = as
 	m, ref := o.mapping, o.ref
 	t.start(func(ctx context.Context) func() {
 		ctx, cancel := context.WithTimeout(ctx, t.engine.timing.requests.Request)

@@ -9,6 +9,7 @@ import (
 	"github.com/kedge-dev/kedge/agent/internal/engine"
 	"github.com/kedge-dev/kedge/agent/internal/engine/builtin/backoff"
 	"github.com/kedge-dev/kedge/agent/internal/engine/builtin/kube"
+	"github.com/kedge-dev/kedge/agent/internal/engine/builtin/watch"
 	"github.com/kedge-dev/kedge/agent/internal/inventory"
 	"github.com/kedge-dev/kedge/internal/fleet"
 	"github.com/kedge-dev/kedge/internal/manifest"
@@ -196,5 +197,5 @@ func (t *target) unplace(o *object) {
 		t.engine.watches.Remove(o.mapping, o.ref, t)
 		o.resolved = false
 	}
-	o.mustRead, o.blind, o.denied, o.dark, o.unread = false, false, "", "", ""
+	o.mustRead, o.watch, o.reread.failure = false, watch.State{}, ""
 }

@@ -270,7 +270,7 @@ func (t *target) removed(o *object, want kube.Intent, out kube.RemoveResult, err
 		if o.dying.IsZero() {
 			o.dying = t.now
 		}
-		if o.blind || !o.resolved {
+		if o.watch.Failed() || !o.resolved {
 			o.due = time.Now().Add(o.backoff.Next(t.engine.timing.retryFirst, t.engine.timing.forbiddenMax))
 		}
 	case kube.OutcomeWaits:

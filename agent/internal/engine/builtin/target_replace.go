@@ -18,7 +18,7 @@ func (t *target) awaitGone(o *object, why *kube.NotGoneError) {
 	o.phase, o.attempted, o.failure, o.known = phaseReplacing, true, "", false
 	o.replaced, o.health, o.note = why.Field, fleet.HealthTerminating, why.Error()
 	o.due = time.Time{}
-	if o.blind {
+	if o.watch.Failed() {
 		o.due = time.Now().Add(o.backoff.Next(t.engine.timing.retryFirst, t.engine.timing.forbiddenMax))
 	}
 }

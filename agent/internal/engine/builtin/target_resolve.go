@@ -12,6 +12,7 @@ import (
 
 	"github.com/kedge-dev/kedge/agent/internal/engine/builtin/backoff"
 	"github.com/kedge-dev/kedge/agent/internal/engine/builtin/kube"
+	"github.com/kedge-dev/kedge/agent/internal/engine/builtin/watch"
 	"github.com/kedge-dev/kedge/agent/internal/inventory"
 	"github.com/kedge-dev/kedge/internal/fleet"
 )
@@ -104,10 +105,9 @@ func (t *target) place(o *object, m kube.Mapping) (moved bool) {
 		t.decide(o)
 	}
 	o.resolved, o.unknown = true, false
-	sight := t.engine.watches.Add(m, o.ref, t)
-	o.blind, o.denied, o.dark = sight.Blind, sight.Denied, sight.Dark
-	o.mustRead = sight.Synced || sight.Blind
-	t.expectReview(o)
+	o.watch = t.engine.watches.Add(m, o.ref, t)
+	o.mustRead = o.watch.Reason != watch.Pending
+	t.scheduleReread(o)
 	return moved
 }
 

@@ -1,7 +1,6 @@
 package builtin
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"strings"
@@ -19,16 +18,17 @@ import (
 
 // see takes in what a watch has seen of an object, and how well it works.
 func (t *target) see(o *object, seen watch.Observation) {
-	o.denied = seen.Denied
-	if o.blind = seen.Blind; o.blind {
+	if o.watch.Reason != watch.Stale || !seen.State.Failed() {
+		o.watch = seen.State // a stale watch stays so until it works again
+	}
+	if o.watch.Failed() {
 		o.mustRead = true
 		if o.phase == phaseReplacing {
 			o.due = t.now
 		}
-		o.dark = cmp.Or(o.dark, seen.Dark)
-		t.expectReview(o)
+		t.scheduleReread(o)
 	} else {
-		o.dark, o.unread, o.reviews, o.review = "", "", backoff.Backoff{}, time.Time{}
+		o.reread = reread{}
 	}
 	switch {
 	case !seen.ShowsObject():
@@ -60,10 +60,10 @@ func (t *target) judge(o *object, seen watch.Observation) {
 	}
 }
 
-// expectReview has an object that is not watched read from time to time.
-func (t *target) expectReview(o *object) {
-	if (o.blind || o.unnamed) && o.review.IsZero() {
-		o.review = t.now.Add(o.reviews.Next(t.engine.timing.review, 2*t.engine.timing.review))
+// scheduleReread schedules the next read of an object that no watch reports.
+func (t *target) scheduleReread(o *object) {
+	if o.unwatched() && o.reread.at.IsZero() {
+		o.reread.at = t.now.Add(o.reread.backoff.Next(t.engine.timing.reread, 2*t.engine.timing.reread))
 	}
 }
 
@@ -79,7 +79,7 @@ func (t *target) seeLive(o *object, live *unstructured.Unstructured) {
 	o.look(live)
 	t.noteFinish(o)
 	o.unnamed = live.GetLabels()[kube.LabelAgent] != string(t.owner.Agent)
-	t.expectReview(o)
+	t.scheduleReread(o)
 	switch {
 	case o.phase == phaseReplacing:
 		if string(live.GetUID()) != o.uid {
@@ -186,16 +186,15 @@ func (t *target) seeMissing(o *object) {
 
 // wasRead takes in the answer to a read of our own.
 func (t *target) wasRead(o *object, live *unstructured.Unstructured, err error) {
-	review := o.reviewing
+	again := o.phase == phaseRereading
 	o.phase, o.mustRead = phaseVerify, false
 	if t.ctx.Err() == nil && !apierrors.IsNotFound(err) {
-		o.reviewed(t.now, t.engine.timing.review, err)
+		o.wasReread(t.now, t.engine.timing.reread, err)
 	}
-	o.reviewing = false
 	switch {
 	case t.ctx.Err() != nil:
 		o.mustRead = true
-	case err != nil && review && !apierrors.IsNotFound(err):
+	case err != nil && again && !apierrors.IsNotFound(err):
 		o.phase = phaseInPlace // nothing is known to be wrong with it
 	case apierrors.IsNotFound(err) && t.restsFinished(o):
 	case apierrors.IsNotFound(err):

@@ -1,13 +1,13 @@
 package builtin
 
 import (
-	"cmp"
 	"fmt"
 	"reflect"
 	"slices"
 	"time"
 
 	"github.com/kedge-dev/kedge/agent/internal/engine"
+	"github.com/kedge-dev/kedge/agent/internal/engine/builtin/watch"
 	"github.com/kedge-dev/kedge/agent/internal/inventory"
 	"github.com/kedge-dev/kedge/internal/fleet"
 )
@@ -141,7 +141,7 @@ func (o *object) status() fleet.ObjectStatus {
 		out.Sync, out.Message = fleet.SyncOutOfSync, o.reported
 	case o.phase == phaseReplacing:
 		out.Message = joinNonEmpty("; ", "is replaced, because "+o.replaced+" cannot be changed", out.Message)
-	case o.phase == phaseInPlace, o.phase == phaseCompared, o.reviewing:
+	case o.inPlace(), o.phase == phaseCompared:
 		out.Sync = fleet.SyncSynced
 		if o.scaler != "" {
 			out.Message = joinNonEmpty("; ", out.Message, "replicas are set by "+o.scaler)
@@ -159,16 +159,21 @@ func (o *object) status() fleet.ObjectStatus {
 	}
 	switch {
 	case out.Sync != fleet.SyncSynced:
-	case o.darkness() != "":
-		out.Health, out.Message = fleet.HealthUnknown, o.darkness()
-	case o.denied != "":
-		out.Message = joinNonEmpty("; ", out.Message, "not watched, so that drift and health are noticed late: "+o.denied)
+	case o.unknownState() != "":
+		out.Health, out.Message = fleet.HealthUnknown, o.unknownState()
+	case o.watch.Reason == watch.Forbidden:
+		out.Message = joinNonEmpty("; ", out.Message, "not watched, so that drift and health are noticed late: "+o.watch.Message)
 	}
 	return out
 }
 
-// darkness says why nothing is known of the object at present, or "".
-func (o *object) darkness() string { return cmp.Or(o.dark, o.unread) }
+// unknownState returns why the state of the object is not known at present, or "".
+func (o *object) unknownState() string {
+	if o.watch.Reason == watch.Stale {
+		return o.watch.Message
+	}
+	return o.reread.failure
+}
 
 // untilDue is when the goroutine has to look again, if nothing happens before.
 func (t *target) untilDue() time.Duration {
@@ -185,8 +190,8 @@ func (t *target) untilDue() time.Duration {
 		if o.diagnosis == nil {
 			sooner(o.diagnosable())
 		}
-		if o.reviewable() {
-			sooner(o.review)
+		if o.rereadable() {
+			sooner(o.reread.at)
 		}
 	}
 	sooner(t.saving.due)

@@ -74,9 +74,9 @@ func (t *target) verdict(objects []fleet.ObjectStatus) (fleet.SyncState, string)
 	case n.changed > 0:
 		return fleet.SyncOutOfSync, joinNonEmpty("; ", n.change+others(n.changed), n.heldNote(), kept)
 	case n.held > 0:
-		return fleet.SyncOutOfSync, joinNonEmpty("; ", n.heldNote(), t.late(), t.darkness(), kept)
+		return fleet.SyncOutOfSync, joinNonEmpty("; ", n.heldNote(), t.late(), t.unknownStates(), kept)
 	}
-	return fleet.SyncSynced, joinNonEmpty("; ", t.late(), t.darkness(), kept)
+	return fleet.SyncSynced, joinNonEmpty("; ", t.late(), t.unknownStates(), kept)
 }
 
 // epitaph says how a target has ended.
@@ -108,13 +108,13 @@ func (t *target) underWay(n tally) (fleet.SyncState, string) {
 	return state, joinNonEmpty("; ", failure, t.late(), t.waitNote())
 }
 
-// darkness says how many objects nothing is known of at present, and why.
-func (t *target) darkness() string {
+// unknownStates returns how many objects have an unknown state at present, and why.
+func (t *target) unknownStates() string {
 	count, why := 0, ""
 	for _, o := range t.order {
-		if o.darkness() != "" && o.manifest != nil {
+		if o.unknownState() != "" && o.manifest != nil {
 			count++
-			why = cmp.Or(why, o.darkness())
+			why = cmp.Or(why, o.unknownState())
 		}
 	}
 	if count == 0 {

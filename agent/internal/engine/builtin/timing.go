@@ -21,7 +21,7 @@ type timing struct {
 	unserved     time.Duration // how long a kind has to be unknown to the API server for its objects to count as gone
 	requests     kube.Timeouts
 	watches      watch.Timing
-	review       time.Duration // between two reads of an object that is not watched; doubled when they fail
+	reread       time.Duration // between two reads of an object that is not watched; doubled when they fail
 }
 
 func defaultTiming() timing {
@@ -30,7 +30,7 @@ func defaultTiming() timing {
 		kindFirst: 50 * time.Millisecond,
 		healBurst: 5, healFirst: time.Second, healMax: time.Minute, lapse: time.Second, unserved: 5 * time.Second,
 		requests: kube.DefaultTimeouts(),
-		watches:  watch.DefaultTiming(), review: 30 * time.Second,
+		watches:  watch.DefaultTiming(), reread: 30 * time.Second,
 	}
 }
 

@@ -31,7 +31,7 @@ func (t *target) arrange(desired []*object, manifests []manifest.Object) {
 
 // ready reports whether what comes after an object may begin.
 func (o *object) ready() bool {
-	return (o.phase == phaseInPlace || o.reviewing) && o.attempted && o.failure == "" && o.health == fleet.HealthCurrent
+	return o.inPlace() && o.attempted && o.failure == "" && o.health == fleet.HealthCurrent
 }
 
 // raiseBarrier finds the first object that is not ready: no later wave begins before it is.

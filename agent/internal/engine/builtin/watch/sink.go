@@ -22,9 +22,9 @@ func (s *sink) pass(obj any, deleted bool) error {
 	if !ok {
 		return nil
 	}
-	seen := Observation{Live: live}
+	seen := Observation{Live: live, State: State{Reason: Synced}}
 	if deleted {
-		seen = Observation{Deleted: live}
+		seen = Observation{Deleted: live, State: State{Reason: Synced}}
 	}
 	s.w.mu.Lock()
 	defer s.w.mu.Unlock()
@@ -44,14 +44,14 @@ func (s *sink) Replace(items []any, version string) error {
 	s.w.mu.Lock()
 	defer s.w.mu.Unlock()
 	rewound := s.s.rewound
-	s.s.state, s.s.rewound = State{Synced: true}, false
+	s.s.state, s.s.rewound = State{Reason: Synced}, false
 	for at, observers := range s.k.interest {
 		switch live := listed[at]; {
 		case s.k.streamOf(at.namespace) != s.namespace:
 		case live != nil:
-			tell(s.k, at, observers, Observation{Live: live, Rewound: rewound})
+			tell(s.k, at, observers, Observation{Live: live, State: s.s.state, Rewound: rewound})
 		default:
-			tell(s.k, at, observers, Observation{Missing: version, Rewound: rewound})
+			tell(s.k, at, observers, Observation{Missing: version, State: s.s.state, Rewound: rewound})
 		}
 	}
 	return nil

@@ -41,8 +41,8 @@ func (w *Watches) markStale(k *kindWatch, namespace string, s *stream, a *alarm,
 	if s.alarm != a {
 		return // it has worked since
 	}
-	s.state = State{Blind: true, Dark: why}
-	w.tellAllLocked(k, namespace, Observation{Blind: true, Dark: why})
+	s.state = State{Reason: Stale, Message: why}
+	w.tellAllLocked(k, namespace, Observation{State: s.state})
 }
 
 // noteSuccess stops the alarm: the stream is open, or a full list was read.
@@ -54,10 +54,10 @@ func (w *Watches) noteSuccess(k *kindWatch, namespace string, s *stream) {
 	}
 	s.alarm.timer.Stop()
 	s.alarm = nil
-	if s.state.Blind {
+	if s.state.Failed() {
 		// It continues where it ended, or a full list follows.
-		s.state = State{Synced: true}
-		w.tellAllLocked(k, namespace, Observation{Sighted: true})
+		s.state = State{Reason: Synced}
+		w.tellAllLocked(k, namespace, Observation{State: s.state})
 	}
 }
 

@@ -22,27 +22,24 @@ import (
 	"github.com/kedge-dev/kedge/internal/fleet"
 )
 
-// Observation is what a watch has seen of one object, and how well the watch works. One of live, deleted
-// and missing is set, or none; blind, with denied and dark, or sighted, or neither.
+// Observation is what a stream reports about one object. At most one of Live, Deleted and Missing is set. When none is,
+// only the state of the stream has changed.
 type Observation struct {
-	Live    *unstructured.Unstructured // it is like that
-	Deleted *unstructured.Unstructured // it was like that and is gone, or has lost our label
-	Missing string                     // a full list of this resourceVersion did not have it
-	Blind   bool                       // the watch does not work
-	Denied  string                     // why, when the agent may not watch it
-	Dark    string                     // why, when it has failed for long
-	Sighted bool                       // the watch works again, and has missed nothing
-	// Rewound: the API server does not know what was seen before, and may have gone back in time.
+	Live    *unstructured.Unstructured // the object as it is
+	Deleted *unstructured.Unstructured // the last state of an object that is gone, or that lost the label of the agent
+	Missing string                     // the resourceVersion of a full list that did not have the object
+	State   State                      // of the stream
+	// Rewound: the API server does not know the versions that it reported before; its database may have been restored.
 	Rewound bool
 }
 
-// ShowsObject reports whether something was seen of the object itself.
+// ShowsObject reports whether the observation is about the object itself, and not only about the stream.
 func (s Observation) ShowsObject() bool {
-	return s.Live != nil || s.Deleted != nil || s.Missing != "" || !s.Blind && !s.Sighted
+	return s.Live != nil || s.Deleted != nil || s.Missing != ""
 }
 
-// Then is what is known when next comes after s and nobody has looked at s yet. How well the watch works
-// says nothing of the object, so that it must not hide what was seen of it.
+// Then merges next into s, which nobody has evaluated yet. A change of the stream must not hide what was seen of the
+// object.
 func (s Observation) Then(next Observation) Observation {
 	if !next.ShowsObject() {
 		next.Live, next.Deleted, next.Missing = s.Live, s.Deleted, s.Missing
@@ -51,7 +48,7 @@ func (s Observation) Then(next Observation) Observation {
 	return next
 }
 
-// Observer is told of the objects that it is interested in. observe must not block.
+// Observer receives observations of the objects that it is registered for. Observe must not block.
 type Observer interface {
 	Observe(key inventory.Key, seen Observation)
 }
@@ -107,14 +104,6 @@ type stream struct {
 	alarm  *alarm // nil while the stream works
 	// rewound: its resourceVersion expired. The next list counts, whatever its version.
 	rewound bool
-}
-
-// State is how well an object is watched. The zero value is "not yet".
-type State struct {
-	Synced bool
-	Blind  bool
-	Denied string
-	Dark   string
 }
 
 // Add registers an observer of one object and returns the state of its stream. A synced stream does not repeat what it
@@ -262,15 +251,14 @@ func (w *Watches) fail(k *kindWatch, namespace string, s *stream, err error) {
 	w.log.Debug("watching failed", "resource", k.mapping.Resource.String(), "namespace", namespace, "error", err)
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	s.state = State{Blind: true, Dark: s.state.Dark}
-	if apierrors.IsForbidden(err) || apierrors.IsMethodNotSupported(err) {
-		s.state.Denied = err.Error()
+	switch {
+	case s.state.Reason == Stale: // until it works again
+	case apierrors.IsForbidden(err) || apierrors.IsMethodNotSupported(err):
+		s.state = State{Reason: Forbidden, Message: err.Error()}
+	default:
+		s.state = State{Reason: Failing}
 	}
-	for at, observers := range k.interest {
-		if k.streamOf(at.namespace) == namespace {
-			tell(k, at, observers, Observation{Blind: true, Denied: s.state.Denied, Dark: s.state.Dark})
-		}
-	}
+	w.tellAllLocked(k, namespace, Observation{State: s.state})
 }
 
 func tell(k *kindWatch, at objectName, observers []Observer, seen Observation) {
