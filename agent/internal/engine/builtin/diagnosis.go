@@ -42,22 +42,22 @@ type diagnosis struct {
 
 // outdated reports whether another look is needed: the workload was made anew, or is read with other rights.
 func (d *diagnosis) outdated(t *target, o *object) bool {
-	return d.cluster != t.cluster || d.uid != o.uid
+	return d.cluster != t.cluster || d.uid != o.record.uid
 }
 
 // explanation is why the health of an object is what it is.
 func (o *object) explanation() string {
-	if o.diagnosis == nil || o.health == fleet.HealthCurrent {
-		return o.note
+	if o.health.diagnosis == nil || o.health.status == fleet.HealthCurrent {
+		return o.health.note
 	}
-	return joinNonEmpty("; ", o.note, o.diagnosis.text)
+	return joinNonEmpty("; ", o.health.note, o.health.diagnosis.text)
 }
 
 // endDiagnosis ends the look at the pods of an object.
 func (o *object) endDiagnosis() {
-	if o.diagnosis != nil {
-		o.diagnosis.cancel()
-		o.diagnosis = nil
+	if o.health.diagnosis != nil {
+		o.health.diagnosis.cancel()
+		o.health.diagnosis = nil
 	}
 }
 
@@ -65,14 +65,14 @@ func (o *object) endDiagnosis() {
 func (t *target) diagnose() {
 	idle := t.heir != "" || t.ousted || t.gone || t.cluster == nil || t.desired.State.Detached
 	for _, o := range t.order {
-		if o.diagnosis == nil && o.unready.IsZero() {
+		if o.health.diagnosis == nil && o.health.unreadySince.IsZero() {
 			continue // nearly all
 		}
 		due := o.diagnosable()
 		switch {
-		case idle || due.IsZero() || o.diagnosis != nil && o.diagnosis.outdated(t, o):
+		case idle || due.IsZero() || o.health.diagnosis != nil && o.health.diagnosis.outdated(t, o):
 			o.endDiagnosis()
-		case o.diagnosis == nil && !t.now.Before(due):
+		case o.health.diagnosis == nil && !t.now.Before(due):
 			t.startDiagnosis(o)
 		}
 	}
@@ -80,11 +80,11 @@ func (t *target) diagnose() {
 
 // diagnosable is when an object is to be diagnosed; zero when it is not.
 func (o *object) diagnosable() time.Time {
-	unready := o.health == fleet.HealthInProgress || o.health == fleet.HealthFailed
-	if !unready || o.unready.IsZero() || o.manifest == nil || !o.resolved || !o.inPlace() || !isWorkload(o.ref) {
+	unready := o.health.status == fleet.HealthInProgress || o.health.status == fleet.HealthFailed
+	if !unready || o.health.unreadySince.IsZero() || o.leaving != nil || !o.kind.resolved || !o.inPlace() || !isWorkload(o.ref) {
 		return time.Time{}
 	}
-	return o.unready.Add(diagnoseAfter)
+	return o.health.unreadySince.Add(diagnoseAfter)
 }
 
 // isWorkload reports whether an object has pods of its own.
@@ -103,13 +103,13 @@ func (t *target) startDiagnosis(o *object) {
 	e.mu.Lock()
 	running := e.running
 	e.mu.Unlock()
-	look, err := kube.NewPodReader(t.cluster, o.ref, o.uid, o.manifest.Object())
+	look, err := kube.NewPodReader(t.cluster, o.ref, o.record.uid, o.spec.manifest.Object())
 	if err != nil || running == nil {
 		return
 	}
 	ctx, cancel := context.WithCancel(running)
-	d := &diagnosis{cluster: t.cluster, uid: o.uid, cancel: cancel}
-	o.diagnosis = d
+	d := &diagnosis{cluster: t.cluster, uid: o.record.uid, cancel: cancel}
+	o.health.diagnosis = d
 	e.work.Go(func() {
 		defer cancel()
 		if e.diagnoses.Acquire(ctx, 1) != nil {
@@ -138,7 +138,7 @@ func (t *target) followPods(ctx context.Context, look *kube.PodReader, d *diagno
 			last, idle = text, backoff.Backoff{}
 			t.leave(func(in *inbox) {
 				in.results = append(in.results, func() {
-					if o.diagnosis == d {
+					if o.health.diagnosis == d {
 						d.text = text
 					}
 				})

@@ -65,8 +65,8 @@ func (f *finishes) elsewhere(key inventory.Key, me fleet.TargetID, hash string) 
 
 // publishFinish tells other targets how an object has finished.
 func (t *target) publishFinish(o *object) {
-	is := finish{o.applied, o.finished}
-	if o.applied == "" {
+	is := finish{o.record.applied, o.record.finished}
+	if o.record.applied == "" {
 		is = finish{}
 	}
 	for _, id := range t.engine.finishes.set(o.key(), t.id, is) {
@@ -77,21 +77,21 @@ func (t *target) publishFinish(o *object) {
 // takesFinish makes an object that is about to be created one that has finished, if it has in another target from which it comes.
 // Whether it really does not exist is read before that counts.
 func (t *target) takesFinish(o *object) bool {
-	if o.uid != "" || o.finishFrom != finishOwn {
+	if o.record.uid != "" || o.record.finishFrom != finishOwn {
 		return false
 	}
-	how := t.engine.finishes.elsewhere(o.key(), t.id, o.hash)
+	how := t.engine.finishes.elsewhere(o.key(), t.id, o.spec.hash)
 	if how == "" {
 		return false
 	}
-	o.applied, o.finished, o.finishFrom = o.hash, how, finishTaken
+	o.record.applied, o.record.finished, o.record.finishFrom = o.spec.hash, how, finishTaken
 	o.phase, o.mustRead = phaseVerify, true
 	return true
 }
 
 // applyExisting has an object applied as any other, because it exists.
 func (t *target) applyExisting(o *object) {
-	o.applied, o.finished, o.finishFrom = "", "", finishVoid
+	o.record.applied, o.record.finished, o.record.finishFrom = "", "", finishVoid
 	o.phase, o.mustRead = phaseApply, false
 	t.signal()
 }
@@ -108,9 +108,9 @@ const (
 // awaitsTaker reports whether an object that has finished and does not exist any more is still to be taken over by another target,
 // which would run it again if it were forgotten here before.
 func (t *target) awaitsTaker(o *object) bool {
-	if o.finished == "" {
+	if o.record.finished == "" {
 		return false
 	}
 	wanted := t.engine.claims.other(o.key(), t.id) != "" || t.handOver(o.ref) != ""
-	return wanted && t.engine.finishes.elsewhere(o.key(), t.id, o.applied) == ""
+	return wanted && t.engine.finishes.elsewhere(o.key(), t.id, o.record.applied) == ""
 }

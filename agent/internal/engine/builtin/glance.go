@@ -20,6 +20,24 @@ const (
 	glanceNext = 64
 )
 
+// existenceCheck is how far the check went whether an object exists that was never applied.
+type existenceCheck struct {
+	state    checkState
+	absentAt time.Time // when a list did not have the object
+}
+
+type checkState int
+
+const (
+	notChecked   checkState = iota
+	checkQueued             // it waits in this pass for a list
+	checkRunning            // a list is under way
+	checkDone               // once for each version
+)
+
+// pending reports whether the object waits for a list.
+func (c existenceCheck) pending() bool { return c.state == checkQueued || c.state == checkRunning }
+
 // glance asks at once for new objects that would be looked at one by one. All of such a shelf wait for the
 // list that speaks for them.
 func (t *target) glance(now time.Time, s survey) {
@@ -27,11 +45,13 @@ func (t *target) glance(now time.Time, s survey) {
 	var fresh []*object // of one shelf, which lies in one piece within a step but for a kind of two versions
 	ready := 0          // of all shelves so far: the next list is too early while those are to be applied first
 	for _, o := range t.order {
-		o.queued = false
+		if o.existence.state == checkQueued {
+			o.existence.state = notChecked
+		}
 		if !t.startable(o, now, s) {
 			continue
 		}
-		if here := (kube.KindNamespace{Mapping: o.mapping, Namespace: o.ref.Namespace}); here != at {
+		if here := (kube.KindNamespace{Mapping: o.kind.mapping, Namespace: o.ref.Namespace}); here != at {
 			ready += t.glanceAt(at, fresh, ready)
 			at, fresh = here, fresh[:0]
 		}
@@ -51,7 +71,7 @@ func (t *target) glanceAt(at kube.KindNamespace, fresh []*object, ready int) int
 		return len(fresh)
 	}
 	for _, o := range fresh {
-		o.queued = true
+		o.existence.state = checkQueued
 	}
 	if ready >= glanceNext || t.inflight >= t.places() {
 		return 0
@@ -63,12 +83,12 @@ func (t *target) glanceAt(at kube.KindNamespace, fresh []*object, ready int) int
 
 // glanceable reports whether nothing is known of an object that is to be applied.
 func (o *object) glanceable() bool {
-	return o.phase == phaseApply && o.uid == "" && !o.known && !o.glanced && o.manifest != nil
+	return o.phase == phaseApply && o.record.uid == "" && !o.live.known && o.existence.state == notChecked && o.leaving == nil
 }
 
 func (t *target) startGlance(at kube.KindNamespace, objects []*object) {
 	for _, o := range objects {
-		o.glanced, o.glancing, o.queued = true, true, false
+		o.existence.state = checkRunning
 	}
 	t.start(func(ctx context.Context) func() {
 		asked := time.Now()
@@ -76,9 +96,9 @@ func (t *target) startGlance(at kube.KindNamespace, objects []*object) {
 		return func() {
 			t.unlisted[at] = t.unlisted[at] || errors.Is(err, kube.ErrTooMany) || apierrors.IsForbidden(err)
 			for _, o := range objects {
-				o.glancing = false
+				o.existence.state = checkDone
 				if err == nil && !taken[o.ref.Name] && o.glancedFor() {
-					o.absent = asked
+					o.existence.absentAt = asked
 				}
 			}
 		}
@@ -86,4 +106,6 @@ func (t *target) startGlance(at kube.KindNamespace, objects []*object) {
 }
 
 // glancedFor reports whether what a list says is still of use for an object.
-func (o *object) glancedFor() bool { return o.phase == phaseApply && o.uid == "" && o.manifest != nil }
+func (o *object) glancedFor() bool {
+	return o.phase == phaseApply && o.record.uid == "" && o.leaving == nil
+}

@@ -55,7 +55,7 @@ func TestFailedWatchDoesNotHideADeletion(t *testing.T) {
 	one.accept(desired)
 	one.begin(t.Context(), one.takeIn())
 	o, down := one.order[0], watch.State{Reason: watch.Failing}
-	o.phase, o.applied = phaseInPlace, o.hash
+	o.phase, o.record.applied = phaseInPlace, o.spec.hash
 	one.Observe(o.key(), watch.Observation{Deleted: &unstructured.Unstructured{}})
 	one.Observe(o.key(), watch.Observation{State: down})
 	one.takeIn()
@@ -105,7 +105,7 @@ func TestWhatIsSeenAfterARestoreCounts(t *testing.T) {
 		one.accept(wanting(t, "tgt-a", "{apiVersion: v1, kind: ConfigMap, metadata: {name: a}}"))
 		one.begin(t.Context(), one.takeIn())
 		o := one.order[0]
-		o.phase, o.applied, o.uid, o.version, o.live, o.known = phaseInPlace, o.hash, "u", "100", "as it was", true
+		o.phase, o.record.applied, o.record.uid, o.live.version, o.record.live, o.live.known = phaseInPlace, o.spec.hash, "u", "100", "as it was", true
 		tt.see(one, o)
 		if o.phase != tt.want {
 			t.Errorf("%s leaves it in phase %d, want %d", reason, o.phase, tt.want)

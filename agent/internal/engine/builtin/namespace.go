@@ -65,17 +65,17 @@ func isOptional(m manifest.Object) bool {
 // leaveExisting leaves an optional object to whoever has it, and reports whether that was so.
 func (t *target) leaveExisting(o *object, err error) bool {
 	var refused *kube.Refusal
-	if !o.optional || !errors.As(err, &refused) {
+	if !o.spec.optional || !errors.As(err, &refused) {
 		return false
 	}
 	note := existsAlready
-	if !o.resolved {
+	if !o.kind.resolved {
 		note = "is not created: " + refused.Reason // this agent must not touch it, whether or not it exists
 	}
-	t.dirty = t.dirty || o.listed
-	o.phase, o.attempted, o.listed, o.known, o.uid, o.applied = phaseInPlace, true, false, false, "", ""
-	o.failure, o.backoff, o.due = "", backoff.Backoff{}, time.Time{}
-	o.health, o.note, o.unready = fleet.HealthCurrent, note, time.Time{}
+	t.dirty = t.dirty || o.record.listed
+	o.phase, o.retry.attempted, o.record.listed, o.live.known, o.record.uid, o.record.applied = phaseInPlace, true, false, false, "", ""
+	o.retry.failure, o.retry.backoff, o.retry.due = "", backoff.Backoff{}, time.Time{}
+	o.health.status, o.health.note, o.health.unreadySince = fleet.HealthCurrent, note, time.Time{}
 	o.endDiagnosis()
 	t.engine.claims.rest(o.key(), t.id, "")
 	t.engine.tellFreed()
@@ -98,8 +98,8 @@ func (t *target) awaitNamespaces() {
 	}
 	names := map[string]bool{}
 	for _, o := range t.order {
-		if o.phase == phaseFailed && o.missing != "" {
-			names[o.missing] = true
+		if o.phase == phaseFailed && o.retry.missingNamespace != "" {
+			names[o.retry.missingNamespace] = true
 		}
 	}
 	t.homeless = len(names) > 0
@@ -109,8 +109,8 @@ func (t *target) awaitNamespaces() {
 // retryNamespace makes due what failed because a namespace was missing.
 func (t *target) retryNamespace(name string) {
 	for _, o := range t.order {
-		if o.phase == phaseFailed && o.missing == name {
-			o.due, o.backoff = t.now, backoff.Backoff{}
+		if o.phase == phaseFailed && o.retry.missingNamespace == name {
+			o.retry.due, o.retry.backoff = t.now, backoff.Backoff{}
 		}
 	}
 }
@@ -118,8 +118,8 @@ func (t *target) retryNamespace(name string) {
 // recreateNamespace has a Namespace applied again that was left to somebody else and is gone.
 func (t *target) recreateNamespace(name string) {
 	for _, o := range t.order {
-		if o.optional && o.ref.Name == name && o.phase == phaseInPlace && o.note == existsAlready {
-			o.phase, o.note = phaseApply, ""
+		if o.spec.optional && o.ref.Name == name && o.phase == phaseInPlace && o.health.note == existsAlready {
+			o.phase, o.health.note = phaseApply, ""
 		}
 	}
 }

@@ -34,7 +34,7 @@ func BenchmarkPruneRound(b *testing.B) {
 			t.desired = engine.Desired{Target: "target", State: fleet.Desired{Version: fleet.Version{Generation: 2}, Tombstone: true}}
 			for i := range n {
 				ref := fleet.ObjectRef{Version: "v1", Kind: "ConfigMap", Namespace: "shop", Name: fmt.Sprintf("m%d", i)}
-				t.objects[inventory.KeyOf(ref)] = &object{ref: ref, phase: phaseLeaving, listed: true, uid: fmt.Sprint(i)}
+				t.objects[inventory.KeyOf(ref)] = &object{ref: ref, phase: phaseLeaving, leaving: &removal{}, record: record{listed: true, uid: fmt.Sprint(i)}}
 			}
 			t.sort()
 			t.inflight = kube.Parallelism

@@ -40,7 +40,7 @@ func TestTargetThatIsSupersededBeforeItBeginsBelievesNothingLater(t *testing.T) 
 		t.Error("a target that has an heir begins to work")
 	}
 	for _, o := range one.objects { // as it was before the heir worked on it
-		o.known, o.applied, o.live = true, o.hash, "live"
+		o.live.known, o.record.applied, o.record.live = true, o.spec.hash, "live"
 	}
 	one.accept(desired(2))
 	one.begin(t.Context(), one.takeIn())
@@ -48,7 +48,7 @@ func TestTargetThatIsSupersededBeforeItBeginsBelievesNothingLater(t *testing.T) 
 		t.Error("a target that is desired anew still has an heir")
 	}
 	for _, o := range one.objects {
-		if o.known || o.applied != "" || o.live != "" {
+		if o.live.known || o.record.applied != "" || o.record.live != "" {
 			t.Errorf("%v is believed to be as it was before the heir worked on it", o.ref)
 		}
 	}

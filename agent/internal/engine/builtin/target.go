@@ -285,13 +285,13 @@ func (t *target) start(work func(ctx context.Context) (done func())) {
 func (t *target) sort() {
 	t.order, t.litter = slices.AppendSeq(t.order[:0], maps.Values(t.objects)), false
 	slices.SortFunc(t.order, func(a, b *object) int {
-		return cmp.Or(a.place.Compare(b.place), a.key().Compare(b.key()))
+		return cmp.Or(a.position.Compare(b.position), a.key().Compare(b.key()))
 	})
 	for i, o := range t.order {
 		o.step = 0
 		if i > 0 {
 			o.step = t.order[i-1].step
-			if o.place != t.order[i-1].place {
+			if o.position != t.order[i-1].position {
 				o.step++
 			}
 		}
@@ -303,14 +303,14 @@ func (t *target) sort() {
 func (t *target) forget(o *object) {
 	o.endDiagnosis()
 	t.engine.finishes.set(o.key(), t.id, finish{})
-	if o.resolved {
-		t.engine.watches.Remove(o.mapping, o.ref, t)
+	if o.kind.resolved {
+		t.engine.watches.Remove(o.kind.mapping, o.ref, t)
 	}
 	if t.objects[o.key()] == o {
 		delete(t.objects, o.key())
 	}
 	o.forgotten, t.litter = true, true
-	t.dirty = t.dirty || o.listed
+	t.dirty = t.dirty || o.record.listed
 }
 
 // sweep takes what was forgotten out of the order, all at once: many are forgotten together when a large

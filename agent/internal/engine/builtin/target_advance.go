@@ -75,11 +75,11 @@ type survey struct {
 func (t *target) survey() survey {
 	s := survey{gate: int(^uint(0) >> 1)}
 	for _, o := range t.order {
-		if o.manifest == nil {
+		if o.leaving != nil {
 			s.leaving++
 			continue
 		}
-		s.unknown = s.unknown || o.unknown
+		s.unknown = s.unknown || o.kind.unknown
 		switch o.phase {
 		case phaseInPlace, phaseRereading, phaseCompared:
 		case phaseFailed:
@@ -97,12 +97,12 @@ func (s survey) stuck() bool { return s.later > 0 && s.later == s.unattempted &&
 
 // pass counts an object that is on its way to be in place, or waits for others before that.
 func (s *survey) pass(o *object, waits bool) {
-	if o.attempted {
+	if o.retry.attempted {
 		s.hold(o)
-		if !o.delayed && o.failure == "" {
+		if !o.drift.delayed && o.retry.failure == "" {
 			s.waiting++
 		}
-		if o.failure != "" {
+		if o.retry.failure != "" {
 			s.failed++
 		}
 		return
@@ -123,7 +123,7 @@ func (s *survey) pass(o *object, waits bool) {
 // hold lets no later step start before an object is applied whose kind comes with the bundle and is not served yet: a webhook
 // that is registered before it would hold it back.
 func (s *survey) hold(o *object) {
-	if o.expected && o.applied == "" && o.failure == "" {
+	if o.kind.expected && o.record.applied == "" && o.retry.failure == "" {
 		s.gate = min(s.gate, o.step)
 	}
 }
@@ -131,15 +131,15 @@ func (s *survey) hold(o *object) {
 // wakeFailed makes what failed ready to be tried again when it is due.
 func (t *target) wakeFailed(now time.Time) {
 	for _, o := range t.order {
-		blind := o.phase == phaseReplacing && !o.due.IsZero()
-		if o.phase != phaseFailed && !blind || now.Before(o.due) {
+		blind := o.phase == phaseReplacing && !o.retry.due.IsZero()
+		if o.phase != phaseFailed && !blind || now.Before(o.retry.due) {
 			continue
 		}
 		o.phase = phaseApply
 		switch {
-		case !o.resolved:
+		case !o.kind.resolved:
 			o.phase = phaseResolve
-		case o.applied == o.hash && o.applied != "" && (t.leaves(o) || o.finished != ""):
+		case o.record.applied == o.spec.hash && o.record.applied != "" && (t.leaves(o) || o.record.finished != ""):
 			o.phase, o.mustRead = phaseVerify, true // it could not be looked at, and is not to be put right
 		}
 	}
@@ -150,8 +150,8 @@ func (t *target) wakeFailed(now time.Time) {
 func (t *target) widen() bool {
 	missing := false
 	for _, o := range t.order {
-		if o.manifest != nil && o.resolved && !o.listed && o.phase == phaseApply {
-			o.listed, missing = true, true
+		if o.leaving == nil && o.kind.resolved && !o.record.listed && o.phase == phaseApply {
+			o.record.listed, missing = true, true
 		}
 	}
 	if !missing {
@@ -161,8 +161,8 @@ func (t *target) widen() bool {
 		return true
 	}
 	for _, o := range t.order {
-		if o.manifest != nil && t.book.Entry(o.key()) == (inventory.Entry{}) {
-			o.listed = false
+		if o.leaving == nil && t.book.Entry(o.key()) == (inventory.Entry{}) {
+			o.record.listed = false
 		}
 	}
 	return false
@@ -175,7 +175,7 @@ func (t *target) record() inventory.Record {
 		Version: t.desired.State.Version, Digest: t.digest, Base: t.rebased(), Entries: map[inventory.Key]inventory.Entry{},
 	}
 	for _, o := range t.order {
-		if o.listed {
+		if o.record.listed {
 			rec.Entries[o.key()] = o.entry()
 		}
 	}
@@ -280,7 +280,7 @@ func (t *target) startApplies(now time.Time, s survey) {
 		if t.inflight >= t.places() {
 			return
 		}
-		if !o.glancing && !o.queued && t.startable(o, now, s) {
+		if !o.existence.pending() && t.startable(o, now, s) {
 			t.startApply(o)
 		}
 	}
@@ -288,7 +288,7 @@ func (t *target) startApplies(now time.Time, s survey) {
 
 // startable reports whether nothing but a look is left to do before an object is applied.
 func (t *target) startable(o *object, now time.Time, s survey) bool {
-	return o.phase == phaseApply && o.resolved && o.listed && o.step <= s.gate && !now.Before(o.due) && t.waitsFor(o) == nil
+	return o.phase == phaseApply && o.kind.resolved && o.record.listed && o.step <= s.gate && !now.Before(o.retry.due) && t.waitsFor(o) == nil
 }
 
 func (t *target) startApply(o *object) {
@@ -301,7 +301,7 @@ func (t *target) startApply(o *object) {
 		return
 	}
 	job := t.job(o)
-	o.phase, o.applied, o.absent = phaseApplying, "", time.Time{}
+	o.phase, o.record.applied, o.existence.absentAt = phaseApplying, "", time.Time{}
 	t.start(func(ctx context.Context) func() {
 		out, err := t.cluster.Apply(ctx, job)
 		return func() { t.applied(o, out, err) }
@@ -312,12 +312,12 @@ func (t *target) startApply(o *object) {
 func (t *target) job(o *object) kube.ApplyRequest {
 	key, deployment := o.key(), t.owner.Deployment
 	owner := t.owner
-	owner.Adopt = owner.Adopt && !o.optional
+	owner.Adopt = owner.Adopt && !o.spec.optional
 	return kube.ApplyRequest{
-		Owner: owner, Manifest: *o.manifest, Ref: o.ref, Mapping: o.mapping, Policy: t.desired.State.Policy, Rules: o.rules,
+		Owner: owner, Manifest: *o.spec.manifest, Ref: o.ref, Mapping: o.kind.mapping, Policy: t.desired.State.Policy, Rules: o.spec.ignore,
 		// What may differ has to be read to be left alone.
-		UID: o.uid, Known: o.known && !o.watch.Failed() && len(o.rules) == 0 || !o.absent.IsZero(), AbsentAt: o.absent,
-		KeepAnnotation: o.keepMark, Force: o.force, YieldReplicas: o.scaler != "", Replacing: o.replaced, Applied: o.fields,
+		UID: o.record.uid, Known: o.live.known && !o.watch.Failed() && len(o.spec.ignore) == 0 || !o.existence.absentAt.IsZero(), AbsentAt: o.existence.absentAt,
+		KeepAnnotation: o.record.keepAnnotation, Force: o.drift.force, YieldReplicas: o.health.autoscaler != "", Replacing: o.replaced, Applied: o.live.fields,
 		Abandoned:    func(holder fleet.TargetID) bool { return t.engine.claims.abandoned(key, holder) },
 		Outlived:     func(holder fleet.TargetID) bool { return t.engine.outlived(holder, key, deployment) },
 		HasInventory: t.engine.store.Holds,
@@ -342,7 +342,7 @@ func (t *target) startReads() {
 
 func (t *target) startRead(o *object, as phase) {
 	o.phase = as
-	m, ref := o.mapping, o.ref
+	m, ref := o.kind.mapping, o.ref
 	t.start(func(ctx context.Context) func() {
 		ctx, cancel := context.WithTimeout(ctx, t.engine.timing.requests.Request)
 		defer cancel()

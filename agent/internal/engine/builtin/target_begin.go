@@ -39,6 +39,9 @@ func (t *target) begin(ctx context.Context, next *engine.Desired) {
 	}
 	t.mu.Unlock()
 	t.ctx, t.desired, t.begun, t.gone, t.ousted = work, d, t.now, false, false
+	if d.State.Detached {
+		d.Objects = nil // every object is leaving
+	}
 	t.whole = d.Objects != nil
 	clear(t.shapes)
 	t.unlisted = map[kube.KindNamespace]bool{}
@@ -66,7 +69,7 @@ func (t *target) begin(ctx context.Context, next *engine.Desired) {
 // doubt forgets what was known of the objects while another target has worked on them.
 func (t *target) doubt() {
 	for _, o := range t.objects {
-		o.known, o.applied, o.live = false, "", ""
+		o.live.known, o.record.applied, o.record.live = false, "", ""
 	}
 }
 
@@ -89,13 +92,16 @@ func (t *target) remember(rec inventory.Record) {
 		switch o := t.objects[key]; {
 		case o == nil:
 			t.objects[key] = &object{
-				ref: entry.ObjectRef, phase: phaseLeaving, listed: true,
-				applied: entry.Hash, live: entry.Live, uid: entry.UID, hold: entry.Held, keepMark: entry.Keep, finished: entry.Finished,
-				place: manifest.Place{Wave: entry.Wave, Depth: entry.Depth, Rank: manifest.RankOf(entry.ObjectRef)},
+				ref: entry.ObjectRef, phase: phaseLeaving, leaving: &removal{},
+				record: record{
+					listed: true, applied: entry.Hash, live: entry.Live, uid: entry.UID, hold: entry.Held,
+					keepAnnotation: entry.Keep, finished: entry.Finished,
+				},
+				position: manifest.Place{Wave: entry.Wave, Depth: entry.Depth, Rank: manifest.RankOf(entry.ObjectRef)},
 			}
 			t.holdAfterRecovery(t.objects[key])
-		case o.manifest == nil || t.ousted:
-			o.hold = cmp.Or(o.hold, entry.Held)
+		case o.leaving != nil || t.ousted:
+			o.record.hold = cmp.Or(o.record.hold, entry.Held)
 		}
 	}
 }
@@ -136,33 +142,30 @@ func (t *target) desire(o *object, ref fleet.ObjectRef, m manifest.Object) {
 		o.ref = ref
 	}
 	text := m.Text()
-	o.manifest, o.hash, o.optional = &text, text.Hash(), isOptional(m)
+	o.spec.manifest, o.spec.hash, o.spec.optional = &text, text.Hash(), isOptional(m)
 	t.configure(o, m)
-	o.wantMark = kube.KeepAnnotationIn(m)
-	if o.applied == o.hash {
-		o.keepMark = o.wantMark
+	o.spec.keepAnnotation = kube.KeepAnnotationIn(m)
+	if o.record.applied == o.spec.hash {
+		o.record.keepAnnotation = o.spec.keepAnnotation
 	}
-	o.failure, o.backoff, o.due = "", backoff.Backoff{}, time.Time{}
-	o.attempted, o.healing, o.delayed, o.force = false, false, false, false
-	o.held, o.keep, o.refused, o.waits = "", false, false, false
-	o.confirmable, o.hold, o.dying = false, "", time.Time{}
-	o.occupied, o.unserved, o.emptied = "", time.Time{}, time.Time{}
-	o.absent, o.queued, o.glanced, o.glancing = time.Time{}, false, false, false
-	inPlace := o.phase == phaseInPlace && o.applied == o.hash && !t.outgrown(o)
-	if o.phase >= phaseLeaving {
-		o.known, o.note = false, ""
+	wasLeaving := o.leaving != nil
+	o.retry, o.existence, o.leaving, o.record.hold = retryState{}, existenceCheck{}, nil, ""
+	o.drift.healing, o.drift.delayed, o.drift.force = false, false, false
+	inPlace := o.phase == phaseInPlace && o.record.applied == o.spec.hash && !t.outgrown(o)
+	if wasLeaving {
+		o.live.known, o.health.note = false, ""
 	}
-	if o.resolved && t.refuse(o.ref, o.mapping) != "" {
+	if o.kind.resolved && t.refuse(o.ref, o.kind.mapping) != "" {
 		t.unplace(o) // it was allowed before; place says so
 	}
-	o.preview, o.renewed = "", !inPlace && t.renewed()
+	o.preview, o.drift.renewed = "", !inPlace && t.renewed()
 	switch {
-	case !o.resolved:
+	case !o.kind.resolved:
 		o.phase = phaseResolve
 	case inPlace:
-		o.attempted = true
-	case o.deviates:
-		o.phase, o.force = phaseApply, o.applied == o.hash
+		o.retry.attempted = true
+	case o.drift.deviates:
+		o.phase, o.drift.force = phaseApply, o.record.applied == o.spec.hash
 	default:
 		t.decide(o)
 	}
@@ -171,31 +174,36 @@ func (t *target) desire(o *object, ref fleet.ObjectRef, m manifest.Object) {
 // decide chooses what a resolved, desired object needs.
 func (t *target) decide(o *object) {
 	o.phase = phaseApply
-	if o.applied == o.hash && o.applied != "" && (o.uid != "" || o.finished != "") {
+	if o.record.applied == o.spec.hash && o.record.applied != "" && (o.record.uid != "" || o.record.finished != "") {
 		o.phase, o.mustRead = phaseVerify, true
 	}
 }
 
 // discard makes an object one that is not desired any more.
 func (t *target) discard(o *object) {
-	o.manifest, o.hash, o.failure, o.backoff, o.due = nil, "", "", backoff.Backoff{}, time.Time{}
-	o.healing, o.delayed, o.drifted, o.held, o.keep = false, false, nil, "", false
-	o.needs, o.deviates, o.reported, o.preview, o.replaced = nil, false, "", "", ""
-	if !o.listed {
+	o.spec.manifest, o.spec.hash, o.retry.failure, o.retry.backoff, o.retry.due = nil, "", "", backoff.Backoff{}, time.Time{}
+	o.drift.healing, o.drift.delayed, o.drift.before = false, false, nil
+	o.spec.needs, o.drift.deviates, o.drift.reported, o.preview, o.replaced = nil, false, "", "", ""
+	if !o.record.listed {
 		t.forget(o) // never applied
 		return
 	}
+	if o.leaving == nil {
+		o.leaving = &removal{}
+	}
+	o.leaving.reason, o.leaving.keptBy, o.leaving.bounds = "", "", bounds{}
+	o.leaving.waits, o.leaving.confirmable = false, false
 	t.holdAfterRecovery(o)
 	t.keepMarked(o)
 	// One that is being deleted already is looked at again as well: its timer was just taken away.
-	o.phase, o.refused, o.waits, o.confirmable, o.bounds = phaseLeaving, false, false, false, bounds{}
+	o.phase = phaseLeaving
 }
 
 // unplace makes an object one whose kind is to be looked up.
 func (t *target) unplace(o *object) {
-	if o.resolved {
-		t.engine.watches.Remove(o.mapping, o.ref, t)
-		o.resolved = false
+	if o.kind.resolved {
+		t.engine.watches.Remove(o.kind.mapping, o.ref, t)
+		o.kind.resolved = false
 	}
 	o.mustRead, o.watch, o.reread.failure = false, watch.State{}, ""
 }

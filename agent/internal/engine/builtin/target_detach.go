@@ -27,7 +27,7 @@ func (t *target) detach() {
 	}
 	t.dropped = t.engine.claims.dropped()
 	for _, o := range slices.Clone(t.order) {
-		if t.inflight < t.places() && !o.busy() && !t.now.Before(o.due) {
+		if t.inflight < t.places() && !o.busy() && !t.now.Before(o.retry.due) {
 			t.letGo(o)
 		}
 	}
@@ -54,26 +54,25 @@ func (t *target) noteEnd() bool {
 // letGo releases one object, unless it has to wait or must not be touched.
 func (t *target) letGo(o *object) {
 	why := t.refusal(o.ref)
-	o.refused = why != ""
-	if o.refused {
-		o.phase, o.held = phaseHeld, why
+	if o.leaving.bounds = (bounds{refusal: why}); o.refused() {
+		o.phase, o.leaving.reason = phaseKept, why
 		return
 	}
 	handOver := t.handOver(o.ref)
 	if t.engine.isPending() {
-		o.phase, o.held, o.waits = phaseHeld, t.wantedElsewhere(o.key(), handOver), true
+		o.phase, o.leaving.reason, o.leaving.waits = phaseKept, t.wantedElsewhere(o.key(), handOver), true
 		return
 	}
-	o.held, o.waits = "", false
+	o.leaving.reason, o.leaving.waits = "", false
 	t.startRemove(o, kube.IntentDetach)
 }
 
 // putOff has an object looked at again later that another target is about to take over, or that others are in. For the first that is a
 // backstop: its watch tells of the new owner, and claims tell when that one changes its mind. Nothing tells when others are gone.
 func (t *target) putOff(o *object, tries backoff.Backoff, most time.Duration) {
-	o.waits, o.backoff = true, tries
+	o.leaving.waits, o.retry.backoff = true, tries
 	t.awaitLess()
-	o.due = time.Now().Add(o.backoff.Next(t.engine.timing.retryFirst, most))
+	o.retry.due = time.Now().Add(o.retry.backoff.Next(t.engine.timing.retryFirst, most))
 }
 
 // part forgets an object that was let go of, and remembers how it was for the last status.

@@ -27,11 +27,11 @@ func (t *target) configure(o *object, m manifest.Object) {
 	if err != nil {
 		t.invalid = cmp.Or(t.invalid, fmt.Sprintf("%s: %v", o.ref, err))
 	}
-	o.drift = cmp.Or(mode, t.desired.State.Policy.Drift).OrDefault()
+	o.spec.drift = cmp.Or(mode, t.desired.State.Policy.Drift).OrDefault()
 	rules := fieldset.RulesFor(t.desired.State.Policy.Ignore, o.ref)
-	if !reflect.DeepEqual(rules, o.rules) {
+	if !reflect.DeepEqual(rules, o.spec.ignore) {
 		// What is remembered of its fields was remembered by other rules.
-		o.rules, o.deviates = rules, o.deviates || o.phase == phaseInPlace
+		o.spec.ignore, o.drift.deviates = rules, o.drift.deviates || o.phase == phaseInPlace
 	}
 }
 
@@ -39,19 +39,19 @@ func (t *target) configure(o *object, m manifest.Object) {
 func (t *target) renewed() bool { return t.book.Version() != t.desired.State.Version }
 
 // outgrown reports whether an object was left as it is and is to be put right now.
-func (t *target) outgrown(o *object) bool { return o.deviates && t.renewed() }
+func (t *target) outgrown(o *object) bool { return o.drift.deviates && t.renewed() }
 
 // leaves reports whether an object that is not as it was applied is left so.
 func (t *target) leaves(o *object) bool {
-	return t.rehearses() || o.drift != fleet.DriftCorrect && !o.renewed
+	return t.rehearses() || o.spec.drift != fleet.DriftCorrect && !o.drift.renewed
 }
 
 // leaveAlone leaves an object that deviates as it is, and finds out how it does if that is to be said.
 func (t *target) leaveAlone(o *object, live *unstructured.Unstructured) {
 	switch {
-	case o.drift == fleet.DriftIgnore && !t.rehearses():
-		o.phase, o.attempted, o.deviates = phaseInPlace, true, true
-	case o.phase == phaseInPlace && o.sighting == o.sight(live):
+	case o.spec.drift == fleet.DriftIgnore && !t.rehearses():
+		o.phase, o.retry.attempted, o.drift.deviates = phaseInPlace, true, true
+	case o.phase == phaseInPlace && o.drift.compared == o.sight(live):
 		// Compared already: something else of it has changed.
 	default:
 		o.phase = phaseCompare
@@ -60,11 +60,11 @@ func (t *target) leaveAlone(o *object, live *unstructured.Unstructured) {
 
 // sight is a hash over those fields of a live object that were applied, whoever has them now.
 func (o *object) sight(live *unstructured.Unstructured) string {
-	fields, err := fieldset.Parse(o.fields)
+	fields, err := fieldset.Parse(o.live.fields)
 	if err != nil {
 		return ""
 	}
-	left, _ := fields.Without(live.Object, o.rules.Strip(live.Object))
+	left, _ := fields.Without(live.Object, o.spec.ignore.Strip(live.Object))
 	return string(live.GetUID()) + "/" + left.Projection(live.Object)
 }
 
@@ -80,7 +80,7 @@ func (t *target) startCompares() {
 		job := t.job(o)
 		job.DryRun, job.Known = true, false
 		// What was ours is drift, not a conflict.
-		job.Force = job.Force || o.applied == o.hash && !t.rehearses()
+		job.Force = job.Force || o.record.applied == o.spec.hash && !t.rehearses()
 		o.phase = phaseComparing
 		t.start(func(ctx context.Context) func() {
 			out, err := t.cluster.Apply(ctx, job)
@@ -110,10 +110,10 @@ func (t *target) compared(o *object, out kube.ApplyResult, err error) {
 
 // reportDrift says how an object deviates, once for each change.
 func (t *target) reportDrift(o *object, out kube.ApplyResult, err error) {
-	o.phase, o.attempted, o.failure, o.known = phaseInPlace, true, "", false
+	o.phase, o.retry.attempted, o.retry.failure, o.live.known = phaseInPlace, true, "", false
 	before := out.Before
 	if before == nil {
-		o.health, o.note = fleet.HealthNotFound, "was deleted"
+		o.health.status, o.health.note = fleet.HealthNotFound, "was deleted"
 		t.tellDrift(o, "deleted", "was deleted")
 		return
 	}
@@ -123,25 +123,25 @@ func (t *target) reportDrift(o *object, out kube.ApplyResult, err error) {
 		t.tellDrift(o, o.sight(before), changedBy("was changed", fieldset.ChangedBy(before, nil))+"; in what cannot be told: "+err.Error())
 		return
 	}
-	o.fields = t.shared(fieldset.RawOwnFields(out.Live))
-	ours, _ := fieldset.OwnFields(out.Live).Without(out.Live.Object, o.rules.Strip(out.Live.Object))
+	o.live.fields = t.shared(fieldset.RawOwnFields(out.Live))
+	ours, _ := fieldset.OwnFields(out.Live).Without(out.Live.Object, o.spec.ignore.Strip(out.Live.Object))
 	paths := ours.Differing(before.Object, out.Live.Object, 5)
 	if len(paths) == 0 {
 		// Somebody has put it right, or only owns what it was given before.
 		t.confirm(o, before)
-		o.sighting = o.sight(before)
+		o.drift.compared = o.sight(before)
 		return
 	}
 	t.tellDrift(o, o.sight(before), changedBy("changed in the cluster: "+strings.Join(paths, ", "), fieldset.ChangedBy(before, paths)))
 }
 
 func (t *target) tellDrift(o *object, sighting, message string) {
-	news := !o.deviates || o.sighting != sighting
-	o.deviates, o.sighting = true, sighting
-	if o.drift == fleet.DriftIgnore {
+	news := !o.drift.deviates || o.drift.compared != sighting
+	o.drift.deviates, o.drift.compared = true, sighting
+	if o.spec.drift == fleet.DriftIgnore {
 		return
 	}
-	o.reported = message
+	o.drift.reported = message
 	if news {
 		t.event(fleet.EventWarning, "Drifted", o, message)
 	}

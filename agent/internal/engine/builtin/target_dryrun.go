@@ -31,7 +31,7 @@ func (t *target) rehearse() {
 	s := t.survey()
 	t.engine.crds.Want(t, s.unknown)
 	for _, o := range t.order {
-		if o.manifest != nil && o.resolved && (o.phase == phaseApply || o.phase == phaseVerify) {
+		if o.leaving == nil && o.kind.resolved && (o.phase == phaseApply || o.phase == phaseVerify) {
 			o.phase = phaseCompare
 		}
 	}
@@ -47,19 +47,19 @@ func (t *target) rehearsed(o *object, out kube.ApplyResult, err error) {
 		t.failed(o, err)
 		return
 	}
-	o.phase, o.attempted, o.failure, o.backoff = phaseCompared, true, "", backoff.Backoff{}
-	o.sighting, o.preview = "", ""
+	o.phase, o.retry.attempted, o.retry.failure, o.retry.backoff = phaseCompared, true, "", backoff.Backoff{}
+	o.drift.compared, o.preview = "", ""
 	if out.Before == nil && t.restsFinished(o) {
 		o.phase = phaseCompared
 		return
 	}
 	if out.Before == nil {
-		o.health, o.note = fleet.HealthNotFound, ""
+		o.health.status, o.health.note = fleet.HealthNotFound, ""
 		o.preview = "would be created"
 		return
 	}
 	o.look(out.Before)
-	o.sighting = sightOf(out.Before)
+	o.drift.compared = sightOf(out.Before)
 	switch {
 	case out.Replaced != "":
 		o.preview = "would be deleted and created anew: " + out.Replaced + " cannot be changed"
@@ -73,7 +73,7 @@ func (t *target) rehearsed(o *object, out kube.ApplyResult, err error) {
 // comes reports whether an object cannot be tried only because its Namespace comes with the bundle.
 func (t *target) comes(o *object, err error) bool {
 	host := t.objects[inventory.Key{Kind: "Namespace", Name: o.ref.Namespace}]
-	return apierrors.IsNotFound(err) && host != nil && host.manifest != nil
+	return apierrors.IsNotFound(err) && host != nil && host.leaving == nil
 }
 
 // sightOf is a hash over what authors write of an object.
@@ -83,7 +83,7 @@ func sightOf(live *unstructured.Unstructured) string {
 
 // compareAgain has an object compared anew when it has changed since.
 func (t *target) compareAgain(o *object, live *unstructured.Unstructured) {
-	if o.sighting != sightOf(live) {
+	if o.drift.compared != sightOf(live) {
 		o.phase = phaseCompare
 	}
 }
@@ -92,17 +92,17 @@ func (t *target) compareAgain(o *object, live *unstructured.Unstructured) {
 func (t *target) rehearsePrune(s survey) {
 	gone, plan := t.plan(s)
 	for _, o := range t.order {
-		if o.manifest == nil && !o.mayGo() {
-			o.phase, o.preview = phaseHeld, ""
-			if !o.keep {
-				o.held = "it must not be touched, or another deployment takes it over"
+		if o.leaving != nil && !o.mayGo() {
+			o.phase, o.preview = phaseKept, ""
+			if o.leaving.keptBy == "" {
+				o.leaving.reason = "it must not be touched, or another deployment takes it over"
 			}
 		}
 	}
 	for _, o := range gone {
-		o.phase, o.preview = phaseHeld, ""
-		o.held = cmp.Or(plan.Decide(o.ref, o.hold).Reason, t.engine.inhabited(o.ref, t.id))
-		if o.held == "" {
+		o.phase, o.preview = phaseKept, ""
+		o.leaving.reason = cmp.Or(plan.Decide(o.ref, o.record.hold).Reason, t.engine.inhabited(o.ref, t.id))
+		if o.leaving.reason == "" {
 			o.preview = "would be deleted"
 		}
 	}

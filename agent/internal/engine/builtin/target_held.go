@@ -15,7 +15,7 @@ import (
 // that no later version deletes the object before a user has confirmed that.
 func (t *target) holdAfterRecovery(o *object) {
 	if s := t.desired.State; s.HoldPrune && !s.Tombstone && !s.Detached {
-		o.hold = cmp.Or(o.hold, inventory.HeldAfterRecovery)
+		o.record.hold = cmp.Or(o.record.hold, inventory.HeldAfterRecovery)
 	}
 }
 
@@ -31,7 +31,7 @@ func (t *target) recovers() bool {
 func sizeOfChange(gone []*object) int {
 	n := 0
 	for _, o := range gone {
-		if o.hold != inventory.HeldAfterRecovery {
+		if o.record.hold != inventory.HeldAfterRecovery {
 			n++
 		}
 	}
@@ -42,7 +42,7 @@ func sizeOfChange(gone []*object) int {
 func (t *target) desiredCount() int {
 	n := 0
 	for _, o := range t.order {
-		if o.manifest != nil {
+		if o.leaving == nil {
 			n++
 		}
 	}

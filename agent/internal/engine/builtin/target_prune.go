@@ -45,20 +45,20 @@ func (t *target) prune(now time.Time, s survey) {
 	t.dropped = t.engine.claims.dropped()
 	gone, plan := t.plan(s)
 	for _, o := range t.order {
-		if o.manifest == nil && !o.mayGo() {
-			o.confirmable = false
+		if o.leaving != nil && !o.mayGo() {
+			o.leaving.confirmable = false
 			t.keepBack(o)
 		}
 	}
 	remove := gone[:0]
 	for _, o := range gone {
-		verdict := plan.Decide(o.ref, o.hold)
+		verdict := plan.Decide(o.ref, o.record.hold)
 		// What is confirmed and cannot be deleted yet is listed with its reason for as long as it is there.
-		o.waits, o.confirmable = verdict.Waiting, verdict.Confirmable || verdict.Confirmed
-		if verdict.Hold != "" && o.hold == "" {
+		o.leaving.waits, o.leaving.confirmable = verdict.Waiting, verdict.Confirmable || verdict.Confirmed
+		if verdict.Hold != "" && o.record.hold == "" {
 			// Written with the next shrinking of the inventory at the latest: what is left of a change that was
 			// held never looks like a small one.
-			o.hold, t.dirty = verdict.Hold, true
+			o.record.hold, t.dirty = verdict.Hold, true
 		}
 		if verdict.Reason != "" {
 			t.hold(o, verdict.Reason, verdict.Protected)
@@ -82,7 +82,7 @@ func (t *target) vacant(remove []*object) []*object {
 		going[o] = true
 	}
 	for _, o := range t.order {
-		if o.manifest == nil && !going[o] {
+		if o.leaving != nil && !going[o] {
 			kept[o.ref.Namespace] = o
 		}
 	}
@@ -102,14 +102,13 @@ func (t *target) plan(s survey) ([]*object, inventory.Plan) {
 	edition, desired := t.engine.edition(), 0
 	gone := t.leavers[:0]
 	for _, o := range t.order {
-		if o.manifest != nil {
-			o.refused = false
+		if o.leaving == nil {
 			desired++
 			continue
 		}
 		t.bound(o, edition)
-		o.refused, o.taker = o.bounds.refusal != "", t.engine.claims.other(o.key(), t.id)
-		o.handOver = t.handOver(o.ref)
+		o.leaving.claimedBy = t.engine.claims.other(o.key(), t.id)
+		o.leaving.handOver = t.handOver(o.ref)
 		if o.mayGo() {
 			gone = append(gone, o)
 		}
@@ -129,30 +128,30 @@ func (t *target) plan(s survey) ([]*object, inventory.Plan) {
 func (t *target) keepBack(o *object) {
 	switch {
 	case o.phase == phaseRemoving:
-	case o.refused:
-		o.phase, o.held = phaseHeld, o.bounds.refusal
-	case o.taker != "":
+	case o.refused():
+		o.phase, o.leaving.reason = phaseKept, o.leaving.bounds.refusal
+	case o.leaving.claimedBy != "":
 		// Until that one has taken it over, which the label tells: what is forgotten before would be nobody's
 		// if this agent stopped now.
-		t.postpone(o, fmt.Sprintf("target %s is about to take it over", o.taker))
-	case o.handOver != "":
+		t.postpone(o, fmt.Sprintf("target %s is about to take it over", o.leaving.claimedBy))
+	case o.leaving.handOver != "":
 		t.awaitHandOver(o)
-	case o.bounds.beyond != "":
-		t.hold(o, o.bounds.beyond, true)
+	case o.leaving.bounds.beyond != "":
+		t.hold(o, o.leaving.bounds.beyond, true)
 	default:
-		t.hold(o, o.kept, true)
+		t.hold(o, o.leaving.keptBy, true)
 	}
 }
 
 // postpone keeps an object for as long as what another target desires is in the way. Its watch tells of a new
 // owner, if it has one, and claims tell when that one changes its mind; that it is looked at from time to time is a backstop.
 func (t *target) postpone(o *object, why string) {
-	o.waits = true
+	o.leaving.waits = true
 	t.awaitLess()
-	ready := !t.now.Before(o.due)
+	ready := !t.now.Before(o.retry.due)
 	t.hold(o, why, false)
-	if ready && o.phase == phaseHeld {
-		o.due = t.now.Add(o.backoff.Next(t.engine.timing.retryFirst, t.engine.timing.retryMax))
+	if ready && o.phase == phaseKept {
+		o.retry.due = t.now.Add(o.retry.backoff.Next(t.engine.timing.retryFirst, t.engine.timing.retryMax))
 	}
 }
 
@@ -170,10 +169,10 @@ func (t *target) removeLast(now time.Time, remove []*object) {
 		last = max(last, o.step)
 	}
 	for _, o := range remove {
-		o.held = ""
+		o.leaving.reason = ""
 		// One that is terminating is looked at again when a watch says so, or when it is due.
-		ready := o.phase == phaseLeaving || o.phase == phaseHeld || o.phase == phaseTerminating && !o.due.IsZero()
-		if o.step == last && ready && !now.Before(o.due) && t.inflight < t.places() {
+		ready := o.phase == phaseLeaving || o.phase == phaseKept || o.phase == phaseTerminating && !o.retry.due.IsZero()
+		if o.step == last && ready && !now.Before(o.retry.due) && t.inflight < t.places() {
 			t.startRemove(o, kube.IntentDelete)
 		}
 	}
@@ -186,23 +185,23 @@ func (t *target) hold(o *object, reason string, protected bool) {
 		return
 	}
 	if o.phase != phaseTerminating {
-		o.phase = phaseHeld
+		o.phase = phaseKept
 	}
-	o.held = reason
-	if t.now.Before(o.due) || t.inflight >= t.places() {
+	o.leaving.reason = reason
+	if t.now.Before(o.retry.due) || t.inflight >= t.places() {
 		return
 	}
 	switch {
 	case t.desired.State.Tombstone && protected && !t.engine.isPending():
 		t.startRemove(o, kube.IntentRelease)
-	case !o.known:
+	case !o.live.known:
 		t.startRemove(o, kube.IntentCheck) // not seen since a restart: it may be gone
 	}
 }
 
 func (t *target) startRemove(o *object, want kube.Intent) {
 	key, ref, uids, handOver := o.key(), o.ref, t.desiredUIDs(), t.handOver(o.ref)
-	job := kube.RemoveRequest{Owner: t.owner, Ref: o.ref, UID: o.uid, Intent: want, KeepAnnotation: o.keepMark, WholeDeployment: t.desired.State.Tombstone, FoundEmpty: !o.emptied.IsZero(), Propagation: t.desired.State.Policy.Propagation, StillDesired: func(uid string) string {
+	job := kube.RemoveRequest{Owner: t.owner, Ref: o.ref, UID: o.record.uid, Intent: want, KeepAnnotation: o.record.keepAnnotation, WholeDeployment: t.desired.State.Tombstone, FoundEmpty: !o.leaving.emptyAt.IsZero(), Propagation: t.desired.State.Policy.Propagation, StillDesired: func(uid string) string {
 		if uids[uid] {
 			return "it is desired under another name"
 		}
@@ -213,7 +212,7 @@ func (t *target) startRemove(o *object, want kube.Intent) {
 		}
 		return cmp.Or(t.beyond(ref), t.engine.inhabited(ref, t.id))
 	}}
-	o.phase, o.known = phaseRemoving, false
+	o.phase, o.live.known = phaseRemoving, false
 	t.start(func(ctx context.Context) func() {
 		out, err := t.cluster.Remove(ctx, job)
 		return func() { t.removed(o, want, out, err) }
@@ -224,7 +223,7 @@ func (t *target) startRemove(o *object, want kube.Intent) {
 func (t *target) removed(o *object, want kube.Intent, out kube.RemoveResult, err error) {
 	o.phase = phaseLeaving
 	if t.ctx.Err() != nil {
-		o.later = nil
+		o.live.later = nil
 		return
 	}
 	if err != nil {
@@ -233,17 +232,17 @@ func (t *target) removed(o *object, want kube.Intent, out kube.RemoveResult, err
 		if errors.As(err, &look) {
 			most = timing.retryMax // a look takes a request for each kind
 		}
-		o.failure, o.occupied, o.unserved, o.emptied = want.String()+": "+err.Error(), "", time.Time{}, time.Time{}
-		o.due = time.Now().Add(o.backoff.Next(timing.retryFirst, most))
+		o.retry.failure, o.leaving.contents, o.leaving.unservedSince, o.leaving.emptyAt = want.String()+": "+err.Error(), "", time.Time{}, time.Time{}
+		o.retry.due = time.Now().Add(o.retry.backoff.Next(timing.retryFirst, most))
 		return
 	}
-	tries := o.backoff
-	o.failure, o.occupied, o.backoff, o.due = "", "", backoff.Backoff{}, time.Time{}
+	tries := o.retry.backoff
+	o.retry.failure, o.leaving.contents, o.retry.backoff, o.retry.due = "", "", backoff.Backoff{}, time.Time{}
 	if !out.KindUnserved {
-		o.unserved = time.Time{}
+		o.leaving.unservedSince = time.Time{}
 	}
 	if out.Outcome != kube.OutcomeEmpty {
-		o.emptied = time.Time{}
+		o.leaving.emptyAt = time.Time{}
 	}
 	switch out.Outcome {
 	case kube.OutcomeGone:
@@ -251,8 +250,8 @@ func (t *target) removed(o *object, want kube.Intent, out kube.RemoveResult, err
 			break
 		}
 		if t.awaitsTaker(o) {
-			o.phase, o.waits, o.due = phaseHeld, true, t.now.Add(tries.Next(t.engine.timing.retryFirst, t.engine.timing.retryMax))
-			o.backoff, o.held = tries, "it has finished, and another deployment that wants it has not taken it over yet"
+			o.phase, o.leaving.waits, o.retry.due = phaseKept, true, t.now.Add(tries.Next(t.engine.timing.retryFirst, t.engine.timing.retryMax))
+			o.retry.backoff, o.leaving.reason = tries, "it has finished, and another deployment that wants it has not taken it over yet"
 			break
 		}
 		if want == kube.IntentDelete {
@@ -264,29 +263,29 @@ func (t *target) removed(o *object, want kube.Intent, out kube.RemoveResult, err
 	case kube.OutcomeNotOurs:
 		t.lose(o, want, out.Note)
 	case kube.OutcomeKept:
-		o.phase, o.held, o.kept, o.keep, o.known = phaseHeld, out.Note, out.Note, true, true
+		o.phase, o.leaving.reason, o.leaving.keptBy, o.live.known = phaseKept, out.Note, out.Note, true
 	case kube.OutcomeTerminating:
-		o.phase, o.known, o.health, o.note = phaseTerminating, true, fleet.HealthTerminating, out.Note
-		if o.dying.IsZero() {
-			o.dying = t.now
+		o.phase, o.live.known, o.health.status, o.health.note = phaseTerminating, true, fleet.HealthTerminating, out.Note
+		if o.leaving.since.IsZero() {
+			o.leaving.since = t.now
 		}
-		if o.watch.Failed() || !o.resolved {
-			o.due = time.Now().Add(o.backoff.Next(t.engine.timing.retryFirst, t.engine.timing.forbiddenMax))
+		if o.watch.Failed() || !o.kind.resolved {
+			o.retry.due = time.Now().Add(o.retry.backoff.Next(t.engine.timing.retryFirst, t.engine.timing.forbiddenMax))
 		}
 	case kube.OutcomeWaits:
-		o.phase, o.held, o.known = phaseHeld, out.Note, true
+		o.phase, o.leaving.reason, o.live.known = phaseKept, out.Note, true
 		if want == kube.IntentDetach || want == kube.IntentRelease {
 			t.putOff(o, tries, t.engine.timing.forbiddenMax)
 		}
 	case kube.OutcomeOccupied:
-		o.phase, o.held, o.known, o.occupied = phaseHeld, out.Note, true, out.Note
+		o.phase, o.leaving.reason, o.live.known, o.leaving.contents = phaseKept, out.Note, true, out.Note
 		t.putOff(o, tries, t.engine.timing.retryMax) // to find out takes a request for each kind
 	case kube.OutcomeEmpty:
-		o.phase, o.known, o.waits, o.emptied = phaseHeld, true, true, t.now
-		o.due, o.held = t.now.Add(t.engine.timing.unserved), "nothing of any deployment is in it, which is looked at once more"
-		o.occupied = o.held
+		o.phase, o.live.known, o.leaving.waits, o.leaving.emptyAt = phaseKept, true, true, t.now
+		o.retry.due, o.leaving.reason = t.now.Add(t.engine.timing.unserved), "nothing of any deployment is in it, which is looked at once more"
+		o.leaving.contents = o.leaving.reason
 	case kube.OutcomeExists:
-		o.phase, o.known = phaseHeld, true
+		o.phase, o.live.known = phaseKept, true
 		if out.Live != nil {
 			o.look(out.Live)
 		}
@@ -297,16 +296,16 @@ func (t *target) removed(o *object, want kube.Intent, out kube.RemoveResult, err
 // doubtsUnserved keeps an object whose kind is not served, until it has not been for a while: an API server that has just begun may
 // not serve all of its kinds yet, and who believed it would leave the object behind.
 func (t *target) doubtsUnserved(o *object) bool {
-	if o.unserved.IsZero() {
-		o.unserved = t.now
+	if o.leaving.unservedSince.IsZero() {
+		o.leaving.unservedSince = t.now
 	}
-	sure := o.unserved.Add(t.engine.timing.unserved)
+	sure := o.leaving.unservedSince.Add(t.engine.timing.unserved)
 	if !t.now.Before(sure) {
 		return false
 	}
-	o.phase, o.waits, o.due = phaseHeld, true, sure
-	o.held = "its kind is not served at the moment, which is looked at again before it counts as gone"
-	o.occupied = o.held
+	o.phase, o.leaving.waits, o.retry.due = phaseKept, true, sure
+	o.leaving.reason = "its kind is not served at the moment, which is looked at again before it counts as gone"
+	o.leaving.contents = o.leaving.reason
 	return true
 }
 
@@ -330,8 +329,8 @@ func (t *target) lose(o *object, want kube.Intent, why string) {
 	if other != "" && want != kube.IntentRelease {
 		t.event(fleet.EventNormal, "HandedOver", o, fmt.Sprintf("was taken over by target %s", other))
 	} else if want == kube.IntentRelease {
-		t.released = append(t.released, release{o.ref.String(), o.held})
-		t.event(fleet.EventNormal, "Released", o, "was kept when its deployment was deleted: "+o.held)
+		t.released = append(t.released, release{o.ref.String(), o.leaving.reason})
+		t.event(fleet.EventNormal, "Released", o, "was kept when its deployment was deleted: "+o.leaving.reason)
 	} else {
 		t.event(fleet.EventWarning, "NotPruned", o, "was left alone: "+why)
 	}
@@ -341,18 +340,18 @@ func (t *target) lose(o *object, want kube.Intent, why string) {
 // seeLeaving takes in how an object is that is not desired any more.
 func (t *target) seeLeaving(o *object, live *unstructured.Unstructured) {
 	o.look(live)
-	if o.known = live.GetLabels()[kube.LabelTarget] == string(t.id); !o.known {
-		o.due = time.Time{} // somebody has taken it over: it is of no concern any more
+	if o.live.known = live.GetLabels()[kube.LabelTarget] == string(t.id); !o.live.known {
+		o.retry.due = time.Time{} // somebody has taken it over: it is of no concern any more
 	}
 	whole := t.desired.State.Tombstone
-	if o.keep && kube.KeptByLive(live.GetAnnotations(), whole) == "" && kube.KeptByManifest(o.keepMark, whole) == "" {
-		o.keep, o.phase = false, phaseLeaving
+	if o.leaving.keptBy != "" && kube.KeptByLive(live.GetAnnotations(), whole) == "" && kube.KeptByManifest(o.record.keepAnnotation, whole) == "" {
+		o.leaving.keptBy, o.phase = "", phaseLeaving
 	}
 }
 
 // lookAgain has an object looked at that may be gone by now.
 func (t *target) lookAgain(o *object) {
-	o.phase, o.known, o.keep, o.due = phaseLeaving, false, false, time.Time{}
+	o.phase, o.live.known, o.leaving.keptBy, o.retry.due = phaseLeaving, false, "", time.Time{}
 }
 
 // noInventory is said of a tombstone that found nothing to go by.

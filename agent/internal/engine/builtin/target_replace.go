@@ -15,11 +15,11 @@ import (
 // watch says when it is gone; without one it is looked at from time to time. A kill in between is
 // mended as any deletion is: it is desired, and not there.
 func (t *target) awaitGone(o *object, why *kube.NotGoneError) {
-	o.phase, o.attempted, o.failure, o.known = phaseReplacing, true, "", false
-	o.replaced, o.health, o.note = why.Field, fleet.HealthTerminating, why.Error()
-	o.due = time.Time{}
+	o.phase, o.retry.attempted, o.retry.failure, o.live.known = phaseReplacing, true, "", false
+	o.replaced, o.health.status, o.health.note = why.Field, fleet.HealthTerminating, why.Error()
+	o.retry.due = time.Time{}
 	if o.watch.Failed() {
-		o.due = time.Now().Add(o.backoff.Next(t.engine.timing.retryFirst, t.engine.timing.forbiddenMax))
+		o.retry.due = time.Now().Add(o.retry.backoff.Next(t.engine.timing.retryFirst, t.engine.timing.forbiddenMax))
 	}
 }
 
@@ -31,7 +31,7 @@ func (t *target) replaceHold(ref fleet.ObjectRef) func() string {
 
 // createAnew has an object created that was deleted for that.
 func (t *target) createAnew(o *object) {
-	o.phase, o.known, o.backoff, o.due = phaseApply, false, backoff.Backoff{}, time.Time{}
+	o.phase, o.live.known, o.retry.backoff, o.retry.due = phaseApply, false, backoff.Backoff{}, time.Time{}
 }
 
 // tellTaken says what was taken over from others.

@@ -21,7 +21,7 @@ import (
 func (t *target) resolve() {
 	moved := false
 	for _, o := range t.order {
-		if o.resolved || t.objects[o.key()] != o || o.manifest != nil && o.phase != phaseResolve || o.manifest == nil && o.phase == phaseRemoving {
+		if o.kind.resolved || t.objects[o.key()] != o || o.leaving == nil && o.phase != phaseResolve || o.leaving != nil && o.phase == phaseRemoving {
 			continue
 		}
 		gvk := kube.GVK(o.ref)
@@ -31,7 +31,7 @@ func (t *target) resolve() {
 		}
 		// What leaves is looked up when it is removed; it only needs a watch if its kind is in use anyway.
 		// What waits for others may wait for its very definition.
-		if o.manifest == nil || t.lookups[gvk.String()] || t.waitsFor(o) != nil {
+		if o.leaving != nil || t.lookups[gvk.String()] || t.waitsFor(o) != nil {
 			continue
 		}
 		t.lookups[gvk.String()] = true
@@ -59,12 +59,12 @@ func (t *target) unresolved(gvk schema.GroupVersionKind, err error) {
 	comes := errors.Is(err, kube.ErrUnknownKind) && t.defines(gvk.GroupKind())
 	for _, o := range t.order {
 		switch {
-		case o.manifest == nil || o.resolved || o.phase != phaseResolve || kube.GVK(o.ref) != gvk || t.waitsFor(o) != nil:
+		case o.leaving != nil || o.kind.resolved || o.phase != phaseResolve || kube.GVK(o.ref) != gvk || t.waitsFor(o) != nil:
 		case comes && t.rehearses():
 			t.rehearsed(o, kube.ApplyResult{}, nil)
-		case comes && o.backoff.Tries < patience:
-			o.attempted, o.phase, o.unknown, o.expected = true, phaseFailed, true, true
-			o.due = time.Now().Add(t.pause(o, err))
+		case comes && o.retry.backoff.Tries < patience:
+			o.retry.attempted, o.phase, o.kind.unknown, o.kind.expected = true, phaseFailed, true, true
+			o.retry.due = time.Now().Add(t.pause(o, err))
 		default:
 			t.failed(o, err)
 		}
@@ -74,10 +74,10 @@ func (t *target) unresolved(gvk schema.GroupVersionKind, err error) {
 // defines reports whether a kind comes with the bundle.
 func (t *target) defines(kind schema.GroupKind) bool {
 	return slices.ContainsFunc(t.order, func(o *object) bool {
-		if o.manifest == nil || o.ref.Kind != "CustomResourceDefinition" {
+		if o.leaving != nil || o.ref.Kind != "CustomResourceDefinition" {
 			return false
 		}
-		group, name, ok := o.manifest.Object().Defines()
+		group, name, ok := o.spec.manifest.Object().Defines()
 		return ok && group == kind.Group && name == kind.Kind
 	})
 }
@@ -96,15 +96,15 @@ func (t *target) place(o *object, m kube.Mapping) (moved bool) {
 		}
 		moved = true
 	}
-	o.mapping = m
-	if o.manifest != nil {
+	o.kind.mapping = m
+	if o.leaving == nil {
 		if why := t.refuse(ref, m); why != "" {
 			t.failed(o, &kube.Refusal{Reason: why})
 			return moved
 		}
 		t.decide(o)
 	}
-	o.resolved, o.unknown = true, false
+	o.kind.resolved, o.kind.unknown = true, false
 	o.watch = t.engine.watches.Add(m, o.ref, t)
 	o.mustRead = o.watch.Reason != watch.Pending
 	t.scheduleReread(o)
@@ -115,11 +115,11 @@ func (t *target) place(o *object, m kube.Mapping) (moved bool) {
 func (t *target) move(o *object, ref fleet.ObjectRef) bool {
 	key := inventory.KeyOf(ref)
 	if there := t.objects[key]; there != nil && there != o {
-		if there.manifest != nil || there.busy() {
+		if there.leaving == nil || there.busy() {
 			return false
 		}
-		o.listed, o.applied, o.live, o.uid = there.listed, there.applied, there.live, there.uid
-		o.keepMark, o.finished = there.keepMark, there.finished
+		o.record.listed, o.record.applied, o.record.live, o.record.uid = there.record.listed, there.record.applied, there.record.live, there.record.uid
+		o.record.keepAnnotation, o.record.finished = there.record.keepAnnotation, there.record.finished
 		t.unplace(there)
 	}
 	delete(t.objects, o.key())
@@ -133,18 +133,18 @@ func (t *target) failed(o *object, err error) {
 	if t.leaveExisting(o, err) {
 		return
 	}
-	if o.missing = missingNamespace(err); o.missing != "" {
+	if o.retry.missingNamespace = missingNamespace(err); o.retry.missingNamespace != "" {
 		t.homeless = true
-		t.recreateNamespace(o.missing)
+		t.recreateNamespace(o.retry.missingNamespace)
 	}
-	o.attempted, o.phase = true, phaseFailed
-	o.unknown = errors.Is(err, kube.ErrUnknownKind)
-	o.due = time.Now().Add(t.pause(o, err))
-	o.known = false // somebody may have changed it, or its owner, since
+	o.retry.attempted, o.phase = true, phaseFailed
+	o.kind.unknown = errors.Is(err, kube.ErrUnknownKind)
+	o.retry.due = time.Now().Add(t.pause(o, err))
+	o.live.known = false // somebody may have changed it, or its owner, since
 	t.giveWay(o, err)
 	message := t.describe(o, err)
-	if message != o.failure {
-		o.failure = message
+	if message != o.retry.failure {
+		o.retry.failure = message
 		reason := "ApplyFailed"
 		if t.rehearses() {
 			reason = "DryRunFailed"
@@ -164,7 +164,7 @@ func (t *target) giveWay(o *object, err error) {
 	switch {
 	case errors.As(err, &by):
 		t.engine.claims.rest(o.key(), t.id, by.Target)
-	case errors.As(err, &refused), apierrors.IsForbidden(err) && o.backoff.Tries >= insistence:
+	case errors.As(err, &refused), apierrors.IsForbidden(err) && o.retry.backoff.Tries >= insistence:
 		t.engine.claims.rest(o.key(), t.id, "")
 	default:
 		return
@@ -177,12 +177,12 @@ func (t *target) pause(o *object, err error) time.Duration {
 	timing := t.engine.timing
 	switch {
 	case apierrors.IsForbidden(err):
-		return o.backoff.Next(timing.retryFirst, timing.forbiddenMax)
-	case o.unknown && o.expected:
+		return o.retry.backoff.Next(timing.retryFirst, timing.forbiddenMax)
+	case o.kind.unknown && o.kind.expected:
 		// The API server takes a moment to serve what it has just accepted.
-		return o.backoff.Next(timing.kindFirst, timing.retryMax)
+		return o.retry.backoff.Next(timing.kindFirst, timing.retryMax)
 	}
-	return o.backoff.Next(timing.retryFirst, timing.retryMax)
+	return o.retry.backoff.Next(timing.retryFirst, timing.retryMax)
 }
 
 func (t *target) describe(o *object, err error) string {
@@ -196,8 +196,8 @@ func (t *target) describe(o *object, err error) string {
 // retryKinds tries the objects of unknown kinds of a group again; "" is any group.
 func (t *target) retryKinds(group string) {
 	for _, o := range t.order {
-		if o.manifest != nil && o.unknown && (group == "" || o.ref.Group == group) {
-			o.due, o.backoff, o.expected = time.Time{}, backoff.Backoff{}, group != ""
+		if o.leaving == nil && o.kind.unknown && (group == "" || o.ref.Group == group) {
+			o.retry.due, o.retry.backoff, o.kind.expected = time.Time{}, backoff.Backoff{}, group != ""
 		}
 	}
 }
@@ -206,11 +206,11 @@ func (t *target) retryKinds(group string) {
 func (t *target) retryAll() {
 	t.saving.due = time.Time{}
 	for _, o := range t.order {
-		if o.recheck = o.busy(); !o.recheck {
+		if o.live.recheck = o.busy(); !o.live.recheck {
 			t.allowed(o)
 		}
 		if o.phase == phaseFailed || o.phase == phaseLeaving {
-			o.due, o.backoff = time.Time{}, backoff.Backoff{}
+			o.retry.due, o.retry.backoff = time.Time{}, backoff.Backoff{}
 		}
 	}
 }
@@ -218,18 +218,18 @@ func (t *target) retryAll() {
 // retryPostponed makes due what waits for others to claim less.
 func (t *target) retryPostponed() {
 	for _, o := range t.order {
-		if o.phase == phaseHeld && o.waits && o.occupiedAt(t.now) == "" {
-			o.due, o.backoff = time.Time{}, backoff.Backoff{}
+		if o.phase == phaseKept && o.leaving.waits && o.occupiedAt(t.now) == "" {
+			o.retry.due, o.retry.backoff = time.Time{}, backoff.Backoff{}
 		}
 	}
 }
 
 // allowed reports whether a desired object may still be touched. If not, it has failed.
 func (t *target) allowed(o *object) bool {
-	if o.manifest == nil || !o.resolved {
+	if o.leaving != nil || !o.kind.resolved {
 		return true
 	}
-	why := t.refuse(o.ref, o.mapping)
+	why := t.refuse(o.ref, o.kind.mapping)
 	if why == "" {
 		return true
 	}

@@ -24,7 +24,7 @@ func (t *target) see(o *object, seen watch.Observation) {
 	if o.watch.Failed() {
 		o.mustRead = true
 		if o.phase == phaseReplacing {
-			o.due = t.now
+			o.retry.due = t.now
 		}
 		t.scheduleReread(o)
 	} else {
@@ -34,10 +34,10 @@ func (t *target) see(o *object, seen watch.Observation) {
 	case !seen.ShowsObject():
 	case o.busy():
 		// The request that is under way may be what caused it: judged when its result is in.
-		if o.later != nil {
-			seen = o.later.Then(seen)
+		if o.live.later != nil {
+			seen = o.live.later.Then(seen)
 		}
-		o.later = &seen
+		o.live.later = &seen
 	default:
 		t.judge(o, seen)
 	}
@@ -46,7 +46,7 @@ func (t *target) see(o *object, seen watch.Observation) {
 // judge takes in what was seen of an object.
 func (t *target) judge(o *object, seen watch.Observation) {
 	if seen.Rewound {
-		o.version = ""
+		o.live.version = ""
 	}
 	switch {
 	case seen.Live != nil:
@@ -72,7 +72,7 @@ func (t *target) seeLive(o *object, live *unstructured.Unstructured) {
 	if o.outdated(live.GetResourceVersion()) || o.judged(live) {
 		return
 	}
-	if o.manifest == nil {
+	if o.leaving != nil {
 		t.seeLeaving(o, live)
 		return
 	}
@@ -82,7 +82,7 @@ func (t *target) seeLive(o *object, live *unstructured.Unstructured) {
 	t.scheduleReread(o)
 	switch {
 	case o.phase == phaseReplacing:
-		if string(live.GetUID()) != o.uid {
+		if string(live.GetUID()) != o.record.uid {
 			t.createAnew(o)
 		}
 	case o.phase == phaseCompared:
@@ -91,11 +91,11 @@ func (t *target) seeLive(o *object, live *unstructured.Unstructured) {
 		// It is going to be applied, or tried again, in any case.
 	case live.GetDeletionTimestamp() != nil:
 		// It is created again as soon as it is gone.
-		o.phase, o.attempted = phaseInPlace, true
+		o.phase, o.retry.attempted = phaseInPlace, true
 	case foreignHolder(live, t.id) != "":
-		_, err := t.owner.MayApply(live, o.uid, func(fleet.TargetID) bool { return false })
+		_, err := t.owner.MayApply(live, o.record.uid, func(fleet.TargetID) bool { return false })
 		t.failed(o, err)
-	case o.uid == string(live.GetUID()) && o.live == o.rules.Projection(live) && o.applied == o.hash:
+	case o.record.uid == string(live.GetUID()) && o.record.live == o.spec.ignore.Projection(live) && o.record.applied == o.spec.hash:
 		if o.unnamed && !t.rehearses() {
 			t.rename(o)
 			return
@@ -115,21 +115,21 @@ func foreignHolder(live *unstructured.Unstructured, me fleet.TargetID) string {
 
 // confirm notes that an object is as it was applied.
 func (t *target) confirm(o *object, live *unstructured.Unstructured) {
-	if o.failure != "" {
+	if o.retry.failure != "" {
 		t.engine.claims.resume(o.key(), t.id)
 	}
-	o.phase, o.attempted, o.failure = phaseInPlace, true, ""
-	o.renewed, o.deviates, o.reported = false, false, ""
-	o.known = live.GetLabels()[kube.LabelTarget] == string(t.id)
-	if o.fields == nil {
-		o.fields = t.shared(fieldset.RawOwnFields(live))
+	o.phase, o.retry.attempted, o.retry.failure = phaseInPlace, true, ""
+	o.drift.renewed, o.drift.deviates, o.drift.reported = false, false, ""
+	o.live.known = live.GetLabels()[kube.LabelTarget] == string(t.id)
+	if o.live.fields == nil {
+		o.live.fields = t.shared(fieldset.RawOwnFields(live))
 	}
 }
 
 // rename has an object applied again that is as it was applied, but by the agent that this was before it
 // was enrolled anew: no watch tells of it as long as it names that one. One that deviates and is left so
 // is read from time to time instead.
-func (t *target) rename(o *object) { o.phase, o.known = phaseApply, true }
+func (t *target) rename(o *object) { o.phase, o.live.known = phaseApply, true }
 
 // drifts has an object applied again that is not as it was applied last, unless it is to be left so.
 func (t *target) drifts(o *object, live *unstructured.Unstructured) {
@@ -137,35 +137,35 @@ func (t *target) drifts(o *object, live *unstructured.Unstructured) {
 		t.leaveAlone(o, live)
 		return
 	}
-	o.known = o.uid == string(live.GetUID()) && live.GetLabels()[kube.LabelTarget] == string(t.id)
-	o.force = o.applied == o.hash
-	o.drifted = live
+	o.live.known = o.record.uid == string(live.GetUID()) && live.GetLabels()[kube.LabelTarget] == string(t.id)
+	o.drift.force = o.record.applied == o.spec.hash
+	o.drift.before = live
 	t.heal(o)
 }
 
 // heal has an object applied again, at once unless that happens all the time.
 func (t *target) heal(o *object) {
 	now := t.now
-	delay := o.heals.next(now, t.engine.timing)
-	o.phase, o.healing, o.delayed, o.due = phaseApply, o.applied == o.hash, delay > 0, now.Add(delay)
+	delay := o.drift.heals.next(now, t.engine.timing)
+	o.phase, o.drift.healing, o.drift.delayed, o.retry.due = phaseApply, o.record.applied == o.spec.hash, delay > 0, now.Add(delay)
 }
 
 // seeGone takes in that an object was deleted, or has lost our label: the watch cannot tell which,
 // so that nothing is done before it was looked at.
 func (t *target) seeGone(o *object) {
 	switch {
-	case o.manifest == nil:
+	case o.leaving != nil:
 		t.lookAgain(o)
 	case o.phase == phaseReplacing:
 		t.createAnew(o)
 	case o.phase == phaseCompared, t.leaves(o) && (o.phase == phaseInPlace || o.phase == phaseVerify):
 		o.phase = phaseCompare
 	case o.phase == phaseInPlace || o.phase == phaseVerify:
-		o.known, o.drifted, o.force = false, nil, o.applied == o.hash
-		o.health, o.note = fleet.HealthNotFound, "was deleted"
+		o.live.known, o.drift.before, o.drift.force = false, nil, o.record.applied == o.spec.hash
+		o.health.status, o.health.note = fleet.HealthNotFound, "was deleted"
 		t.heal(o)
 	default:
-		o.known = false
+		o.live.known = false
 	}
 }
 
@@ -173,7 +173,7 @@ func (t *target) seeGone(o *object) {
 // list may have been made before it was, and versions cannot always be compared.
 func (t *target) seeMissing(o *object) {
 	switch {
-	case o.manifest == nil:
+	case o.leaving != nil:
 		t.lookAgain(o)
 	case o.phase == phaseReplacing:
 		t.createAnew(o)
@@ -201,12 +201,12 @@ func (t *target) wasRead(o *object, live *unstructured.Unstructured, err error) 
 		t.seeGone(o)
 	case err != nil:
 		t.failed(o, err)
-	case o.finishFrom == finishTaken:
+	case o.record.finishFrom == finishTaken:
 		t.applyExisting(o)
 	default:
 		// What was seen while it was read is judged after it. So if this is older than what was seen before, the
 		// API server has gone back in time.
-		o.version = ""
+		o.live.version = ""
 		t.seeLive(o, live)
 	}
 	t.seeLater(o)
@@ -223,7 +223,7 @@ func (t *target) applied(o *object, out kube.ApplyResult, err error) {
 		t.awaitGone(o, notGone)
 	case t.ctx.Err() != nil:
 		// Replaced by something newer, and perhaps carried out: not known until looked at.
-		o.phase, o.known = phaseApply, false
+		o.phase, o.live.known = phaseApply, false
 	default:
 		if apierrors.IsNotFound(err) && missingNamespace(err) == "" {
 			// Perhaps the kind is not served any more.
@@ -237,22 +237,22 @@ func (t *target) applied(o *object, out kube.ApplyResult, err error) {
 
 func (t *target) succeeded(o *object, out kube.ApplyResult) {
 	live := out.Live
-	before, recreated := o.drifted, o.healing && o.drifted == nil && o.uid != "" && o.uid != string(live.GetUID())
-	recovered := o.failure != ""
+	before, recreated := o.drift.before, o.drift.healing && o.drift.before == nil && o.record.uid != "" && o.record.uid != string(live.GetUID())
+	recovered := o.retry.failure != ""
 	if recovered {
 		t.engine.claims.resume(o.key(), t.id)
 	}
-	if !o.healing {
-		o.unready = time.Time{} // it is another one from now on
+	if !o.drift.healing {
+		o.health.unreadySince = time.Time{} // it is another one from now on
 	}
 	entry := fieldset.OwnEntry(live)
 	ours := entry.Fields()
-	o.keepMark = o.wantMark
-	o.applied, o.uid, o.fields = o.hash, string(live.GetUID()), t.shared(entry.Raw())
-	o.live = o.rules.ProjectionOf(ours, live)
-	o.renewed, o.deviates, o.reported, o.replaced = false, false, "", ""
-	o.phase, o.attempted, o.known, o.unnamed = phaseInPlace, true, true, false
-	o.failure, o.backoff, o.force, o.drifted, o.delayed = "", backoff.Backoff{}, false, nil, false
+	o.record.keepAnnotation = o.spec.keepAnnotation
+	o.record.applied, o.record.uid, o.live.fields = o.spec.hash, string(live.GetUID()), t.shared(entry.Raw())
+	o.record.live = o.spec.ignore.ProjectionOf(ours, live)
+	o.drift.renewed, o.drift.deviates, o.drift.reported, o.replaced = false, false, "", ""
+	o.phase, o.retry.attempted, o.live.known, o.unnamed = phaseInPlace, true, true, false
+	o.retry.failure, o.retry.backoff, o.drift.force, o.drift.before, o.drift.delayed = "", backoff.Backoff{}, false, nil, false
 	o.look(live)
 	t.noteApplied(o)
 	t.tellTaken(o, out)
@@ -261,10 +261,10 @@ func (t *target) succeeded(o *object, out kube.ApplyResult) {
 		t.event(fleet.EventNormal, "Replaced", o, out.Replaced+" cannot be changed: was deleted and created anew")
 	case recreated:
 		t.event(fleet.EventNormal, "DriftHealed", o, "was deleted and is created again")
-	case o.healing && before != nil && before.GetResourceVersion() != live.GetResourceVersion():
+	case o.drift.healing && before != nil && before.GetResourceVersion() != live.GetResourceVersion():
 		t.event(fleet.EventNormal, "DriftHealed", o, driftMessage(before, live, ours))
 	}
-	o.healing = false
+	o.drift.healing = false
 	if recovered {
 		t.retryAfter(o.step)
 	}
@@ -276,7 +276,7 @@ func (t *target) succeeded(o *object, out kube.ApplyResult) {
 func (t *target) noteApplied(o *object) {
 	switch {
 	case t.book.Entry(o.key()) == o.entry():
-	case !o.healing:
+	case !o.drift.healing:
 		t.dirty = true
 	case t.lapse.IsZero():
 		t.lapse = t.now.Add(t.engine.timing.lapse)
@@ -300,7 +300,7 @@ func driftMessage(before, after *unstructured.Unstructured, ours fieldset.Set) s
 func (t *target) retryAfter(step int) {
 	for _, o := range t.order {
 		if o.phase == phaseFailed && o.step > step {
-			o.due = time.Time{}
+			o.retry.due = time.Time{}
 		}
 	}
 }
@@ -308,12 +308,12 @@ func (t *target) retryAfter(step int) {
 // seeLater judges what was seen while a request was under way, and asks again whether the object may be
 // touched if that has changed in the meantime.
 func (t *target) seeLater(o *object) {
-	if o.recheck && !o.busy() {
-		o.recheck = false
+	if o.live.recheck && !o.busy() {
+		o.live.recheck = false
 		t.allowed(o)
 	}
-	if later := o.later; later != nil && !o.busy() {
-		o.later = nil
+	if later := o.live.later; later != nil && !o.busy() {
+		o.live.later = nil
 		t.judge(o, *later)
 	}
 }

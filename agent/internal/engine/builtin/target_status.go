@@ -124,37 +124,37 @@ func (t *target) describeObject(o *object) fleet.ObjectStatus {
 
 // status describes one object.
 func (o *object) status() fleet.ObjectStatus {
-	out := fleet.ObjectStatus{ObjectRef: o.ref, Sync: fleet.SyncSyncing, Health: o.health, Message: o.explanation()}
+	out := fleet.ObjectStatus{ObjectRef: o.ref, Sync: fleet.SyncSyncing, Health: o.health.status, Message: o.explanation()}
 	switch {
 	case out.Health != "":
-	case o.manifest != nil && o.failure == "":
+	case o.leaving == nil && o.retry.failure == "":
 		out.Health = fleet.HealthInProgress
 	default:
 		out.Health = fleet.HealthUnknown
 	}
 	switch {
-	case o.failure != "":
-		out.Sync, out.Message = fleet.SyncFailed, o.failure
+	case o.retry.failure != "":
+		out.Sync, out.Message = fleet.SyncFailed, o.retry.failure
 	case o.preview != "":
 		out.Sync, out.Message = fleet.SyncOutOfSync, o.preview
-	case o.reported != "":
-		out.Sync, out.Message = fleet.SyncOutOfSync, o.reported
+	case o.drift.reported != "":
+		out.Sync, out.Message = fleet.SyncOutOfSync, o.drift.reported
 	case o.phase == phaseReplacing:
 		out.Message = joinNonEmpty("; ", "is replaced, because "+o.replaced+" cannot be changed", out.Message)
 	case o.inPlace(), o.phase == phaseCompared:
 		out.Sync = fleet.SyncSynced
-		if o.scaler != "" {
-			out.Message = joinNonEmpty("; ", out.Message, "replicas are set by "+o.scaler)
+		if o.health.autoscaler != "" {
+			out.Message = joinNonEmpty("; ", out.Message, "replicas are set by "+o.health.autoscaler)
 		}
-	case o.delayed:
+	case o.drift.delayed:
 		out.Message = "is changed again and again by something else; restored less and less often"
-	case o.manifest == nil && o.held != "" && o.confirmable:
-		out.Sync, out.Message = fleet.SyncHeld, "is not in the bundle any more; held: "+o.held
-	case o.manifest == nil && o.held != "" && o.waits:
-		out.Message = "is not in the bundle any more; kept for now: " + o.held
-	case o.manifest == nil && o.held != "":
-		out.Sync, out.Message = fleet.SyncSynced, "is not in the bundle any more; kept: "+o.held
-	case o.manifest == nil && o.note == "":
+	case o.leaving != nil && o.leaving.reason != "" && o.leaving.confirmable:
+		out.Sync, out.Message = fleet.SyncHeld, "is not in the bundle any more; held: "+o.leaving.reason
+	case o.leaving != nil && o.leaving.reason != "" && o.leaving.waits:
+		out.Message = "is not in the bundle any more; kept for now: " + o.leaving.reason
+	case o.leaving != nil && o.leaving.reason != "":
+		out.Sync, out.Message = fleet.SyncSynced, "is not in the bundle any more; kept: "+o.leaving.reason
+	case o.leaving != nil && o.health.note == "":
 		out.Message = "is not in the bundle any more"
 	}
 	switch {
@@ -185,9 +185,9 @@ func (t *target) untilDue() time.Duration {
 		}
 	}
 	for _, o := range t.order {
-		sooner(o.due)
+		sooner(o.retry.due)
 		sooner(t.deadline(o))
-		if o.diagnosis == nil {
+		if o.health.diagnosis == nil {
 			sooner(o.diagnosable())
 		}
 		if o.rereadable() {

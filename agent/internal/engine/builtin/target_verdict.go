@@ -112,7 +112,7 @@ func (t *target) underWay(n tally) (fleet.SyncState, string) {
 func (t *target) unknownStates() string {
 	count, why := 0, ""
 	for _, o := range t.order {
-		if o.unknownState() != "" && o.manifest != nil {
+		if o.unknownState() != "" && o.leaving == nil {
 			count++
 			why = cmp.Or(why, o.unknownState())
 		}
@@ -125,7 +125,7 @@ func (t *target) unknownStates() string {
 
 // refuses reports whether something is to go that this agent must not touch.
 func (t *target) refuses() bool {
-	return slices.ContainsFunc(t.order, func(o *object) bool { return o.refused })
+	return slices.ContainsFunc(t.order, func(o *object) bool { return o.refused() })
 }
 
 // settled reports whether every desired object was tried for this version.
@@ -144,13 +144,13 @@ func (t *target) kept() string {
 	var names, reasons []string
 	count := 0
 	for _, o := range t.order {
-		if o.manifest != nil || o.held == "" {
+		if o.leaving == nil || o.leaving.reason == "" {
 			continue
 		}
 		if count++; count <= limit {
 			names = append(names, o.ref.String())
-			if !slices.Contains(reasons, o.held) {
-				reasons = append(reasons, o.held)
+			if !slices.Contains(reasons, o.leaving.reason) {
+				reasons = append(reasons, o.leaving.reason)
 			}
 		}
 	}
@@ -167,7 +167,7 @@ func (t *target) kept() string {
 func (t *target) waitingFor() string {
 	for _, o := range t.order {
 		if o.phase == phaseTerminating {
-			return fmt.Sprintf("%s %s", o.ref, o.note)
+			return fmt.Sprintf("%s %s", o.ref, o.health.note)
 		}
 	}
 	return ""

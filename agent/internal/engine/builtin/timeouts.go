@@ -15,7 +15,7 @@ func (t *target) overdue(o *object, status fleet.ObjectStatus) fleet.ObjectStatu
 	case at.IsZero() || t.now.Before(at):
 	case o.phase == phaseTerminating:
 		status.Sync = fleet.SyncFailed
-		status.Message = fmt.Sprintf("its deletion takes longer than %v: %s", t.desired.State.Policy.PruneTimeout, o.note)
+		status.Message = fmt.Sprintf("its deletion takes longer than %v: %s", t.desired.State.Policy.PruneTimeout, o.health.note)
 	default:
 		status.Health = fleet.HealthFailed
 		status.Message = joinNonEmpty(": ", fmt.Sprintf("is not ready after %v", t.desired.State.Policy.ReadyTimeout), o.explanation())
@@ -28,9 +28,9 @@ func (t *target) deadline(o *object) time.Time {
 	policy := t.desired.State.Policy
 	switch {
 	case policy.PruneTimeout > 0 && o.phase == phaseTerminating:
-		return o.dying.Add(policy.PruneTimeout)
-	case policy.ReadyTimeout > 0 && o.manifest != nil && o.phase == phaseInPlace && !o.unready.IsZero():
-		return o.unready.Add(policy.ReadyTimeout)
+		return o.leaving.since.Add(policy.PruneTimeout)
+	case policy.ReadyTimeout > 0 && o.leaving == nil && o.phase == phaseInPlace && !o.health.unreadySince.IsZero():
+		return o.health.unreadySince.Add(policy.ReadyTimeout)
 	}
 	return time.Time{}
 }
@@ -38,7 +38,7 @@ func (t *target) deadline(o *object) time.Time {
 // late names an object that takes longer to be ready than the deployment allows, or is "".
 func (t *target) late() string {
 	for _, o := range t.order {
-		if at := t.deadline(o); o.manifest != nil && !at.IsZero() && !t.now.Before(at) {
+		if at := t.deadline(o); o.leaving == nil && !at.IsZero() && !t.now.Before(at) {
 			return o.ref.String() + " " + t.overdue(o, fleet.ObjectStatus{}).Message
 		}
 	}
