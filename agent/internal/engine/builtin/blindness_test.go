@@ -46,7 +46,7 @@ func launch(t *testing.T, namespace string, cfg *rest.Config, out told) *Engine 
 	t.Helper()
 	timing := defaultTiming()
 	timing.watches.StaleAfter, timing.reread, timing.watches.Max = 300*time.Millisecond, 200*time.Millisecond, 100*time.Millisecond
-	e, err := newEngine(Config{Namespace: namespace, REST: cfg, Reporter: out, AgentID: fleet.NewAgentID(), Scope: fleet.ScopeCluster}, timing)
+	e, err := newEngine(Config{Namespace: namespace, REST: cfg, Reporter: out, AgentID: fleet.NewAgentID(), Scope: fleet.ScopeCluster, Strict: true}, timing)
 	if err != nil {
 		t.Fatal(err)
 	}

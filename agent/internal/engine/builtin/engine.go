@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/semaphore"
@@ -38,6 +39,8 @@ type Config struct {
 	Namespaces []string
 	// Owner is what Restrict sets.
 	Owner ownerpolicy.Policy
+	// Strict makes the engine panic where it would log a bug and go on. It is for tests.
+	Strict bool
 }
 
 // Engine applies targets to one cluster. Its methods are safe for concurrent use.
@@ -58,6 +61,9 @@ type Engine struct {
 	diagnoses  *semaphore.Weighted // workloads whose pods are looked at
 	looks      *rate.Limiter       // at these pods
 	setting    sync.Mutex          // held by Set, so that claims are made in the order of versions
+	strict     bool
+	// refusedTransitions counts phase transitions that must not happen.
+	refusedTransitions atomic.Int64
 
 	mu        sync.Mutex
 	settings  settings
@@ -93,9 +99,12 @@ func newEngine(cfg Config, timing timing) (*Engine, error) {
 		settings: settings{agent: cfg.AgentID, scope: cfg.Scope, namespaces: slices.Clone(cfg.Namespaces), policy: cfg.Owner},
 		targets:  map[fleet.TargetID]*target{}, books: map[fleet.TargetID]*inventory.Book{},
 		buried: map[fleet.TargetID]grave{}, taken: map[takeover]bool{}, diagnoses: semaphore.NewWeighted(maxDiagnoses),
-		looks: rate.NewLimiter(looksPerSecond, looksAtOnce),
+		looks: rate.NewLimiter(looksPerSecond, looksAtOnce), strict: cfg.Strict,
 	}, nil
 }
+
+// RefusedTransitions returns how many phase transitions of objects were refused since the start. Each is a bug.
+func (e *Engine) RefusedTransitions() int64 { return e.refusedTransitions.Load() }
 
 // Configure says what the server says of this agent, and may be called again when that changes.
 // Objects that it forbids from now on fail visibly; they are not deleted.

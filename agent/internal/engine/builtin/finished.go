@@ -51,7 +51,8 @@ func (t *target) seeDeleted(o *object, last *unstructured.Unstructured) {
 		o.record.finished = finishOf(last)
 	}
 	if t.hasFinished(o) && (o.phase == phaseInPlace || o.phase == phaseVerify) {
-		o.phase, o.mustRead = phaseVerify, true
+		t.transition(o, phaseVerify)
+		o.mustRead = true
 		return
 	}
 	t.seeGone(o)
@@ -64,14 +65,15 @@ func (t *target) hasFinished(o *object) bool {
 
 // restsFinished makes an object one that is done, if it has finished and does not exist any more. A Job that is to be
 // deleted when it has finished, and that went while nobody watched, is taken for finished.
-func (t *target) restsFinished(o *object) bool {
+func (t *target) restsFinished(o *object, as phase) bool {
 	if o.record.finished == "" && o.record.uid != "" && o.leaving == nil && o.expires() {
 		o.record.finished = inventory.FinishedUnseen
 	}
 	if !t.hasFinished(o) {
 		return false
 	}
-	o.phase, o.retry.attempted, o.retry.failure, o.retry.backoff = phaseInPlace, true, "", backoff.Backoff{}
+	t.transition(o, as)
+	o.retry.attempted, o.retry.failure, o.retry.backoff = true, "", backoff.Backoff{}
 	o.live.known, o.drift.renewed, o.drift.deviates, o.drift.reported, o.drift.healing = false, false, false, "", false
 	o.health.status = fleet.HealthCurrent
 	switch o.record.finished {

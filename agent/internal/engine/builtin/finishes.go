@@ -85,14 +85,16 @@ func (t *target) takesFinish(o *object) bool {
 		return false
 	}
 	o.record.applied, o.record.finished, o.record.finishFrom = o.spec.hash, how, finishTaken
-	o.phase, o.mustRead = phaseVerify, true
+	t.transition(o, phaseVerify)
+	o.mustRead = true
 	return true
 }
 
 // applyExisting has an object applied as any other, because it exists.
 func (t *target) applyExisting(o *object) {
 	o.record.applied, o.record.finished, o.record.finishFrom = "", "", finishVoid
-	o.phase, o.mustRead = phaseApply, false
+	t.transition(o, phaseApply)
+	o.mustRead = false
 	t.signal()
 }
 

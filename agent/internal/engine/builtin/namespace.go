@@ -73,7 +73,8 @@ func (t *target) leaveExisting(o *object, err error) bool {
 		note = "is not created: " + refused.Reason // this agent must not touch it, whether or not it exists
 	}
 	t.dirty = t.dirty || o.record.listed
-	o.phase, o.retry.attempted, o.record.listed, o.live.known, o.record.uid, o.record.applied = phaseInPlace, true, false, false, "", ""
+	t.transition(o, phaseInPlace)
+	o.retry.attempted, o.record.listed, o.live.known, o.record.uid, o.record.applied = true, false, false, "", ""
 	o.retry.failure, o.retry.backoff, o.retry.due = "", backoff.Backoff{}, time.Time{}
 	o.health.status, o.health.note, o.health.unreadySince = fleet.HealthCurrent, note, time.Time{}
 	o.endDiagnosis()
@@ -119,7 +120,8 @@ func (t *target) retryNamespace(name string) {
 func (t *target) recreateNamespace(name string) {
 	for _, o := range t.order {
 		if o.spec.optional && o.ref.Name == name && o.phase == phaseInPlace && o.health.note == existsAlready {
-			o.phase, o.health.note = phaseApply, ""
+			t.transition(o, phaseApply)
+			o.health.note = ""
 		}
 	}
 }

@@ -23,7 +23,7 @@ func TestObjectsAreTriedAgainWhenTheirNamespaceAppears(t *testing.T) {
 	statuses := make(reports, 64)
 	timing := defaultTiming()
 	timing.retryFirst, timing.retryMax = time.Hour, time.Hour
-	e, err := newEngine(Config{Namespace: home, REST: c.RESTConfig(), Reporter: statuses, AgentID: fleet.NewAgentID(), Scope: fleet.ScopeCluster}, timing)
+	e, err := newEngine(Config{Namespace: home, REST: c.RESTConfig(), Reporter: statuses, AgentID: fleet.NewAgentID(), Scope: fleet.ScopeCluster, Strict: true}, timing)
 	if err != nil {
 		t.Fatal(err)
 	}

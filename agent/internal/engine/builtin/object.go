@@ -174,9 +174,8 @@ func (o *object) occupiedAt(now time.Time) string {
 	return ""
 }
 
-func (o *object) busy() bool {
-	return o.phase == phaseReading || o.phase == phaseRereading || o.phase == phaseApplying || o.phase == phaseComparing || o.phase == phaseRemoving
-}
+// busy reports whether a request for the object is under way.
+func (o *object) busy() bool { return o.phase.busy() }
 
 func (o *object) entry() inventory.Entry {
 	return inventory.Entry{ObjectRef: o.ref, Hash: o.record.applied, Live: o.record.live, UID: o.record.uid, Wave: o.position.Wave, Depth: o.position.Depth, Held: o.record.hold,

@@ -135,12 +135,14 @@ func (t *target) wakeFailed(now time.Time) {
 		if o.phase != phaseFailed && !blind || now.Before(o.retry.due) {
 			continue
 		}
-		o.phase = phaseApply
 		switch {
 		case !o.kind.resolved:
-			o.phase = phaseResolve
+			t.transition(o, phaseResolve)
 		case o.record.applied == o.spec.hash && o.record.applied != "" && (t.leaves(o) || o.record.finished != ""):
-			o.phase, o.mustRead = phaseVerify, true // it could not be looked at, and is not to be put right
+			t.transition(o, phaseVerify) // it could not be read, and is not to be restored
+			o.mustRead = true
+		default:
+			t.transition(o, phaseApply)
 		}
 	}
 }
@@ -301,7 +303,8 @@ func (t *target) startApply(o *object) {
 		return
 	}
 	job := t.job(o)
-	o.phase, o.record.applied, o.existence.absentAt = phaseApplying, "", time.Time{}
+	t.transition(o, phaseApplying)
+	o.record.applied, o.existence.absentAt = "", time.Time{}
 	t.start(func(ctx context.Context) func() {
 		out, err := t.cluster.Apply(ctx, job)
 		return func() { t.applied(o, out, err) }
@@ -341,7 +344,7 @@ func (t *target) startReads() {
 }
 
 func (t *target) startRead(o *object, as phase) {
-	o.phase = as
+	t.transition(o, as)
 	m, ref := o.kind.mapping, o.ref
 	t.start(func(ctx context.Context) func() {
 		ctx, cancel := context.WithTimeout(ctx, t.engine.timing.requests.Request)

@@ -161,22 +161,24 @@ func (t *target) desire(o *object, ref fleet.ObjectRef, m manifest.Object) {
 	o.preview, o.drift.renewed = "", !inPlace && t.renewed()
 	switch {
 	case !o.kind.resolved:
-		o.phase = phaseResolve
+		t.restart(o, phaseResolve)
 	case inPlace:
 		o.retry.attempted = true
 	case o.drift.deviates:
-		o.phase, o.drift.force = phaseApply, o.record.applied == o.spec.hash
+		t.restart(o, phaseApply)
+		o.drift.force = o.record.applied == o.spec.hash
 	default:
-		t.decide(o)
+		t.restart(o, o.firstPhase())
 	}
 }
 
-// decide chooses what a resolved, desired object needs.
-func (t *target) decide(o *object) {
-	o.phase = phaseApply
+// firstPhase returns the first phase of a resolved, desired object: one that was applied before is verified.
+func (o *object) firstPhase() phase {
 	if o.record.applied == o.spec.hash && o.record.applied != "" && (o.record.uid != "" || o.record.finished != "") {
-		o.phase, o.mustRead = phaseVerify, true
+		o.mustRead = true
+		return phaseVerify
 	}
+	return phaseApply
 }
 
 // discard makes an object one that is not desired any more.
@@ -196,7 +198,7 @@ func (t *target) discard(o *object) {
 	t.holdAfterRecovery(o)
 	t.keepMarked(o)
 	// One that is being deleted already is looked at again as well: its timer was just taken away.
-	o.phase = phaseLeaving
+	t.restart(o, phaseLeaving)
 }
 
 // unplace makes an object one whose kind is to be looked up.

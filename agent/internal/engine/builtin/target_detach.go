@@ -55,12 +55,14 @@ func (t *target) noteEnd() bool {
 func (t *target) letGo(o *object) {
 	why := t.refusal(o.ref)
 	if o.leaving.bounds = (bounds{refusal: why}); o.refused() {
-		o.phase, o.leaving.reason = phaseKept, why
+		t.transition(o, phaseKept)
+		o.leaving.reason = why
 		return
 	}
 	handOver := t.handOver(o.ref)
 	if t.engine.isPending() {
-		o.phase, o.leaving.reason, o.leaving.waits = phaseKept, t.wantedElsewhere(o.key(), handOver), true
+		t.transition(o, phaseKept)
+		o.leaving.reason, o.leaving.waits = t.wantedElsewhere(o.key(), handOver), true
 		return
 	}
 	o.leaving.reason, o.leaving.waits = "", false

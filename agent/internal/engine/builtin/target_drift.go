@@ -50,11 +50,12 @@ func (t *target) leaves(o *object) bool {
 func (t *target) leaveAlone(o *object, live *unstructured.Unstructured) {
 	switch {
 	case o.spec.drift == fleet.DriftIgnore && !t.rehearses():
-		o.phase, o.retry.attempted, o.drift.deviates = phaseInPlace, true, true
+		t.transition(o, phaseInPlace)
+		o.retry.attempted, o.drift.deviates = true, true
 	case o.phase == phaseInPlace && o.drift.compared == o.sight(live):
 		// Compared already: something else of it has changed.
 	default:
-		o.phase = phaseCompare
+		t.transition(o, phaseCompare)
 	}
 }
 
@@ -81,7 +82,7 @@ func (t *target) startCompares() {
 		job.DryRun, job.Known = true, false
 		// What was ours is drift, not a conflict.
 		job.Force = job.Force || o.record.applied == o.spec.hash && !t.rehearses()
-		o.phase = phaseComparing
+		t.transition(o, phaseComparing)
 		t.start(func(ctx context.Context) func() {
 			out, err := t.cluster.Apply(ctx, job)
 			return func() { t.compared(o, out, err) }
@@ -91,7 +92,7 @@ func (t *target) startCompares() {
 
 // compared takes in what an apply would change.
 func (t *target) compared(o *object, out kube.ApplyResult, err error) {
-	o.phase = phaseCompare
+	t.transition(o, phaseCompare)
 	var refused *kube.Refusal
 	switch {
 	case t.ctx.Err() != nil:
@@ -110,7 +111,8 @@ func (t *target) compared(o *object, out kube.ApplyResult, err error) {
 
 // reportDrift says how an object deviates, once for each change.
 func (t *target) reportDrift(o *object, out kube.ApplyResult, err error) {
-	o.phase, o.retry.attempted, o.retry.failure, o.live.known = phaseInPlace, true, "", false
+	t.transition(o, phaseInPlace)
+	o.retry.attempted, o.retry.failure, o.live.known = true, "", false
 	before := out.Before
 	if before == nil {
 		o.health.status, o.health.note = fleet.HealthNotFound, "was deleted"

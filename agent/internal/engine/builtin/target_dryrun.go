@@ -32,7 +32,7 @@ func (t *target) rehearse() {
 	t.engine.crds.Want(t, s.unknown)
 	for _, o := range t.order {
 		if o.leaving == nil && o.kind.resolved && (o.phase == phaseApply || o.phase == phaseVerify) {
-			o.phase = phaseCompare
+			t.transition(o, phaseCompare)
 		}
 	}
 	t.startCompares()
@@ -47,12 +47,12 @@ func (t *target) rehearsed(o *object, out kube.ApplyResult, err error) {
 		t.failed(o, err)
 		return
 	}
-	o.phase, o.retry.attempted, o.retry.failure, o.retry.backoff = phaseCompared, true, "", backoff.Backoff{}
+	o.retry.attempted, o.retry.failure, o.retry.backoff = true, "", backoff.Backoff{}
 	o.drift.compared, o.preview = "", ""
-	if out.Before == nil && t.restsFinished(o) {
-		o.phase = phaseCompared
+	if out.Before == nil && t.restsFinished(o, phaseCompared) {
 		return
 	}
+	t.transition(o, phaseCompared)
 	if out.Before == nil {
 		o.health.status, o.health.note = fleet.HealthNotFound, ""
 		o.preview = "would be created"
@@ -84,7 +84,7 @@ func sightOf(live *unstructured.Unstructured) string {
 // compareAgain has an object compared anew when it has changed since.
 func (t *target) compareAgain(o *object, live *unstructured.Unstructured) {
 	if o.drift.compared != sightOf(live) {
-		o.phase = phaseCompare
+		t.transition(o, phaseCompare)
 	}
 }
 
@@ -93,14 +93,16 @@ func (t *target) rehearsePrune(s survey) {
 	gone, plan := t.plan(s)
 	for _, o := range t.order {
 		if o.leaving != nil && !o.mayGo() {
-			o.phase, o.preview = phaseKept, ""
+			t.transition(o, phaseKept)
+			o.preview = ""
 			if o.leaving.keptBy == "" {
 				o.leaving.reason = "it must not be touched, or another deployment takes it over"
 			}
 		}
 	}
 	for _, o := range gone {
-		o.phase, o.preview = phaseKept, ""
+		t.transition(o, phaseKept)
+		o.preview = ""
 		o.leaving.reason = cmp.Or(plan.Decide(o.ref, o.record.hold).Reason, t.engine.inhabited(o.ref, t.id))
 		if o.leaving.reason == "" {
 			o.preview = "would be deleted"

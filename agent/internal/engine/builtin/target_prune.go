@@ -129,7 +129,8 @@ func (t *target) keepBack(o *object) {
 	switch {
 	case o.phase == phaseRemoving:
 	case o.refused():
-		o.phase, o.leaving.reason = phaseKept, o.leaving.bounds.refusal
+		t.transition(o, phaseKept)
+		o.leaving.reason = o.leaving.bounds.refusal
 	case o.leaving.claimedBy != "":
 		// Until that one has taken it over, which the label tells: what is forgotten before would be nobody's
 		// if this agent stopped now.
@@ -185,7 +186,7 @@ func (t *target) hold(o *object, reason string, protected bool) {
 		return
 	}
 	if o.phase != phaseTerminating {
-		o.phase = phaseKept
+		t.transition(o, phaseKept)
 	}
 	o.leaving.reason = reason
 	if t.now.Before(o.retry.due) || t.inflight >= t.places() {
@@ -212,7 +213,8 @@ func (t *target) startRemove(o *object, want kube.Intent) {
 		}
 		return cmp.Or(t.beyond(ref), t.engine.inhabited(ref, t.id))
 	}}
-	o.phase, o.live.known = phaseRemoving, false
+	t.transition(o, phaseRemoving)
+	o.live.known = false
 	t.start(func(ctx context.Context) func() {
 		out, err := t.cluster.Remove(ctx, job)
 		return func() { t.removed(o, want, out, err) }
@@ -221,7 +223,7 @@ func (t *target) startRemove(o *object, want kube.Intent) {
 
 // removed takes in what became of an object that was to go.
 func (t *target) removed(o *object, want kube.Intent, out kube.RemoveResult, err error) {
-	o.phase = phaseLeaving
+	t.transition(o, phaseLeaving)
 	if t.ctx.Err() != nil {
 		o.live.later = nil
 		return
@@ -250,7 +252,8 @@ func (t *target) removed(o *object, want kube.Intent, out kube.RemoveResult, err
 			break
 		}
 		if t.awaitsTaker(o) {
-			o.phase, o.leaving.waits, o.retry.due = phaseKept, true, t.now.Add(tries.Next(t.engine.timing.retryFirst, t.engine.timing.retryMax))
+			t.transition(o, phaseKept)
+			o.leaving.waits, o.retry.due = true, t.now.Add(tries.Next(t.engine.timing.retryFirst, t.engine.timing.retryMax))
 			o.retry.backoff, o.leaving.reason = tries, "it has finished, and another deployment that wants it has not taken it over yet"
 			break
 		}
@@ -263,9 +266,11 @@ func (t *target) removed(o *object, want kube.Intent, out kube.RemoveResult, err
 	case kube.OutcomeNotOurs:
 		t.lose(o, want, out.Note)
 	case kube.OutcomeKept:
-		o.phase, o.leaving.reason, o.leaving.keptBy, o.live.known = phaseKept, out.Note, out.Note, true
+		t.transition(o, phaseKept)
+		o.leaving.reason, o.leaving.keptBy, o.live.known = out.Note, out.Note, true
 	case kube.OutcomeTerminating:
-		o.phase, o.live.known, o.health.status, o.health.note = phaseTerminating, true, fleet.HealthTerminating, out.Note
+		t.transition(o, phaseTerminating)
+		o.live.known, o.health.status, o.health.note = true, fleet.HealthTerminating, out.Note
 		if o.leaving.since.IsZero() {
 			o.leaving.since = t.now
 		}
@@ -273,19 +278,23 @@ func (t *target) removed(o *object, want kube.Intent, out kube.RemoveResult, err
 			o.retry.due = time.Now().Add(o.retry.backoff.Next(t.engine.timing.retryFirst, t.engine.timing.forbiddenMax))
 		}
 	case kube.OutcomeWaits:
-		o.phase, o.leaving.reason, o.live.known = phaseKept, out.Note, true
+		t.transition(o, phaseKept)
+		o.leaving.reason, o.live.known = out.Note, true
 		if want == kube.IntentDetach || want == kube.IntentRelease {
 			t.putOff(o, tries, t.engine.timing.forbiddenMax)
 		}
 	case kube.OutcomeOccupied:
-		o.phase, o.leaving.reason, o.live.known, o.leaving.contents = phaseKept, out.Note, true, out.Note
+		t.transition(o, phaseKept)
+		o.leaving.reason, o.live.known, o.leaving.contents = out.Note, true, out.Note
 		t.putOff(o, tries, t.engine.timing.retryMax) // to find out takes a request for each kind
 	case kube.OutcomeEmpty:
-		o.phase, o.live.known, o.leaving.waits, o.leaving.emptyAt = phaseKept, true, true, t.now
+		t.transition(o, phaseKept)
+		o.live.known, o.leaving.waits, o.leaving.emptyAt = true, true, t.now
 		o.retry.due, o.leaving.reason = t.now.Add(t.engine.timing.unserved), "nothing of any deployment is in it, which is looked at once more"
 		o.leaving.contents = o.leaving.reason
 	case kube.OutcomeExists:
-		o.phase, o.live.known = phaseKept, true
+		t.transition(o, phaseKept)
+		o.live.known = true
 		if out.Live != nil {
 			o.look(out.Live)
 		}
@@ -303,7 +312,8 @@ func (t *target) doubtsUnserved(o *object) bool {
 	if !t.now.Before(sure) {
 		return false
 	}
-	o.phase, o.leaving.waits, o.retry.due = phaseKept, true, sure
+	t.transition(o, phaseKept)
+	o.leaving.waits, o.retry.due = true, sure
 	o.leaving.reason = "its kind is not served at the moment, which is looked at again before it counts as gone"
 	o.leaving.contents = o.leaving.reason
 	return true
@@ -345,13 +355,15 @@ func (t *target) seeLeaving(o *object, live *unstructured.Unstructured) {
 	}
 	whole := t.desired.State.Tombstone
 	if o.leaving.keptBy != "" && kube.KeptByLive(live.GetAnnotations(), whole) == "" && kube.KeptByManifest(o.record.keepAnnotation, whole) == "" {
-		o.leaving.keptBy, o.phase = "", phaseLeaving
+		t.transition(o, phaseLeaving)
+		o.leaving.keptBy = ""
 	}
 }
 
 // lookAgain has an object looked at that may be gone by now.
 func (t *target) lookAgain(o *object) {
-	o.phase, o.live.known, o.leaving.keptBy, o.retry.due = phaseLeaving, false, "", time.Time{}
+	t.transition(o, phaseLeaving)
+	o.live.known, o.leaving.keptBy, o.retry.due = false, "", time.Time{}
 }
 
 // noInventory is said of a tombstone that found nothing to go by.

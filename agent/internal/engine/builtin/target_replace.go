@@ -15,7 +15,8 @@ import (
 // watch says when it is gone; without one it is looked at from time to time. A kill in between is
 // mended as any deletion is: it is desired, and not there.
 func (t *target) awaitGone(o *object, why *kube.NotGoneError) {
-	o.phase, o.retry.attempted, o.retry.failure, o.live.known = phaseReplacing, true, "", false
+	t.transition(o, phaseReplacing)
+	o.retry.attempted, o.retry.failure, o.live.known = true, "", false
 	o.replaced, o.health.status, o.health.note = why.Field, fleet.HealthTerminating, why.Error()
 	o.retry.due = time.Time{}
 	if o.watch.Failed() {
@@ -31,7 +32,8 @@ func (t *target) replaceHold(ref fleet.ObjectRef) func() string {
 
 // createAnew has an object created that was deleted for that.
 func (t *target) createAnew(o *object) {
-	o.phase, o.live.known, o.retry.backoff, o.retry.due = phaseApply, false, backoff.Backoff{}, time.Time{}
+	t.transition(o, phaseApply)
+	o.live.known, o.retry.backoff, o.retry.due = false, backoff.Backoff{}, time.Time{}
 }
 
 // tellTaken says what was taken over from others.

@@ -63,7 +63,8 @@ func (t *target) unresolved(gvk schema.GroupVersionKind, err error) {
 		case comes && t.rehearses():
 			t.rehearsed(o, kube.ApplyResult{}, nil)
 		case comes && o.retry.backoff.Tries < patience:
-			o.retry.attempted, o.phase, o.kind.unknown, o.kind.expected = true, phaseFailed, true, true
+			t.transition(o, phaseFailed)
+			o.retry.attempted, o.kind.unknown, o.kind.expected = true, true, true
 			o.retry.due = time.Now().Add(t.pause(o, err))
 		default:
 			t.failed(o, err)
@@ -102,7 +103,7 @@ func (t *target) place(o *object, m kube.Mapping) (moved bool) {
 			t.failed(o, &kube.Refusal{Reason: why})
 			return moved
 		}
-		t.decide(o)
+		t.transition(o, o.firstPhase())
 	}
 	o.kind.resolved, o.kind.unknown = true, false
 	o.watch = t.engine.watches.Add(m, o.ref, t)
@@ -137,7 +138,8 @@ func (t *target) failed(o *object, err error) {
 		t.homeless = true
 		t.recreateNamespace(o.retry.missingNamespace)
 	}
-	o.retry.attempted, o.phase = true, phaseFailed
+	t.transition(o, phaseFailed)
+	o.retry.attempted = true
 	o.kind.unknown = errors.Is(err, kube.ErrUnknownKind)
 	o.retry.due = time.Now().Add(t.pause(o, err))
 	o.live.known = false // somebody may have changed it, or its owner, since

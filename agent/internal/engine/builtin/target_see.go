@@ -91,7 +91,8 @@ func (t *target) seeLive(o *object, live *unstructured.Unstructured) {
 		// It is going to be applied, or tried again, in any case.
 	case live.GetDeletionTimestamp() != nil:
 		// It is created again as soon as it is gone.
-		o.phase, o.retry.attempted = phaseInPlace, true
+		t.transition(o, phaseInPlace)
+		o.retry.attempted = true
 	case foreignHolder(live, t.id) != "":
 		_, err := t.owner.MayApply(live, o.record.uid, func(fleet.TargetID) bool { return false })
 		t.failed(o, err)
@@ -118,7 +119,8 @@ func (t *target) confirm(o *object, live *unstructured.Unstructured) {
 	if o.retry.failure != "" {
 		t.engine.claims.resume(o.key(), t.id)
 	}
-	o.phase, o.retry.attempted, o.retry.failure = phaseInPlace, true, ""
+	t.transition(o, phaseInPlace)
+	o.retry.attempted, o.retry.failure = true, ""
 	o.drift.renewed, o.drift.deviates, o.drift.reported = false, false, ""
 	o.live.known = live.GetLabels()[kube.LabelTarget] == string(t.id)
 	if o.live.fields == nil {
@@ -129,7 +131,10 @@ func (t *target) confirm(o *object, live *unstructured.Unstructured) {
 // rename has an object applied again that is as it was applied, but by the agent that this was before it
 // was enrolled anew: no watch tells of it as long as it names that one. One that deviates and is left so
 // is read from time to time instead.
-func (t *target) rename(o *object) { o.phase, o.live.known = phaseApply, true }
+func (t *target) rename(o *object) {
+	t.transition(o, phaseApply)
+	o.live.known = true
+}
 
 // drifts has an object applied again that is not as it was applied last, unless it is to be left so.
 func (t *target) drifts(o *object, live *unstructured.Unstructured) {
@@ -147,7 +152,8 @@ func (t *target) drifts(o *object, live *unstructured.Unstructured) {
 func (t *target) heal(o *object) {
 	now := t.now
 	delay := o.drift.heals.next(now, t.engine.timing)
-	o.phase, o.drift.healing, o.drift.delayed, o.retry.due = phaseApply, o.record.applied == o.spec.hash, delay > 0, now.Add(delay)
+	t.transition(o, phaseApply)
+	o.drift.healing, o.drift.delayed, o.retry.due = o.record.applied == o.spec.hash, delay > 0, now.Add(delay)
 }
 
 // seeGone takes in that an object was deleted, or has lost our label: the watch cannot tell which,
@@ -159,7 +165,7 @@ func (t *target) seeGone(o *object) {
 	case o.phase == phaseReplacing:
 		t.createAnew(o)
 	case o.phase == phaseCompared, t.leaves(o) && (o.phase == phaseInPlace || o.phase == phaseVerify):
-		o.phase = phaseCompare
+		t.transition(o, phaseCompare)
 	case o.phase == phaseInPlace || o.phase == phaseVerify:
 		o.live.known, o.drift.before, o.drift.force = false, nil, o.record.applied == o.spec.hash
 		o.health.status, o.health.note = fleet.HealthNotFound, "was deleted"
@@ -178,16 +184,18 @@ func (t *target) seeMissing(o *object) {
 	case o.phase == phaseReplacing:
 		t.createAnew(o)
 	case o.phase == phaseCompared:
-		o.phase = phaseCompare
+		t.transition(o, phaseCompare)
 	case o.phase == phaseInPlace || o.phase == phaseVerify:
-		o.phase, o.mustRead = phaseVerify, true
+		t.transition(o, phaseVerify)
+		o.mustRead = true
 	}
 }
 
 // wasRead takes in the answer to a read of our own.
 func (t *target) wasRead(o *object, live *unstructured.Unstructured, err error) {
 	again := o.phase == phaseRereading
-	o.phase, o.mustRead = phaseVerify, false
+	t.transition(o, phaseVerify)
+	o.mustRead = false
 	if t.ctx.Err() == nil && !apierrors.IsNotFound(err) {
 		o.wasReread(t.now, t.engine.timing.reread, err)
 	}
@@ -195,8 +203,8 @@ func (t *target) wasRead(o *object, live *unstructured.Unstructured, err error) 
 	case t.ctx.Err() != nil:
 		o.mustRead = true
 	case err != nil && again && !apierrors.IsNotFound(err):
-		o.phase = phaseInPlace // nothing is known to be wrong with it
-	case apierrors.IsNotFound(err) && t.restsFinished(o):
+		t.transition(o, phaseInPlace) // nothing is known to be wrong with it
+	case apierrors.IsNotFound(err) && t.restsFinished(o, phaseInPlace):
 	case apierrors.IsNotFound(err):
 		t.seeGone(o)
 	case err != nil:
@@ -223,7 +231,8 @@ func (t *target) applied(o *object, out kube.ApplyResult, err error) {
 		t.awaitGone(o, notGone)
 	case t.ctx.Err() != nil:
 		// Replaced by something newer, and perhaps carried out: not known until looked at.
-		o.phase, o.live.known = phaseApply, false
+		t.transition(o, phaseApply)
+		o.live.known = false
 	default:
 		if apierrors.IsNotFound(err) && missingNamespace(err) == "" {
 			// Perhaps the kind is not served any more.
@@ -251,7 +260,8 @@ func (t *target) succeeded(o *object, out kube.ApplyResult) {
 	o.record.applied, o.record.uid, o.live.fields = o.spec.hash, string(live.GetUID()), t.shared(entry.Raw())
 	o.record.live = o.spec.ignore.ProjectionOf(ours, live)
 	o.drift.renewed, o.drift.deviates, o.drift.reported, o.replaced = false, false, "", ""
-	o.phase, o.retry.attempted, o.live.known, o.unnamed = phaseInPlace, true, true, false
+	t.transition(o, phaseInPlace)
+	o.retry.attempted, o.live.known, o.unnamed = true, true, false
 	o.retry.failure, o.retry.backoff, o.drift.force, o.drift.before, o.drift.delayed = "", backoff.Backoff{}, false, nil, false
 	o.look(live)
 	t.noteApplied(o)
