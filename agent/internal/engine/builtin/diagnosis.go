@@ -22,8 +22,8 @@ const (
 	maxDiagnoses = 64
 	// Looks per second, of all workloads together, after so many at once. To list pods by labels and events by their object costs
 	// an API server the more, the more there are: a rollout of a thousand workloads must not be slowed down by being explained.
-	looksPerSecond = 2
-	looksAtOnce    = 10
+	podReadsPerSecond = 2
+	podReadBurst      = 10
 	// The time between two looks at one workload. Each look that finds something else doubles it, so that
 	// pods which change all the time do not become a stream of statuses.
 	diagnoseFirst = time.Second
@@ -42,7 +42,7 @@ type diagnosis struct {
 
 // outdated reports whether another look is needed: the workload was made anew, or is read with other rights.
 func (d *diagnosis) outdated(t *target, o *object) bool {
-	return d.cluster != t.cluster || d.uid != o.record.uid
+	return d.cluster != t.work.client || d.uid != o.record.uid
 }
 
 // explanation is why the health of an object is what it is.
@@ -63,7 +63,7 @@ func (o *object) endDiagnosis() {
 
 // diagnose starts and ends diagnoses, as the health of the workloads asks for it.
 func (t *target) diagnose() {
-	idle := t.heir != "" || t.ousted || t.gone || t.cluster == nil || t.desired.State.Detached
+	idle := t.stopped.any() || t.end.done || t.work.client == nil || t.work.desired.State.Detached
 	for _, o := range t.order {
 		if o.health.diagnosis == nil && o.health.unreadySince.IsZero() {
 			continue // nearly all
@@ -103,12 +103,12 @@ func (t *target) startDiagnosis(o *object) {
 	e.mu.Lock()
 	running := e.running
 	e.mu.Unlock()
-	look, err := kube.NewPodReader(t.cluster, o.ref, o.record.uid, o.spec.manifest.Object())
+	look, err := kube.NewPodReader(t.work.client, o.ref, o.record.uid, o.spec.manifest.Object())
 	if err != nil || running == nil {
 		return
 	}
 	ctx, cancel := context.WithCancel(running)
-	d := &diagnosis{cluster: t.cluster, uid: o.record.uid, cancel: cancel}
+	d := &diagnosis{cluster: t.work.client, uid: o.record.uid, cancel: cancel}
 	o.health.diagnosis = d
 	e.work.Go(func() {
 		defer cancel()
@@ -125,7 +125,7 @@ func (t *target) followPods(ctx context.Context, look *kube.PodReader, d *diagno
 	var calm, idle backoff.Backoff
 	last, pause := "", diagnoseFirst
 	for ctx.Err() == nil {
-		if t.engine.looks.Wait(ctx) != nil {
+		if t.engine.podReads.Wait(ctx) != nil {
 			return
 		}
 		release := t.engine.cluster.Slot(ctx)
@@ -136,7 +136,7 @@ func (t *target) followPods(ctx context.Context, look *kube.PodReader, d *diagno
 		}
 		if err == nil && text != last {
 			last, idle = text, backoff.Backoff{}
-			t.leave(func(in *inbox) {
+			t.post(func(in *inbox) {
 				in.results = append(in.results, func() {
 					if o.health.diagnosis == d {
 						d.text = text

@@ -57,24 +57,24 @@ type Engine struct {
 	crds       *watch.Definitions
 	namespaces *watch.Namespaces
 	work       sync.WaitGroup // targets and their requests
-	tidiness   tidiness
+	gc         collector
 	diagnoses  *semaphore.Weighted // workloads whose pods are looked at
-	looks      *rate.Limiter       // at these pods
+	podReads   *rate.Limiter       // at these pods
 	setting    sync.Mutex          // held by Set, so that claims are made in the order of versions
 	strict     bool
 	// refusedTransitions counts phase transitions that must not happen.
 	refusedTransitions atomic.Int64
 
-	mu        sync.Mutex
-	settings  settings
-	editions  int // of settings
-	targets   map[fleet.TargetID]*target
-	books     map[fleet.TargetID]*inventory.Book // recovered, and not yet taken by a target
-	recovered bool
-	running   context.Context // nil before Run
-	pending   int             // targets whose newest state is yet to be set
-	buried    map[fleet.TargetID]grave
-	taken     map[takeover]bool // what was taken over from inventories here
+	mu          sync.Mutex
+	settings    settings
+	editions    int // of settings
+	targets     map[fleet.TargetID]*target
+	inventories map[fleet.TargetID]*inventory.Inventory // recovered, and not yet taken by a target
+	recovered   bool
+	running     context.Context // nil before Run
+	pending     int             // targets whose newest state is yet to be set
+	deleted     map[fleet.TargetID]deletedTarget
+	takenOver   map[takeover]bool // what was taken over from inventories here
 }
 
 var _ engine.Engine = (*Engine)(nil)
@@ -97,9 +97,9 @@ func newEngine(cfg Config, timing timing) (*Engine, error) {
 		namespace: cfg.Namespace, reporter: cfg.Reporter, log: cmp.Or(cfg.Log, slog.New(slog.DiscardHandler)),
 		timing: timing, cluster: cluster, store: inventory.NewStore(configMaps), claims: newClaims(), finishes: newFinishes(),
 		settings: settings{agent: cfg.AgentID, scope: cfg.Scope, namespaces: slices.Clone(cfg.Namespaces), policy: cfg.Owner},
-		targets:  map[fleet.TargetID]*target{}, books: map[fleet.TargetID]*inventory.Book{},
-		buried: map[fleet.TargetID]grave{}, taken: map[takeover]bool{}, diagnoses: semaphore.NewWeighted(maxDiagnoses),
-		looks: rate.NewLimiter(looksPerSecond, looksAtOnce), strict: cfg.Strict,
+		targets:  map[fleet.TargetID]*target{}, inventories: map[fleet.TargetID]*inventory.Inventory{},
+		deleted: map[fleet.TargetID]deletedTarget{}, takenOver: map[takeover]bool{}, diagnoses: semaphore.NewWeighted(maxDiagnoses),
+		podReads: rate.NewLimiter(podReadsPerSecond, podReadBurst), strict: cfg.Strict,
 	}, nil
 }
 
@@ -169,7 +169,7 @@ func (e *Engine) edition() int {
 // Recover implements [engine.Engine]. It reads every inventory in the agent's namespace. The namespace is
 // this agent's alone, so that one of another agent is of this very agent before it was enrolled anew.
 func (e *Engine) Recover(ctx context.Context) ([]engine.Held, error) {
-	books, err := e.store.Load(ctx)
+	found, err := e.store.Load(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("recovering what this agent holds: %w", err)
 	}
@@ -177,13 +177,13 @@ func (e *Engine) Recover(ctx context.Context) ([]engine.Held, error) {
 	defer e.mu.Unlock()
 	e.recovered = true
 	var held []engine.Held
-	for _, book := range books {
-		rec := book.Record()
-		e.books[rec.Target] = book
+	for _, inv := range found {
+		rec := inv.Record()
+		e.inventories[rec.Target] = inv
 		for key, entry := range rec.Entries {
 			e.finishes.set(key, rec.Target, finish{entry.Hash, entry.Finished})
 		}
-		if names := book.Damaged(); len(names) > 0 {
+		if names := inv.Damaged(); len(names) > 0 {
 			e.reporter.Event(rec.Target, fleet.Event{
 				At: time.Now(), Type: fleet.EventWarning, Reason: "InventoryDamaged", Deployment: rec.Deployment,
 				Message: fmt.Sprintf("ConfigMap %s/%s cannot be read as a part of the inventory; nothing of this deployment is deleted until it is repaired or removed", e.namespace, names[0]),
@@ -229,7 +229,7 @@ func (e *Engine) startLocked(t *target) {
 func (e *Engine) Set(d engine.Desired) {
 	e.setting.Lock()
 	defer e.setting.Unlock()
-	if e.lies(d) {
+	if e.isDeleted(d) {
 		return
 	}
 	d = withNamespace(d)
@@ -241,9 +241,9 @@ func (e *Engine) Set(d engine.Desired) {
 		waiting, superseded := e.claims.set(d)
 		e.supersede(superseded, d.Target)
 		for _, id := range waiting {
-			e.poke(id)
+			e.retryTarget(id)
 		}
-		e.tellFreed()
+		e.notifyReleased()
 	}
 	t.signal()
 }
@@ -278,8 +278,8 @@ func (e *Engine) target(id fleet.TargetID) *target {
 		return t
 	}
 	var held fleet.Version
-	if book := e.books[id]; book != nil {
-		held = book.Version()
+	if inv := e.inventories[id]; inv != nil {
+		held = inv.Version()
 	}
 	t = newTarget(e, id, held)
 	e.targets[id] = t
@@ -287,20 +287,20 @@ func (e *Engine) target(id fleet.TargetID) *target {
 	return t
 }
 
-// tellFreed tells those who waited for others to claim less.
-func (e *Engine) tellFreed() {
-	for _, id := range e.claims.takeFreed() {
+// notifyReleased tells those who waited for others to claim less.
+func (e *Engine) notifyReleased() {
+	for _, id := range e.claims.takeReleased() {
 		e.mu.Lock()
 		t := e.targets[id]
 		e.mu.Unlock()
 		if t != nil {
-			t.leave(func(in *inbox) { in.freed = true })
+			t.post(func(in *inbox) { in.claimsReleased = true })
 		}
 	}
 }
 
-// poke makes a target look at once at what failed.
-func (e *Engine) poke(id fleet.TargetID) {
+// retryTarget makes a target look at once at what failed.
+func (e *Engine) retryTarget(id fleet.TargetID) {
 	e.mu.Lock()
 	t := e.targets[id]
 	e.mu.Unlock()

@@ -39,14 +39,14 @@ func finishOf(live *unstructured.Unstructured) inventory.Finish {
 // noteFinish has the inventory written when an object has finished, before it may be gone.
 func (t *target) noteFinish(o *object) {
 	t.publishFinish(o)
-	if o.record.applied == o.spec.hash && t.book.Entry(o.key()).Finished != o.record.finished {
-		t.dirty = true
+	if o.record.applied == o.spec.hash && t.inv.inventory.Entry(o.key()).Finished != o.record.finished {
+		t.inv.dirty = true
 	}
 }
 
-// seeDeleted takes in the last state of an object that a watch does not show any more. One that has finished is read
+// evaluateDeleted takes in the last state of an object that a watch does not show any more. One that has finished is read
 // once more: it may only have lost our label.
-func (t *target) seeDeleted(o *object, last *unstructured.Unstructured) {
+func (t *target) evaluateDeleted(o *object, last *unstructured.Unstructured) {
 	if string(last.GetUID()) == o.record.uid {
 		o.record.finished = finishOf(last)
 	}
@@ -55,7 +55,7 @@ func (t *target) seeDeleted(o *object, last *unstructured.Unstructured) {
 		o.mustRead = true
 		return
 	}
-	t.seeGone(o)
+	t.evaluateGone(o)
 }
 
 // hasFinished reports whether an object is known to have finished as it is desired now.

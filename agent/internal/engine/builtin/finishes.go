@@ -70,13 +70,13 @@ func (t *target) publishFinish(o *object) {
 		is = finish{}
 	}
 	for _, id := range t.engine.finishes.set(o.key(), t.id, is) {
-		t.engine.poke(id)
+		t.engine.retryTarget(id)
 	}
 }
 
-// takesFinish makes an object that is about to be created one that has finished, if it has in another target from which it comes.
+// inheritFinish makes an object that is about to be created one that has finished, if it has in another target from which it comes.
 // Whether it really does not exist is read before that counts.
-func (t *target) takesFinish(o *object) bool {
+func (t *target) inheritFinish(o *object) bool {
 	if o.record.uid != "" || o.record.finishFrom != finishOwn {
 		return false
 	}
@@ -84,7 +84,7 @@ func (t *target) takesFinish(o *object) bool {
 	if how == "" {
 		return false
 	}
-	o.record.applied, o.record.finished, o.record.finishFrom = o.spec.hash, how, finishTaken
+	o.record.applied, o.record.finished, o.record.finishFrom = o.spec.hash, how, finishInherited
 	t.transition(o, phaseVerify)
 	o.mustRead = true
 	return true
@@ -102,14 +102,14 @@ func (t *target) applyExisting(o *object) {
 type finishSource int
 
 const (
-	finishOwn   finishSource = iota
-	finishTaken              // and the object is to be read
-	finishVoid               // because the object exists
+	finishOwn       finishSource = iota
+	finishInherited              // and the object is to be read
+	finishVoid                   // because the object exists
 )
 
-// awaitsTaker reports whether an object that has finished and does not exist any more is still to be taken over by another target,
+// awaitsTakeover reports whether an object that has finished and does not exist any more is still to be taken over by another target,
 // which would run it again if it were forgotten here before.
-func (t *target) awaitsTaker(o *object) bool {
+func (t *target) awaitsTakeover(o *object) bool {
 	if o.record.finished == "" {
 		return false
 	}

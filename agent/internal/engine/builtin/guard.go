@@ -40,17 +40,17 @@ func (s settings) refuse(ref fleet.ObjectRef, m kube.Mapping, own string) string
 // because it is beyond the limits of the grant by which the deployment is here.
 func (t *target) refuse(ref fleet.ObjectRef, m kube.Mapping) string {
 	s := t.engine.config()
-	return cmp.Or(s.refuse(ref, m, t.engine.namespace), s.policy.RefuseAs(t.desired.State.Policy.ServiceAccount),
-		t.desired.State.Limits.Refusal(ref, m.Namespaced))
+	return cmp.Or(s.refuse(ref, m, t.engine.namespace), s.policy.RefuseAs(t.work.desired.State.Policy.ServiceAccount),
+		t.work.desired.State.Limits.Refusal(ref, m.Namespaced))
 }
 
-// act chooses whose rights the deployment is applied with.
-func (t *target) act(account string) {
+// impersonate chooses whose rights the deployment is applied with.
+func (t *target) impersonate(account string) {
 	cluster, err := t.engine.cluster.As(account)
 	if err != nil {
-		t.saving.failure = err.Error() // and nothing is done until something newer is desired
+		t.inv.writing.failure = err.Error() // and nothing is done until something newer is desired
 	}
-	t.cluster = cluster
+	t.work.client = cluster
 }
 
 // refusal returns why this agent must not touch an object that is to go, or not with the rights that the
@@ -59,11 +59,11 @@ func (t *target) act(account string) {
 func (t *target) refusal(ref fleet.ObjectRef) string {
 	s := t.engine.config()
 	return cmp.Or(s.refuse(ref, kube.Mapping{Namespaced: ref.Namespace != ""}, t.engine.namespace),
-		s.policy.RefuseAs(t.desired.State.Policy.ServiceAccount))
+		s.policy.RefuseAs(t.work.desired.State.Policy.ServiceAccount))
 }
 
 // beyond returns why an object must not be deleted, or "": the grant of the deployment does not reach
 // that far, or the owner of the cluster lets nothing be deleted.
 func (t *target) beyond(ref fleet.ObjectRef) string {
-	return cmp.Or(t.desired.State.Limits.Refusal(ref, ref.Namespace != ""), t.engine.config().policy.RefuseDeletion())
+	return cmp.Or(t.work.desired.State.Limits.Refusal(ref, ref.Namespace != ""), t.engine.config().policy.RefuseDeletion())
 }

@@ -37,7 +37,7 @@ func TestStateOfAWatchDoesNotHideWhatItReported(t *testing.T) {
 		for _, seen := range c.seen {
 			one.Observe(key, seen)
 		}
-		if got := one.inbox.seen[key]; got != c.want {
+		if got := one.inbox.observed[key]; got != c.want {
 			t.Errorf("%s: %+v is left, want %+v", c.reason, got, c.want)
 		}
 	}
@@ -53,23 +53,23 @@ func TestFailedWatchDoesNotHideADeletion(t *testing.T) {
 	desired := wanting(t, "tgt-a", "{apiVersion: v1, kind: ConfigMap, metadata: {name: a}}")
 	desired.State.Version = fleet.Version{Epoch: 1, Generation: 1}
 	one.accept(desired)
-	one.begin(t.Context(), one.takeIn())
+	one.begin(t.Context(), one.drainInbox())
 	o, down := one.order[0], watch.State{Reason: watch.Failing}
 	o.phase, o.record.applied = phaseInPlace, o.spec.hash
 	one.Observe(o.key(), watch.Observation{Deleted: &unstructured.Unstructured{}})
 	one.Observe(o.key(), watch.Observation{State: down})
-	one.takeIn()
+	one.drainInbox()
 	if o.phase != phaseApply || !o.watch.Failed() {
 		t.Errorf("phase is %d, failed watch %v, want the object applied again although its watch has failed since", o.phase, o.watch.Failed())
 	}
 	// What was seen while a request was under way says nothing of the watch now.
 	o.phase = phaseApplying
 	one.Observe(o.key(), watch.Observation{Deleted: &unstructured.Unstructured{}})
-	one.takeIn()
+	one.drainInbox()
 	one.Observe(o.key(), watch.Observation{State: down})
-	one.takeIn()
+	one.drainInbox()
 	o.phase = phaseInPlace
-	one.seeLater(o)
+	one.evaluateLater(o)
 	if o.phase != phaseApply || !o.watch.Failed() {
 		t.Errorf("phase is %d, failed watch %v, want both what was seen and that the watch has failed since", o.phase, o.watch.Failed())
 	}
@@ -91,10 +91,12 @@ func TestWhatIsSeenAfterARestoreCounts(t *testing.T) {
 		see  func(one *target, o *object)
 		want phase
 	}{
-		"a list of before":            {func(one *target, o *object) { one.see(o, watch.Observation{Live: edited("7")}) }, phaseInPlace},
-		"a list after a restore":      {func(one *target, o *object) { one.see(o, watch.Observation{Live: edited("7"), Rewound: true}) }, phaseApply},
-		"missing in a list of before": {func(one *target, o *object) { one.see(o, watch.Observation{Missing: "7"}) }, phaseInPlace},
-		"missing after a restore":     {func(one *target, o *object) { one.see(o, watch.Observation{Missing: "7", Rewound: true}) }, phaseVerify},
+		"a list of before": {func(one *target, o *object) { one.handleObservation(o, watch.Observation{Live: edited("7")}) }, phaseInPlace},
+		"a list after a restore": {func(one *target, o *object) {
+			one.handleObservation(o, watch.Observation{Live: edited("7"), Rewound: true})
+		}, phaseApply},
+		"missing in a list of before": {func(one *target, o *object) { one.handleObservation(o, watch.Observation{Missing: "7"}) }, phaseInPlace},
+		"missing after a restore":     {func(one *target, o *object) { one.handleObservation(o, watch.Observation{Missing: "7", Rewound: true}) }, phaseVerify},
 		"a read":                      {func(one *target, o *object) { o.phase = phaseReading; one.wasRead(o, edited("7"), nil) }, phaseApply},
 	} {
 		e, err := New(Config{Namespace: "home", REST: &rest.Config{Host: "http://127.0.0.1:1"}, Reporter: make(told), AgentID: "agt-a", Scope: fleet.ScopeCluster})
@@ -103,7 +105,7 @@ func TestWhatIsSeenAfterARestoreCounts(t *testing.T) {
 		}
 		one := newTarget(e, "tgt-a", fleet.Version{})
 		one.accept(wanting(t, "tgt-a", "{apiVersion: v1, kind: ConfigMap, metadata: {name: a}}"))
-		one.begin(t.Context(), one.takeIn())
+		one.begin(t.Context(), one.drainInbox())
 		o := one.order[0]
 		o.phase, o.record.applied, o.record.uid, o.live.version, o.record.live, o.live.known = phaseInPlace, o.spec.hash, "u", "100", "as it was", true
 		tt.see(one, o)
@@ -116,8 +118,8 @@ func TestWhatIsSeenAfterARestoreCounts(t *testing.T) {
 func TestTargetThatDoesNothingAnyMoreWaitsForNoKind(t *testing.T) {
 	t.Parallel()
 	for reason, end := range map[string]func(one *target){
-		"superseded": func(one *target) { one.heir = "tgt-heir" },
-		"ousted":     func(one *target) { one.ousted = true },
+		"superseded": func(one *target) { one.stopped.successor = "tgt-heir" },
+		"ousted":     func(one *target) { one.stopped.newerReplica = true },
 	} {
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel() // nothing is watched: it only counts who waits

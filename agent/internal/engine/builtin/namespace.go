@@ -72,14 +72,14 @@ func (t *target) leaveExisting(o *object, err error) bool {
 	if !o.kind.resolved {
 		note = "is not created: " + refused.Reason // this agent must not touch it, whether or not it exists
 	}
-	t.dirty = t.dirty || o.record.listed
+	t.inv.dirty = t.inv.dirty || o.record.listed
 	t.transition(o, phaseInPlace)
 	o.retry.attempted, o.record.listed, o.live.known, o.record.uid, o.record.applied = true, false, false, "", ""
 	o.retry.failure, o.retry.backoff, o.retry.due = "", backoff.Backoff{}, time.Time{}
 	o.health.status, o.health.note, o.health.unreadySince = fleet.HealthCurrent, note, time.Time{}
 	o.endDiagnosis()
-	t.engine.claims.rest(o.key(), t.id, "")
-	t.engine.tellFreed()
+	t.engine.claims.suspend(o.key(), t.id, "")
+	t.engine.notifyReleased()
 	return true
 }
 
@@ -94,7 +94,7 @@ func missingNamespace(err error) string {
 
 // awaitNamespaces has the namespaces watched that objects of the target failed for.
 func (t *target) awaitNamespaces() {
-	if !t.homeless {
+	if !t.awaitsNamespaces {
 		return
 	}
 	names := map[string]bool{}
@@ -103,7 +103,7 @@ func (t *target) awaitNamespaces() {
 			names[o.retry.missingNamespace] = true
 		}
 	}
-	t.homeless = len(names) > 0
+	t.awaitsNamespaces = len(names) > 0
 	t.engine.namespaces.Want(t, names)
 }
 

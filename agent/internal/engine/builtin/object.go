@@ -182,8 +182,8 @@ func (o *object) entry() inventory.Entry {
 		Keep: o.record.keepAnnotation, Finished: o.record.finished}
 }
 
-// look takes over what a live object says of itself.
-func (o *object) look(live *unstructured.Unstructured) {
+// update takes over what a live object says of itself.
+func (o *object) update(live *unstructured.Unstructured) {
 	o.live.version = live.GetResourceVersion()
 	o.health.autoscaler = fieldset.Autoscaler(live)
 	if o.leaving != nil || o.health.autoscaler != "" && !fieldset.DeclaresReplicas(o.spec.manifest.Object()) {
@@ -209,22 +209,22 @@ func (o *object) outdated(version string) bool {
 	return err == nil && order < 0
 }
 
-// judged reports whether a live object was looked at before in just that version, and was as it was applied:
+// evaluated reports whether a live object was looked at before in just that version, and was as it was applied:
 // nearly always the answer to an apply, which the watch tells of as well.
-func (o *object) judged(live *unstructured.Unstructured) bool {
+func (o *object) evaluated(live *unstructured.Unstructured) bool {
 	return o.phase == phaseInPlace && o.live.known && !o.drift.deviates && !o.unnamed && o.record.applied == o.spec.hash &&
 		o.live.version != "" && o.live.version == live.GetResourceVersion() && o.record.uid == string(live.GetUID())
 }
 
-// shared is fields, or the same as another object of this target has them. Nobody changes them.
-func (t *target) shared(fields []byte) []byte {
+// sharedFields is fields, or the same as another object of this target has them. Nobody changes them.
+func (t *target) sharedFields(fields []byte) []byte {
 	if fields == nil {
 		return nil
 	}
-	known, ok := t.shapes[string(fields)]
+	known, ok := t.cache.fields[string(fields)]
 	if !ok {
 		known = fields
-		t.shapes[string(fields)] = fields
+		t.cache.fields[string(fields)] = fields
 	}
 	return known
 }

@@ -29,9 +29,9 @@ func BenchmarkPruneRound(b *testing.B) {
 				b.Fatal(err)
 			}
 			t := newTarget(e, "target", fleet.Version{})
-			t.book = e.store.New("agent", "target")
-			t.ctx, t.cluster = b.Context(), e.cluster
-			t.desired = engine.Desired{Target: "target", State: fleet.Desired{Version: fleet.Version{Generation: 2}, Tombstone: true}}
+			t.inv.inventory = e.store.New("agent", "target")
+			t.work.ctx, t.work.client = b.Context(), e.cluster
+			t.work.desired = engine.Desired{Target: "target", State: fleet.Desired{Version: fleet.Version{Generation: 2}, Tombstone: true}}
 			for i := range n {
 				ref := fleet.ObjectRef{Version: "v1", Kind: "ConfigMap", Namespace: "shop", Name: fmt.Sprintf("m%d", i)}
 				t.objects[inventory.KeyOf(ref)] = &object{ref: ref, phase: phaseLeaving, leaving: &removal{}, record: record{listed: true, uid: fmt.Sprint(i)}}
@@ -40,7 +40,7 @@ func BenchmarkPruneRound(b *testing.B) {
 			t.inflight = kube.Parallelism
 			for b.Loop() {
 				t.now = time.Now()
-				t.prune(t.now, t.survey())
+				t.prune(t.now, t.progress())
 			}
 		})
 	}

@@ -17,77 +17,77 @@ import (
 
 // begin turns to a new desired state. No request is under way.
 func (t *target) begin(ctx context.Context, next *engine.Desired) {
-	t.load()
-	if t.ousted {
-		rec := t.book.Record()
-		t.base = rec.Base
-		t.remember(rec) // what the other replica has put there meanwhile
+	t.loadInventory()
+	if t.stopped.newerReplica {
+		rec := t.inv.inventory.Record()
+		t.inv.base = rec.Base
+		t.addRecorded(rec) // what the other replica has put there meanwhile
 		t.sort()
 	}
-	t.base = t.rebased()
+	t.inv.base = t.nextBase()
 	d := *next
 	work, cancel := context.WithCancel(ctx)
 	t.mu.Lock()
 	t.inbox.cancel = cancel
-	strayed := t.inbox.strayed
-	t.heir = t.inbox.heir
-	t.inbox.strayed = t.heir != "" // superseded before it began: the next begin has to doubt as well
+	strayed := t.inbox.wasSuperseded
+	t.stopped.successor = t.inbox.successor
+	t.inbox.wasSuperseded = t.stopped.successor != "" // superseded before it began: the next begin has to doubt as well
 	if t.inbox.desired == next {
 		t.inbox.desired = nil
 	} else {
 		cancel() // replaced already; the next round begins with that
 	}
 	t.mu.Unlock()
-	t.ctx, t.desired, t.begun, t.gone, t.ousted = work, d, t.now, false, false
+	t.work.ctx, t.work.desired, t.work.begun, t.end.done, t.stopped.newerReplica = work, d, t.now, false, false
 	if d.State.Detached {
 		d.Objects = nil // every object is leaving
 	}
-	t.whole = d.Objects != nil
-	clear(t.shapes)
-	t.unlisted = map[kube.KindNamespace]bool{}
-	t.lost = !t.whole && d.Source == nil && !t.book.Exists()
-	t.dirty = t.dirty || t.book.Version() != d.State.Version
-	t.owner = kube.Owner{
+	t.work.whole = d.Objects != nil
+	clear(t.cache.fields)
+	t.cache.uncheckable = map[kube.KindNamespace]bool{}
+	t.end.noInventory = !t.work.whole && d.Source == nil && !t.inv.inventory.Exists()
+	t.inv.dirty = t.inv.dirty || t.inv.inventory.Version() != d.State.Version
+	t.work.owner = kube.Owner{
 		Agent: t.engine.config().agent, Target: t.id,
 		Deployment: d.Tenant + "/" + d.Deployment, Adopt: d.State.Policy.Adopt,
 	}
-	t.saving, t.keeping, t.released, t.parted, t.invalid = saving{}, nil, nil, nil, ""
-	t.act(d.State.Policy.ServiceAccount)
+	t.inv.writing, t.work.offlineCopy, t.end.released, t.end.detached, t.work.invalid = saving{}, nil, nil, nil, ""
+	t.impersonate(d.State.Policy.ServiceAccount)
 	if strayed {
-		t.doubt()
+		t.forgetLive()
 	}
 	if d.Source == nil {
 		t.merge(d)
 	} else {
-		t.invalid = fmt.Sprintf("this agent applies bundles and cannot fetch %s itself: have the server render it, or give the deployment an engine that reads Git in the cluster", d.Source.RepoURL)
+		t.work.invalid = fmt.Sprintf("this agent applies bundles and cannot fetch %s itself: have the server render it, or give the deployment an engine that reads Git in the cluster", d.Source.RepoURL)
 	}
-	t.desired.Objects = nil // each object has its text
+	t.work.desired.Objects = nil // each object has its text
 	t.sort()
-	t.engine.tidiness.worked(len(t.order))
+	t.engine.gc.count(len(t.order))
 }
 
-// doubt forgets what was known of the objects while another target has worked on them.
-func (t *target) doubt() {
+// forgetLive forgets what was known of the objects while another target has worked on them.
+func (t *target) forgetLive() {
 	for _, o := range t.objects {
 		o.live.known, o.record.applied, o.record.live = false, "", ""
 	}
 }
 
-// load takes the inventory and makes an object of each entry, before the first begin.
-func (t *target) load() {
-	if t.book != nil {
+// loadInventory takes the inventory and makes an object of each entry, before the first begin.
+func (t *target) loadInventory() {
+	if t.inv.inventory != nil {
 		return
 	}
-	t.book = t.engine.takeBook(t.id)
-	rec := t.book.Record()
-	t.digest, t.base = rec.Digest, rec.Base
-	t.remember(rec)
+	t.inv.inventory = t.engine.takeInventory(t.id)
+	rec := t.inv.inventory.Record()
+	t.inv.digest, t.inv.base = rec.Digest, rec.Base
+	t.addRecorded(rec)
 	t.sort()
 }
 
-// remember makes a leaving object of each entry that there is none for, and takes over what another replica has
+// addRecorded makes a leaving object of each entry that there is none for, and takes over what another replica has
 // written down as held.
-func (t *target) remember(rec inventory.Record) {
+func (t *target) addRecorded(rec inventory.Record) {
 	for key, entry := range rec.Entries {
 		switch o := t.objects[key]; {
 		case o == nil:
@@ -100,7 +100,7 @@ func (t *target) remember(rec inventory.Record) {
 				position: manifest.Place{Wave: entry.Wave, Depth: entry.Depth, Rank: manifest.RankOf(entry.ObjectRef)},
 			}
 			t.holdAfterRecovery(t.objects[key])
-		case o.leaving != nil || t.ousted:
+		case o.leaving != nil || t.stopped.newerReplica:
 			o.record.hold = cmp.Or(o.record.hold, entry.Held)
 		}
 	}
@@ -138,7 +138,7 @@ func (t *target) merge(d engine.Desired) {
 func (t *target) desire(o *object, ref fleet.ObjectRef, m manifest.Object) {
 	if o.ref != ref {
 		// Another version of the group: the same object, reached in another way.
-		t.unplace(o)
+		t.unresolve(o)
 		o.ref = ref
 	}
 	text := m.Text()
@@ -151,12 +151,12 @@ func (t *target) desire(o *object, ref fleet.ObjectRef, m manifest.Object) {
 	wasLeaving := o.leaving != nil
 	o.retry, o.existence, o.leaving, o.record.hold = retryState{}, existenceCheck{}, nil, ""
 	o.drift.healing, o.drift.delayed, o.drift.force = false, false, false
-	inPlace := o.phase == phaseInPlace && o.record.applied == o.spec.hash && !t.outgrown(o)
+	inPlace := o.phase == phaseInPlace && o.record.applied == o.spec.hash && !t.restoredByVersion(o)
 	if wasLeaving {
 		o.live.known, o.health.note = false, ""
 	}
 	if o.kind.resolved && t.refuse(o.ref, o.kind.mapping) != "" {
-		t.unplace(o) // it was allowed before; place says so
+		t.unresolve(o) // it was allowed before; place says so
 	}
 	o.preview, o.drift.renewed = "", !inPlace && t.renewed()
 	switch {
@@ -196,13 +196,13 @@ func (t *target) discard(o *object) {
 	o.leaving.reason, o.leaving.keptBy, o.leaving.bounds = "", "", bounds{}
 	o.leaving.waits, o.leaving.confirmable = false, false
 	t.holdAfterRecovery(o)
-	t.keepMarked(o)
+	t.keepAnnotated(o)
 	// One that is being deleted already is looked at again as well: its timer was just taken away.
 	t.restart(o, phaseLeaving)
 }
 
-// unplace makes an object one whose kind is to be looked up.
-func (t *target) unplace(o *object) {
+// unresolve makes an object one whose kind is to be looked up.
+func (t *target) unresolve(o *object) {
 	if o.kind.resolved {
 		t.engine.watches.Remove(o.kind.mapping, o.ref, t)
 		o.kind.resolved = false

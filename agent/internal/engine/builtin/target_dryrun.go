@@ -16,19 +16,19 @@ import (
 	"github.com/kedge-dev/kedge/internal/manifest"
 )
 
-// rehearses reports whether the target is only to say what would change. Deleting or detaching a
+// isDryRun reports whether the target is only to say what would change. Deleting or detaching a
 // deployment is carried out all the same: there is no later version that could do it.
-func (t *target) rehearses() bool {
-	return t.desired.State.Policy.DryRun && t.whole
+func (t *target) isDryRun() bool {
+	return t.work.desired.State.Policy.DryRun && t.work.whole
 }
 
-// rehearse has the API server say of every object what an apply would change, without waiting for
+// dryRun has the API server say of every object what an apply would change, without waiting for
 // steps or waves. Nothing is written, neither objects nor the inventory. What is known to be in place
 // is not asked about; a watch that sees it change has it compared again.
-func (t *target) rehearse() {
-	t.wakeFailed(t.now)
+func (t *target) dryRun() {
+	t.retryFailed(t.now)
 	t.resolve()
-	s := t.survey()
+	s := t.progress()
 	t.engine.crds.Want(t, s.unknown)
 	for _, o := range t.order {
 		if o.leaving == nil && o.kind.resolved && (o.phase == phaseApply || o.phase == phaseVerify) {
@@ -37,13 +37,13 @@ func (t *target) rehearse() {
 	}
 	t.startCompares()
 	if s.unattempted == 0 && s.waiting == 0 {
-		t.rehearsePrune(s)
+		t.dryRunPrune(s)
 	}
 }
 
-// rehearsed takes in what an apply would make of an object.
-func (t *target) rehearsed(o *object, out kube.ApplyResult, err error) {
-	if err != nil && !t.comes(o, err) {
+// dryRunDone takes in what an apply would make of an object.
+func (t *target) dryRunDone(o *object, out kube.ApplyResult, err error) {
+	if err != nil && !t.namespaceComes(o, err) {
 		t.failed(o, err)
 		return
 	}
@@ -58,8 +58,8 @@ func (t *target) rehearsed(o *object, out kube.ApplyResult, err error) {
 		o.preview = "would be created"
 		return
 	}
-	o.look(out.Before)
-	o.drift.compared = sightOf(out.Before)
+	o.update(out.Before)
+	o.drift.compared = authoredHash(out.Before)
 	switch {
 	case out.Replaced != "":
 		o.preview = "would be deleted and created anew: " + out.Replaced + " cannot be changed"
@@ -70,29 +70,29 @@ func (t *target) rehearsed(o *object, out kube.ApplyResult, err error) {
 	}
 }
 
-// comes reports whether an object cannot be tried only because its Namespace comes with the bundle.
-func (t *target) comes(o *object, err error) bool {
+// namespaceComes reports whether an object cannot be tried only because its Namespace comes with the bundle.
+func (t *target) namespaceComes(o *object, err error) bool {
 	host := t.objects[inventory.Key{Kind: "Namespace", Name: o.ref.Namespace}]
 	return apierrors.IsNotFound(err) && host != nil && host.leaving == nil
 }
 
-// sightOf is a hash over what authors write of an object.
-func sightOf(live *unstructured.Unstructured) string {
+// authoredHash is a hash over what authors write of an object.
+func authoredHash(live *unstructured.Unstructured) string {
 	return manifest.Object{Content: fieldset.Authored(live)}.Hash()
 }
 
 // compareAgain has an object compared anew when it has changed since.
 func (t *target) compareAgain(o *object, live *unstructured.Unstructured) {
-	if o.drift.compared != sightOf(live) {
+	if o.drift.compared != authoredHash(live) {
 		t.transition(o, phaseCompare)
 	}
 }
 
-// rehearsePrune says what would become of objects that are not desired any more.
-func (t *target) rehearsePrune(s survey) {
+// dryRunPrune says what would become of objects that are not desired any more.
+func (t *target) dryRunPrune(s progress) {
 	gone, plan := t.plan(s)
 	for _, o := range t.order {
-		if o.leaving != nil && !o.mayGo() {
+		if o.leaving != nil && !o.deletable() {
 			t.transition(o, phaseKept)
 			o.preview = ""
 			if o.leaving.keptBy == "" {
@@ -103,14 +103,14 @@ func (t *target) rehearsePrune(s survey) {
 	for _, o := range gone {
 		t.transition(o, phaseKept)
 		o.preview = ""
-		o.leaving.reason = cmp.Or(plan.Decide(o.ref, o.record.hold).Reason, t.engine.inhabited(o.ref, t.id))
+		o.leaving.reason = cmp.Or(plan.Decide(o.ref, o.record.hold).Reason, t.engine.namespaceInUse(o.ref, t.id))
 		if o.leaving.reason == "" {
 			o.preview = "would be deleted"
 		}
 	}
 }
 
-// rehearsal sums up what would change.
-func (t *target) rehearsal(n tally) string {
+// dryRunSummary sums up what would change.
+func (t *target) dryRunSummary(n tally) string {
 	return fmt.Sprintf("preview only: %d of %d objects would change; %s", n.changed, len(t.order), n.change)
 }

@@ -15,19 +15,19 @@ type bounds struct {
 	refusal, beyond string
 }
 
-// bound finds out the bounds of an object, unless they are known. They are asked for anew just before
+// setBounds finds out the bounds of an object, unless they are known. They are asked for anew just before
 // anything is done about it.
-func (t *target) bound(o *object, edition int) {
+func (t *target) setBounds(o *object, edition int) {
 	if o.leaving.bounds.known && o.leaving.bounds.edition == edition {
 		return
 	}
 	o.leaving.bounds = bounds{known: true, edition: edition, refusal: t.refusal(o.ref), beyond: t.beyond(o.ref)}
 }
 
-// mayGo reports whether the plan decides on an object that is no longer desired. It does not on what the agent
+// deletable reports whether the plan decides on an object that is no longer desired. It does not on what the agent
 // must not touch, on what is beyond the grant, on what its annotation keeps (a change of that is seen by the
 // watch), and on what is handed over to another target, or waits for that: no deletion, whatever the number.
-func (o *object) mayGo() bool {
+func (o *object) deletable() bool {
 	return o.leaving.bounds.refusal == "" && o.leaving.bounds.beyond == "" && o.leaving.keptBy == "" && o.leaving.claimedBy == "" && o.leaving.handOver == ""
 }
 
@@ -37,14 +37,14 @@ func (o *object) decided() bool {
 	return o.phase == phaseTerminating || o.record.hold != "" || o.leaving.keptBy != "" || manifest.IsProtected(o.ref)
 }
 
-// rebased counts what is in place, as the measure of the next change. While anything of this one is
+// nextBase counts what is in place, as the measure of the next change. While anything of this one is
 // undecided, its own measure stays: what a change adds must not make what it removes look small,
 // neither after a restart nor when a newer version arrives in the middle.
-func (t *target) rebased() int {
+func (t *target) nextBase() int {
 	n := 0
 	for _, o := range t.order {
 		if o.leaving != nil && !o.decided() {
-			return t.base
+			return t.inv.base
 		}
 		if o.record.listed && o.record.uid != "" {
 			n++
@@ -61,20 +61,20 @@ type uids struct {
 
 // desiredUIDs returns the UIDs of what is desired. The map does not change any more.
 func (t *target) desiredUIDs() map[string]bool {
-	if t.uids.set == nil || !t.uids.at.Equal(t.now) {
-		t.uids = uids{t.now, map[string]bool{}}
+	if t.cache.uids.set == nil || !t.cache.uids.at.Equal(t.now) {
+		t.cache.uids = uids{t.now, map[string]bool{}}
 		for _, o := range t.order {
 			if o.leaving == nil && o.record.uid != "" {
-				t.uids.set[o.record.uid] = true
+				t.cache.uids.set[o.record.uid] = true
 			}
 		}
 	}
-	return t.uids.set
+	return t.cache.uids.set
 }
 
-// keepMarked keeps an object that has left the source, if its last applied manifest asks for that.
-func (t *target) keepMarked(o *object) {
-	if why := kube.KeptByManifest(o.record.keepAnnotation, t.desired.State.Tombstone); why != "" {
+// keepAnnotated keeps an object that has left the source, if its last applied manifest asks for that.
+func (t *target) keepAnnotated(o *object) {
+	if why := kube.KeptByManifest(o.record.keepAnnotation, t.work.desired.State.Tombstone); why != "" {
 		o.leaving.reason, o.leaving.keptBy = why, why
 	}
 }

@@ -17,15 +17,15 @@ import (
 )
 
 // settle is what is left to do when every desired object was tried: prune, and write down what was done.
-func (t *target) settle(now time.Time, s survey) {
+func (t *target) settle(now time.Time, s progress) {
 	if s.waiting > 0 {
 		return // what is left is decided when that is known
 	}
-	if s.failed == 0 && !t.desired.State.Tombstone && t.digest != t.desired.State.Digest {
-		t.digest, t.dirty = t.desired.State.Digest, true
+	if s.failed == 0 && !t.work.desired.State.Tombstone && t.inv.digest != t.work.desired.State.Digest {
+		t.inv.digest, t.inv.dirty = t.work.desired.State.Digest, true
 	}
 	if s.leaving > 0 {
-		if t.desired.State.Tombstone && !t.noteEnd() || !t.secured() {
+		if t.work.desired.State.Tombstone && !t.recordEnd() || !t.offlineCopyDone() {
 			return // what is deleted now must not come back after a restart
 		}
 		t.prune(now, s)
@@ -33,21 +33,21 @@ func (t *target) settle(now time.Time, s survey) {
 	if t.inflight > 0 {
 		return
 	}
-	if t.desired.State.Tombstone && len(t.objects) == 0 && len(t.book.Damaged()) == 0 {
-		t.bury()
-	} else if t.unwritten() {
-		t.save()
+	if t.work.desired.State.Tombstone && len(t.objects) == 0 && len(t.inv.inventory.Damaged()) == 0 {
+		t.finish()
+	} else if t.inventoryDue() {
+		t.saveInventory()
 	}
 }
 
 // prune deletes what is no longer desired, the last step first, as far as the plan allows.
-func (t *target) prune(now time.Time, s survey) {
-	t.dropped = t.engine.claims.dropped()
+func (t *target) prune(now time.Time, s progress) {
+	t.claimsSeen = t.engine.claims.releaseCount()
 	gone, plan := t.plan(s)
 	for _, o := range t.order {
-		if o.leaving != nil && !o.mayGo() {
+		if o.leaving != nil && !o.deletable() {
 			o.leaving.confirmable = false
-			t.keepBack(o)
+			t.keepObject(o)
 		}
 	}
 	remove := gone[:0]
@@ -58,22 +58,22 @@ func (t *target) prune(now time.Time, s survey) {
 		if verdict.Hold != "" && o.record.hold == "" {
 			// Written with the next shrinking of the inventory at the latest: what is left of a change that was
 			// held never looks like a small one.
-			o.record.hold, t.dirty = verdict.Hold, true
+			o.record.hold, t.inv.dirty = verdict.Hold, true
 		}
 		if verdict.Reason != "" {
-			t.hold(o, verdict.Reason, verdict.Protected)
-		} else if why := cmp.Or(t.engine.inhabited(o.ref, t.id), o.occupiedAt(t.now)); why != "" {
+			t.keep(o, verdict.Reason, verdict.Protected)
+		} else if why := cmp.Or(t.engine.namespaceInUse(o.ref, t.id), o.occupiedAt(t.now)); why != "" {
 			t.postpone(o, why)
 		} else {
-			o.release()
+			o.endWait()
 			remove = append(remove, o)
 		}
 	}
-	t.removeLast(now, t.vacant(remove))
+	t.removeLast(now, t.withoutOccupied(remove))
 }
 
-// vacant leaves out Namespaces in which something of this target is kept.
-func (t *target) vacant(remove []*object) []*object {
+// withoutOccupied leaves out Namespaces in which something of this target is kept.
+func (t *target) withoutOccupied(remove []*object) []*object {
 	if !slices.ContainsFunc(remove, func(o *object) bool { return kube.IsNamespace(o.ref) }) {
 		return remove
 	}
@@ -98,34 +98,34 @@ func (t *target) vacant(remove []*object) []*object {
 
 // plan makes the plan for what is no longer desired, and lists what it is for: what mayGo. The list is good
 // until the next call.
-func (t *target) plan(s survey) ([]*object, inventory.Plan) {
+func (t *target) plan(s progress) ([]*object, inventory.Plan) {
 	edition, desired := t.engine.edition(), 0
-	gone := t.leavers[:0]
+	gone := t.cache.leaving[:0]
 	for _, o := range t.order {
 		if o.leaving == nil {
 			desired++
 			continue
 		}
-		t.bound(o, edition)
+		t.setBounds(o, edition)
 		o.leaving.claimedBy = t.engine.claims.other(o.key(), t.id)
 		o.leaving.handOver = t.handOver(o.ref)
-		if o.mayGo() {
+		if o.deletable() {
 			gone = append(gone, o)
 		}
 	}
-	t.leavers = gone
-	state := t.desired.State
+	t.cache.leaving = gone
+	state := t.work.desired.State
 	return gone, inventory.NewPlan(inventory.Policy{
-		Whole: state.Tombstone || t.whole,
+		Whole: state.Tombstone || t.work.whole,
 		Prune: state.Tombstone || state.Policy.Prune, AllowEmpty: state.Tombstone || state.Policy.AllowEmpty,
-		Hold: state.HoldPrune, Unsettled: s.failed, Damaged: t.book.Damaged(), Pending: t.engine.isPending(),
+		Hold: state.HoldPrune, Unsettled: s.failed, Damaged: t.inv.inventory.Damaged(), Pending: t.engine.isPending(),
 		Consent: state.Consent, Tombstone: state.Tombstone, Limit: state.Policy.PruneLimit,
-		Total: t.base, Desired: desired, Gone: sizeOfChange(gone), Confirmed: state.Confirmed,
+		Total: t.inv.base, Desired: desired, Gone: sizeOfChange(gone), Confirmed: state.Confirmed,
 	})
 }
 
-// keepBack keeps an object that has to stay whatever a plan says.
-func (t *target) keepBack(o *object) {
+// keepObject keeps an object that has to stay whatever a plan says.
+func (t *target) keepObject(o *object) {
 	switch {
 	case o.phase == phaseRemoving:
 	case o.refused():
@@ -138,9 +138,9 @@ func (t *target) keepBack(o *object) {
 	case o.leaving.handOver != "":
 		t.awaitHandOver(o)
 	case o.leaving.bounds.beyond != "":
-		t.hold(o, o.leaving.bounds.beyond, true)
+		t.keep(o, o.leaving.bounds.beyond, true)
 	default:
-		t.hold(o, o.leaving.keptBy, true)
+		t.keep(o, o.leaving.keptBy, true)
 	}
 }
 
@@ -148,18 +148,18 @@ func (t *target) keepBack(o *object) {
 // owner, if it has one, and claims tell when that one changes its mind; that it is looked at from time to time is a backstop.
 func (t *target) postpone(o *object, why string) {
 	o.leaving.waits = true
-	t.awaitLess()
+	t.awaitClaims()
 	ready := !t.now.Before(o.retry.due)
-	t.hold(o, why, false)
+	t.keep(o, why, false)
 	if ready && o.phase == phaseKept {
 		o.retry.due = t.now.Add(o.retry.backoff.Next(t.engine.timing.retryFirst, t.engine.timing.retryMax))
 	}
 }
 
-// awaitLess has the target look again when others claim less than when it was decided what goes.
-func (t *target) awaitLess() {
-	if t.engine.claims.await(t.id, t.dropped) {
-		t.leave(func(in *inbox) { in.freed = true })
+// awaitClaims has the target look again when others claim less than when it was decided what goes.
+func (t *target) awaitClaims() {
+	if t.engine.claims.await(t.id, t.claimsSeen) {
+		t.post(func(in *inbox) { in.claimsReleased = true })
 	}
 }
 
@@ -173,15 +173,15 @@ func (t *target) removeLast(now time.Time, remove []*object) {
 		o.leaving.reason = ""
 		// One that is terminating is looked at again when a watch says so, or when it is due.
 		ready := o.phase == phaseLeaving || o.phase == phaseKept || o.phase == phaseTerminating && !o.retry.due.IsZero()
-		if o.step == last && ready && !now.Before(o.retry.due) && t.inflight < t.places() {
+		if o.step == last && ready && !now.Before(o.retry.due) && t.inflight < t.maxInflight() {
 			t.startRemove(o, kube.IntentDelete)
 		}
 	}
 }
 
-// hold keeps an object that is not desired any more. What is kept for what it is, is released when
+// keep keeps an object that is not desired any more. What is kept for what it is, is released when
 // the deployment is gone.
-func (t *target) hold(o *object, reason string, protected bool) {
+func (t *target) keep(o *object, reason string, protected bool) {
 	if o.phase == phaseRemoving {
 		return
 	}
@@ -189,11 +189,11 @@ func (t *target) hold(o *object, reason string, protected bool) {
 		t.transition(o, phaseKept)
 	}
 	o.leaving.reason = reason
-	if t.now.Before(o.retry.due) || t.inflight >= t.places() {
+	if t.now.Before(o.retry.due) || t.inflight >= t.maxInflight() {
 		return
 	}
 	switch {
-	case t.desired.State.Tombstone && protected && !t.engine.isPending():
+	case t.work.desired.State.Tombstone && protected && !t.engine.isPending():
 		t.startRemove(o, kube.IntentRelease)
 	case !o.live.known:
 		t.startRemove(o, kube.IntentCheck) // not seen since a restart: it may be gone
@@ -202,7 +202,7 @@ func (t *target) hold(o *object, reason string, protected bool) {
 
 func (t *target) startRemove(o *object, want kube.Intent) {
 	key, ref, uids, handOver := o.key(), o.ref, t.desiredUIDs(), t.handOver(o.ref)
-	job := kube.RemoveRequest{Owner: t.owner, Ref: o.ref, UID: o.record.uid, Intent: want, KeepAnnotation: o.record.keepAnnotation, WholeDeployment: t.desired.State.Tombstone, FoundEmpty: !o.leaving.emptyAt.IsZero(), Propagation: t.desired.State.Policy.Propagation, StillDesired: func(uid string) string {
+	job := kube.RemoveRequest{Owner: t.work.owner, Ref: o.ref, UID: o.record.uid, Intent: want, KeepAnnotation: o.record.keepAnnotation, WholeDeployment: t.work.desired.State.Tombstone, FoundEmpty: !o.leaving.emptyAt.IsZero(), Propagation: t.work.desired.State.Policy.Propagation, StillDesired: func(uid string) string {
 		if uids[uid] {
 			return "it is desired under another name"
 		}
@@ -211,12 +211,12 @@ func (t *target) startRemove(o *object, want kube.Intent) {
 		if why := cmp.Or(t.wantedElsewhere(key, handOver), t.refusal(ref)); why != "" || want != kube.IntentDelete {
 			return why
 		}
-		return cmp.Or(t.beyond(ref), t.engine.inhabited(ref, t.id))
+		return cmp.Or(t.beyond(ref), t.engine.namespaceInUse(ref, t.id))
 	}}
 	t.transition(o, phaseRemoving)
 	o.live.known = false
 	t.start(func(ctx context.Context) func() {
-		out, err := t.cluster.Remove(ctx, job)
+		out, err := t.work.client.Remove(ctx, job)
 		return func() { t.removed(o, want, out, err) }
 	})
 }
@@ -224,7 +224,7 @@ func (t *target) startRemove(o *object, want kube.Intent) {
 // removed takes in what became of an object that was to go.
 func (t *target) removed(o *object, want kube.Intent, out kube.RemoveResult, err error) {
 	t.transition(o, phaseLeaving)
-	if t.ctx.Err() != nil {
+	if t.work.ctx.Err() != nil {
 		o.live.later = nil
 		return
 	}
@@ -251,7 +251,7 @@ func (t *target) removed(o *object, want kube.Intent, out kube.RemoveResult, err
 		if out.KindUnserved && t.doubtsUnserved(o) {
 			break
 		}
-		if t.awaitsTaker(o) {
+		if t.awaitsTakeover(o) {
 			t.transition(o, phaseKept)
 			o.leaving.waits, o.retry.due = true, t.now.Add(tries.Next(t.engine.timing.retryFirst, t.engine.timing.retryMax))
 			o.retry.backoff, o.leaving.reason = tries, "it has finished, and another deployment that wants it has not taken it over yet"
@@ -262,7 +262,7 @@ func (t *target) removed(o *object, want kube.Intent, out kube.RemoveResult, err
 		}
 		t.forget(o)
 	case kube.OutcomeReleased:
-		t.part(o, out.Live)
+		t.detached(o, out.Live)
 	case kube.OutcomeNotOurs:
 		t.lose(o, want, out.Note)
 	case kube.OutcomeKept:
@@ -281,12 +281,12 @@ func (t *target) removed(o *object, want kube.Intent, out kube.RemoveResult, err
 		t.transition(o, phaseKept)
 		o.leaving.reason, o.live.known = out.Note, true
 		if want == kube.IntentDetach || want == kube.IntentRelease {
-			t.putOff(o, tries, t.engine.timing.forbiddenMax)
+			t.retryLater(o, tries, t.engine.timing.forbiddenMax)
 		}
 	case kube.OutcomeOccupied:
 		t.transition(o, phaseKept)
 		o.leaving.reason, o.live.known, o.leaving.contents = out.Note, true, out.Note
-		t.putOff(o, tries, t.engine.timing.retryMax) // to find out takes a request for each kind
+		t.retryLater(o, tries, t.engine.timing.retryMax) // to find out takes a request for each kind
 	case kube.OutcomeEmpty:
 		t.transition(o, phaseKept)
 		o.live.known, o.leaving.waits, o.leaving.emptyAt = true, true, t.now
@@ -296,10 +296,10 @@ func (t *target) removed(o *object, want kube.Intent, out kube.RemoveResult, err
 		t.transition(o, phaseKept)
 		o.live.known = true
 		if out.Live != nil {
-			o.look(out.Live)
+			o.update(out.Live)
 		}
 	}
-	t.seeLater(o)
+	t.evaluateLater(o)
 }
 
 // doubtsUnserved keeps an object whose kind is not served, until it has not been for a while: an API server that has just begun may
@@ -339,7 +339,7 @@ func (t *target) lose(o *object, want kube.Intent, why string) {
 	if other != "" && want != kube.IntentRelease {
 		t.event(fleet.EventNormal, "HandedOver", o, fmt.Sprintf("was taken over by target %s", other))
 	} else if want == kube.IntentRelease {
-		t.released = append(t.released, release{o.ref.String(), o.leaving.reason})
+		t.end.released = append(t.end.released, release{o.ref.String(), o.leaving.reason})
 		t.event(fleet.EventNormal, "Released", o, "was kept when its deployment was deleted: "+o.leaving.reason)
 	} else {
 		t.event(fleet.EventWarning, "NotPruned", o, "was left alone: "+why)
@@ -347,57 +347,57 @@ func (t *target) lose(o *object, want kube.Intent, why string) {
 	t.forget(o)
 }
 
-// seeLeaving takes in how an object is that is not desired any more.
-func (t *target) seeLeaving(o *object, live *unstructured.Unstructured) {
-	o.look(live)
+// evaluateLeaving takes in how an object is that is not desired any more.
+func (t *target) evaluateLeaving(o *object, live *unstructured.Unstructured) {
+	o.update(live)
 	if o.live.known = live.GetLabels()[kube.LabelTarget] == string(t.id); !o.live.known {
 		o.retry.due = time.Time{} // somebody has taken it over: it is of no concern any more
 	}
-	whole := t.desired.State.Tombstone
+	whole := t.work.desired.State.Tombstone
 	if o.leaving.keptBy != "" && kube.KeptByLive(live.GetAnnotations(), whole) == "" && kube.KeptByManifest(o.record.keepAnnotation, whole) == "" {
 		t.transition(o, phaseLeaving)
 		o.leaving.keptBy = ""
 	}
 }
 
-// lookAgain has an object looked at that may be gone by now.
-func (t *target) lookAgain(o *object) {
+// recheckLeaving has an object looked at that may be gone by now.
+func (t *target) recheckLeaving(o *object) {
 	t.transition(o, phaseLeaving)
 	o.live.known, o.leaving.keptBy, o.retry.due = false, "", time.Time{}
 }
 
-// noInventory is said of a tombstone that found nothing to go by.
-const noInventory = "no inventory was found here: nothing was deleted"
+// noInventoryMessage is said of a tombstone that found nothing to go by.
+const noInventoryMessage = "no inventory was found here: nothing was deleted"
 
-// bury ends the life of a target whose tombstone was carried out, or that was let go of.
-func (t *target) bury() {
-	ctx, cancel := context.WithTimeout(t.ctx, t.engine.timing.requests.Request)
+// finish ends the life of a target whose tombstone was carried out, or that was let go of.
+func (t *target) finish() {
+	ctx, cancel := context.WithTimeout(t.work.ctx, t.engine.timing.requests.Request)
 	defer cancel()
-	if t.now.Before(t.saving.due) {
+	if t.now.Before(t.inv.writing.due) {
 		return
 	}
-	err := t.reload(ctx)
+	err := t.reloadInventory(ctx)
 	if err == nil && len(t.objects) > 0 {
 		return // a removal that stopped half way: what came back is looked at again
 	}
 	if err == nil {
-		err = t.book.Delete(ctx)
+		err = t.inv.inventory.Delete(ctx)
 	}
 	if errors.Is(err, inventory.ErrSuperseded) {
-		t.oust()
+		t.yieldToReplica()
 		return
 	}
 	if err != nil {
-		t.saving.failure = err.Error()
-		t.saving.due = time.Now().Add(t.saving.backoff.Next(t.engine.timing.retryFirst, t.engine.timing.forbiddenMax))
+		t.inv.writing.failure = err.Error()
+		t.inv.writing.due = time.Now().Add(t.inv.writing.backoff.Next(t.engine.timing.retryFirst, t.engine.timing.forbiddenMax))
 		return
 	}
-	t.gone, t.dirty, t.lapse, t.digest, t.saving = true, false, time.Time{}, "", saving{}
+	t.end.done, t.inv.dirty, t.inv.healedBy, t.inv.digest, t.inv.writing = true, false, time.Time{}, "", saving{}
 	switch {
-	case t.desired.State.Detached:
-		t.event(fleet.EventNormal, "Detached", nil, fmt.Sprintf("%d objects stay as they are and are not managed any more", len(t.parted)))
-	case t.lost:
-		t.event(fleet.EventWarning, "NoInventory", nil, noInventory)
+	case t.work.desired.State.Detached:
+		t.event(fleet.EventNormal, "Detached", nil, fmt.Sprintf("%d objects stay as they are and are not managed any more", len(t.end.detached)))
+	case t.end.noInventory:
+		t.event(fleet.EventWarning, "NoInventory", nil, noInventoryMessage)
 	default:
 		t.event(fleet.EventNormal, "Deleted", nil, "everything was deleted")
 	}

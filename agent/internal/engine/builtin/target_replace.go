@@ -36,8 +36,8 @@ func (t *target) createAnew(o *object) {
 	o.live.known, o.retry.backoff, o.retry.due = false, backoff.Backoff{}, time.Time{}
 }
 
-// tellTaken says what was taken over from others.
-func (t *target) tellTaken(o *object, out kube.ApplyResult) {
+// reportTakeover says what was taken over from others.
+func (t *target) reportTakeover(o *object, out kube.ApplyResult) {
 	switch from := out.Previous; {
 	case from.Target != "":
 		t.engine.tookOver(from.Target, o.key())
@@ -45,7 +45,7 @@ func (t *target) tellTaken(o *object, out kube.ApplyResult) {
 	case from.Agent != "":
 		t.event(fleet.EventNormal, "TakenOver", o, fmt.Sprintf("was taken over from agent %s, which has no inventory here", from.Agent))
 	}
-	t.tellAdopted(o, out.Adopted)
+	t.reportAdoption(o, out.Adopted)
 	if len(out.Forced) == 0 {
 		return
 	}
@@ -60,8 +60,8 @@ func (t *target) tellTaken(o *object, out kube.ApplyResult) {
 	t.event(fleet.EventNormal, "Forced", o, "took over "+strings.Join(parts, ", "))
 }
 
-// tellAdopted says of an object that was taken over whose it was: nothing is taken from another tool in silence.
-func (t *target) tellAdopted(o *object, a *kube.Adoption) {
+// reportAdoption says of an object that was taken over whose it was: nothing is taken from another tool in silence.
+func (t *target) reportAdoption(o *object, a *kube.Adoption) {
 	switch {
 	case a == nil:
 	case len(a.Tools) > 0:

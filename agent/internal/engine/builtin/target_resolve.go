@@ -26,19 +26,19 @@ func (t *target) resolve() {
 		}
 		gvk := kube.GVK(o.ref)
 		if m, ok := t.engine.cluster.Mapper.Cached(gvk); ok {
-			moved = t.place(o, m) || moved
+			moved = t.assignMapping(o, m) || moved
 			continue
 		}
 		// What leaves is looked up when it is removed; it only needs a watch if its kind is in use anyway.
 		// What waits for others may wait for its very definition.
-		if o.leaving != nil || t.lookups[gvk.String()] || t.waitsFor(o) != nil {
+		if o.leaving != nil || t.cache.lookups[gvk.String()] || t.waitsFor(o) != nil {
 			continue
 		}
-		t.lookups[gvk.String()] = true
+		t.cache.lookups[gvk.String()] = true
 		t.start(func(ctx context.Context) func() {
 			_, err := t.engine.cluster.Mapper.Find(ctx, gvk)
 			return func() {
-				delete(t.lookups, gvk.String())
+				delete(t.cache.lookups, gvk.String())
 				if err != nil && ctx.Err() == nil {
 					t.unresolved(gvk, err)
 				}
@@ -50,9 +50,9 @@ func (t *target) resolve() {
 	}
 }
 
-// patience is how many times a kind that comes with the bundle is asked for before that it is not
+// kindTries is how many times a kind that comes with the bundle is asked for before that it is not
 // known is called a failure: an API server takes a moment to serve what it has established.
-const patience = 6
+const kindTries = 6
 
 // unresolved fails every object of a kind that could not be found.
 func (t *target) unresolved(gvk schema.GroupVersionKind, err error) {
@@ -60,9 +60,9 @@ func (t *target) unresolved(gvk schema.GroupVersionKind, err error) {
 	for _, o := range t.order {
 		switch {
 		case o.leaving != nil || o.kind.resolved || o.phase != phaseResolve || kube.GVK(o.ref) != gvk || t.waitsFor(o) != nil:
-		case comes && t.rehearses():
-			t.rehearsed(o, kube.ApplyResult{}, nil)
-		case comes && o.retry.backoff.Tries < patience:
+		case comes && t.isDryRun():
+			t.dryRunDone(o, kube.ApplyResult{}, nil)
+		case comes && o.retry.backoff.Tries < kindTries:
 			t.transition(o, phaseFailed)
 			o.retry.attempted, o.kind.unknown, o.kind.expected = true, true, true
 			o.retry.due = time.Now().Add(t.pause(o, err))
@@ -83,15 +83,15 @@ func (t *target) defines(kind schema.GroupKind) bool {
 	})
 }
 
-// place puts an object where it belongs, now that the cluster has said whether its kind has
+// assignMapping puts an object where it belongs, now that the cluster has said whether its kind has
 // namespaces, and starts to watch it. It reports whether the object's name has changed.
-func (t *target) place(o *object, m kube.Mapping) (moved bool) {
+func (t *target) assignMapping(o *object, m kube.Mapping) (moved bool) {
 	ref := o.ref
 	if !m.Namespaced {
 		ref.Namespace = ""
 	}
 	if ref != o.ref {
-		if !t.move(o, ref) {
+		if !t.relocate(o, ref) {
 			t.failed(o, &kube.Refusal{Reason: fmt.Sprintf("%s is defined twice", ref)})
 			return false
 		}
@@ -112,8 +112,8 @@ func (t *target) place(o *object, m kube.Mapping) (moved bool) {
 	return moved
 }
 
-// move gives an object another name; false when another desired object has it.
-func (t *target) move(o *object, ref fleet.ObjectRef) bool {
+// relocate gives an object another name; false when another desired object has it.
+func (t *target) relocate(o *object, ref fleet.ObjectRef) bool {
 	key := inventory.KeyOf(ref)
 	if there := t.objects[key]; there != nil && there != o {
 		if there.leaving == nil || there.busy() {
@@ -121,7 +121,7 @@ func (t *target) move(o *object, ref fleet.ObjectRef) bool {
 		}
 		o.record.listed, o.record.applied, o.record.live, o.record.uid = there.record.listed, there.record.applied, there.record.live, there.record.uid
 		o.record.keepAnnotation, o.record.finished = there.record.keepAnnotation, there.record.finished
-		t.unplace(there)
+		t.unresolve(there)
 	}
 	delete(t.objects, o.key())
 	o.ref = ref
@@ -135,7 +135,7 @@ func (t *target) failed(o *object, err error) {
 		return
 	}
 	if o.retry.missingNamespace = missingNamespace(err); o.retry.missingNamespace != "" {
-		t.homeless = true
+		t.awaitsNamespaces = true
 		t.recreateNamespace(o.retry.missingNamespace)
 	}
 	t.transition(o, phaseFailed)
@@ -143,35 +143,35 @@ func (t *target) failed(o *object, err error) {
 	o.kind.unknown = errors.Is(err, kube.ErrUnknownKind)
 	o.retry.due = time.Now().Add(t.pause(o, err))
 	o.live.known = false // somebody may have changed it, or its owner, since
-	t.giveWay(o, err)
+	t.suspendClaim(o, err)
 	message := t.describe(o, err)
 	if message != o.retry.failure {
 		o.retry.failure = message
 		reason := "ApplyFailed"
-		if t.rehearses() {
+		if t.isDryRun() {
 			reason = "DryRunFailed"
 		}
 		t.event(fleet.EventWarning, reason, o, message)
 	}
 }
 
-// insistence is how many times an object is asked for that the API server forbids before others need not
+// forbiddenTries is how many times an object is asked for that the API server forbids before others need not
 // wait for it any more: a right that was just granted takes a moment to be known.
-const insistence = 3
+const forbiddenTries = 3
 
-// giveWay lets others part with an object that this target desires and is not given.
-func (t *target) giveWay(o *object, err error) {
+// suspendClaim lets others part with an object that this target desires and is not given.
+func (t *target) suspendClaim(o *object, err error) {
 	var refused *kube.Refusal
 	var by *kube.OwnedError
 	switch {
 	case errors.As(err, &by):
-		t.engine.claims.rest(o.key(), t.id, by.Target)
-	case errors.As(err, &refused), apierrors.IsForbidden(err) && o.retry.backoff.Tries >= insistence:
-		t.engine.claims.rest(o.key(), t.id, "")
+		t.engine.claims.suspend(o.key(), t.id, by.Target)
+	case errors.As(err, &refused), apierrors.IsForbidden(err) && o.retry.backoff.Tries >= forbiddenTries:
+		t.engine.claims.suspend(o.key(), t.id, "")
 	default:
 		return
 	}
-	t.engine.tellFreed()
+	t.engine.notifyReleased()
 }
 
 // pause is how long to wait before the next try.
@@ -206,7 +206,7 @@ func (t *target) retryKinds(group string) {
 
 // retryAll makes everything that failed due now, and looks anew at what the agent may touch.
 func (t *target) retryAll() {
-	t.saving.due = time.Time{}
+	t.inv.writing.due = time.Time{}
 	for _, o := range t.order {
 		if o.live.recheck = o.busy(); !o.live.recheck {
 			t.allowed(o)
@@ -217,8 +217,8 @@ func (t *target) retryAll() {
 	}
 }
 
-// retryPostponed makes due what waits for others to claim less.
-func (t *target) retryPostponed() {
+// retryWaiting makes due what waits for others to claim less.
+func (t *target) retryWaiting() {
 	for _, o := range t.order {
 		if o.phase == phaseKept && o.leaving.waits && o.occupiedAt(t.now) == "" {
 			o.retry.due, o.retry.backoff = time.Time{}, backoff.Backoff{}
@@ -235,7 +235,7 @@ func (t *target) allowed(o *object) bool {
 	if why == "" {
 		return true
 	}
-	t.unplace(o)
+	t.unresolve(o)
 	t.failed(o, &kube.Refusal{Reason: why})
 	return false
 }

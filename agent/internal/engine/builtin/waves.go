@@ -16,9 +16,9 @@ import (
 // arrange brings desired objects into the order that their manifests ask for. A server refuses what
 // cannot be kept when it renders; one that did not must not get half of it applied.
 func (t *target) arrange(desired []*object, manifests []manifest.Object) {
-	order, err := manifest.Arrange(manifests, t.desired.State.Namespace)
+	order, err := manifest.Arrange(manifests, t.work.desired.State.Namespace)
 	if err != nil {
-		t.invalid = err.Error()
+		t.work.invalid = err.Error()
 		return
 	}
 	for i, o := range desired {
@@ -34,12 +34,12 @@ func (o *object) ready() bool {
 	return o.inPlace() && o.retry.attempted && o.retry.failure == "" && o.health.status == fleet.HealthCurrent
 }
 
-// raiseBarrier finds the first object that is not ready: no later wave begins before it is.
-func (t *target) raiseBarrier() {
-	t.barrier = nil
+// findBarrier finds the first object that is not ready: no later wave begins before it is.
+func (t *target) findBarrier() {
+	t.cache.barrier = nil
 	for _, o := range t.order {
 		if o.leaving == nil && !o.ready() {
-			t.barrier = o
+			t.cache.barrier = o
 			return
 		}
 	}
@@ -48,11 +48,11 @@ func (t *target) raiseBarrier() {
 // waitsFor returns what has to be ready before an object is applied for the first time in this
 // version; nil when nothing has.
 func (t *target) waitsFor(o *object) *object {
-	if o.leaving != nil || o.retry.attempted || o.drift.healing || o.phase != phaseApply && o.phase != phaseResolve || t.rehearses() {
+	if o.leaving != nil || o.retry.attempted || o.drift.healing || o.phase != phaseApply && o.phase != phaseResolve || t.isDryRun() {
 		return nil
 	}
-	if t.barrier != nil && o.position.Wave > t.barrier.position.Wave {
-		return t.barrier
+	if t.cache.barrier != nil && o.position.Wave > t.cache.barrier.position.Wave {
+		return t.cache.barrier
 	}
 	for _, on := range o.spec.needs {
 		if !on.ready() {

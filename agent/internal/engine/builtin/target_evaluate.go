@@ -16,8 +16,8 @@ import (
 	"github.com/kedge-dev/kedge/internal/fleet"
 )
 
-// see takes in what a watch has seen of an object, and how well it works.
-func (t *target) see(o *object, seen watch.Observation) {
+// handleObservation takes in what a watch has seen of an object, and how well it works.
+func (t *target) handleObservation(o *object, seen watch.Observation) {
 	if o.watch.Reason != watch.Stale || !seen.State.Failed() {
 		o.watch = seen.State // a stale watch stays so until it works again
 	}
@@ -39,24 +39,24 @@ func (t *target) see(o *object, seen watch.Observation) {
 		}
 		o.live.later = &seen
 	default:
-		t.judge(o, seen)
+		t.evaluate(o, seen)
 	}
 }
 
-// judge takes in what was seen of an object.
-func (t *target) judge(o *object, seen watch.Observation) {
+// evaluate takes in what was seen of an object.
+func (t *target) evaluate(o *object, seen watch.Observation) {
 	if seen.Rewound {
 		o.live.version = ""
 	}
 	switch {
 	case seen.Live != nil:
-		t.seeLive(o, seen.Live)
+		t.evaluateLive(o, seen.Live)
 	case seen.Deleted != nil:
 		if !o.outdated(seen.Deleted.GetResourceVersion()) {
-			t.seeDeleted(o, seen.Deleted)
+			t.evaluateDeleted(o, seen.Deleted)
 		}
 	case !o.outdated(seen.Missing):
-		t.seeMissing(o)
+		t.evaluateMissing(o)
 	}
 }
 
@@ -67,18 +67,18 @@ func (t *target) scheduleReread(o *object) {
 	}
 }
 
-// seeLive judges a live object.
-func (t *target) seeLive(o *object, live *unstructured.Unstructured) {
-	if o.outdated(live.GetResourceVersion()) || o.judged(live) {
+// evaluateLive judges a live object.
+func (t *target) evaluateLive(o *object, live *unstructured.Unstructured) {
+	if o.outdated(live.GetResourceVersion()) || o.evaluated(live) {
 		return
 	}
 	if o.leaving != nil {
-		t.seeLeaving(o, live)
+		t.evaluateLeaving(o, live)
 		return
 	}
-	o.look(live)
+	o.update(live)
 	t.noteFinish(o)
-	o.unnamed = live.GetLabels()[kube.LabelAgent] != string(t.owner.Agent)
+	o.unnamed = live.GetLabels()[kube.LabelAgent] != string(t.work.owner.Agent)
 	t.scheduleReread(o)
 	switch {
 	case o.phase == phaseReplacing:
@@ -94,16 +94,16 @@ func (t *target) seeLive(o *object, live *unstructured.Unstructured) {
 		t.transition(o, phaseInPlace)
 		o.retry.attempted = true
 	case foreignHolder(live, t.id) != "":
-		_, err := t.owner.MayApply(live, o.record.uid, func(fleet.TargetID) bool { return false })
+		_, err := t.work.owner.MayApply(live, o.record.uid, func(fleet.TargetID) bool { return false })
 		t.failed(o, err)
 	case o.record.uid == string(live.GetUID()) && o.record.live == o.spec.ignore.Projection(live) && o.record.applied == o.spec.hash:
-		if o.unnamed && !t.rehearses() {
-			t.rename(o)
+		if o.unnamed && !t.isDryRun() {
+			t.relabel(o)
 			return
 		}
 		t.confirm(o, live)
 	default:
-		t.drifts(o, live)
+		t.handleDrift(o, live)
 	}
 }
 
@@ -124,21 +124,21 @@ func (t *target) confirm(o *object, live *unstructured.Unstructured) {
 	o.drift.renewed, o.drift.deviates, o.drift.reported = false, false, ""
 	o.live.known = live.GetLabels()[kube.LabelTarget] == string(t.id)
 	if o.live.fields == nil {
-		o.live.fields = t.shared(fieldset.RawOwnFields(live))
+		o.live.fields = t.sharedFields(fieldset.RawOwnFields(live))
 	}
 }
 
-// rename has an object applied again that is as it was applied, but by the agent that this was before it
+// relabel has an object applied again that is as it was applied, but by the agent that this was before it
 // was enrolled anew: no watch tells of it as long as it names that one. One that deviates and is left so
 // is read from time to time instead.
-func (t *target) rename(o *object) {
+func (t *target) relabel(o *object) {
 	t.transition(o, phaseApply)
 	o.live.known = true
 }
 
-// drifts has an object applied again that is not as it was applied last, unless it is to be left so.
-func (t *target) drifts(o *object, live *unstructured.Unstructured) {
-	if t.leaves(o) {
+// handleDrift has an object applied again that is not as it was applied last, unless it is to be left so.
+func (t *target) handleDrift(o *object, live *unstructured.Unstructured) {
+	if t.leavesDrift(o) {
 		t.leaveAlone(o, live)
 		return
 	}
@@ -156,15 +156,15 @@ func (t *target) heal(o *object) {
 	o.drift.healing, o.drift.delayed, o.retry.due = o.record.applied == o.spec.hash, delay > 0, now.Add(delay)
 }
 
-// seeGone takes in that an object was deleted, or has lost our label: the watch cannot tell which,
+// evaluateGone takes in that an object was deleted, or has lost our label: the watch cannot tell which,
 // so that nothing is done before it was looked at.
-func (t *target) seeGone(o *object) {
+func (t *target) evaluateGone(o *object) {
 	switch {
 	case o.leaving != nil:
-		t.lookAgain(o)
+		t.recheckLeaving(o)
 	case o.phase == phaseReplacing:
 		t.createAnew(o)
-	case o.phase == phaseCompared, t.leaves(o) && (o.phase == phaseInPlace || o.phase == phaseVerify):
+	case o.phase == phaseCompared, t.leavesDrift(o) && (o.phase == phaseInPlace || o.phase == phaseVerify):
 		t.transition(o, phaseCompare)
 	case o.phase == phaseInPlace || o.phase == phaseVerify:
 		o.live.known, o.drift.before, o.drift.force = false, nil, o.record.applied == o.spec.hash
@@ -175,12 +175,12 @@ func (t *target) seeGone(o *object) {
 	}
 }
 
-// seeMissing takes in that a list did not have an object which was there before. It is read: the
+// evaluateMissing takes in that a list did not have an object which was there before. It is read: the
 // list may have been made before it was, and versions cannot always be compared.
-func (t *target) seeMissing(o *object) {
+func (t *target) evaluateMissing(o *object) {
 	switch {
 	case o.leaving != nil:
-		t.lookAgain(o)
+		t.recheckLeaving(o)
 	case o.phase == phaseReplacing:
 		t.createAnew(o)
 	case o.phase == phaseCompared:
@@ -196,40 +196,40 @@ func (t *target) wasRead(o *object, live *unstructured.Unstructured, err error) 
 	again := o.phase == phaseRereading
 	t.transition(o, phaseVerify)
 	o.mustRead = false
-	if t.ctx.Err() == nil && !apierrors.IsNotFound(err) {
+	if t.work.ctx.Err() == nil && !apierrors.IsNotFound(err) {
 		o.wasReread(t.now, t.engine.timing.reread, err)
 	}
 	switch {
-	case t.ctx.Err() != nil:
+	case t.work.ctx.Err() != nil:
 		o.mustRead = true
 	case err != nil && again && !apierrors.IsNotFound(err):
 		t.transition(o, phaseInPlace) // nothing is known to be wrong with it
 	case apierrors.IsNotFound(err) && t.restsFinished(o, phaseInPlace):
 	case apierrors.IsNotFound(err):
-		t.seeGone(o)
+		t.evaluateGone(o)
 	case err != nil:
 		t.failed(o, err)
-	case o.record.finishFrom == finishTaken:
+	case o.record.finishFrom == finishInherited:
 		t.applyExisting(o)
 	default:
 		// What was seen while it was read is judged after it. So if this is older than what was seen before, the
 		// API server has gone back in time.
 		o.live.version = ""
-		t.seeLive(o, live)
+		t.evaluateLive(o, live)
 	}
-	t.seeLater(o)
+	t.evaluateLater(o)
 }
 
 // applied takes in the result of an apply.
 func (t *target) applied(o *object, out kube.ApplyResult, err error) {
-	t.engine.tidiness.worked(1)
+	t.engine.gc.count(1)
 	var notGone *kube.NotGoneError
 	switch {
 	case err == nil:
 		t.succeeded(o, out)
 	case errors.As(err, &notGone):
 		t.awaitGone(o, notGone)
-	case t.ctx.Err() != nil:
+	case t.work.ctx.Err() != nil:
 		// Replaced by something newer, and perhaps carried out: not known until looked at.
 		t.transition(o, phaseApply)
 		o.live.known = false
@@ -237,11 +237,11 @@ func (t *target) applied(o *object, out kube.ApplyResult, err error) {
 		if apierrors.IsNotFound(err) && missingNamespace(err) == "" {
 			// Perhaps the kind is not served any more.
 			t.engine.cluster.Mapper.Forget(o.ref.Group)
-			t.unplace(o)
+			t.unresolve(o)
 		}
 		t.failed(o, err)
 	}
-	t.seeLater(o)
+	t.evaluateLater(o)
 }
 
 func (t *target) succeeded(o *object, out kube.ApplyResult) {
@@ -257,15 +257,15 @@ func (t *target) succeeded(o *object, out kube.ApplyResult) {
 	entry := fieldset.OwnEntry(live)
 	ours := entry.Fields()
 	o.record.keepAnnotation = o.spec.keepAnnotation
-	o.record.applied, o.record.uid, o.live.fields = o.spec.hash, string(live.GetUID()), t.shared(entry.Raw())
+	o.record.applied, o.record.uid, o.live.fields = o.spec.hash, string(live.GetUID()), t.sharedFields(entry.Raw())
 	o.record.live = o.spec.ignore.ProjectionOf(ours, live)
 	o.drift.renewed, o.drift.deviates, o.drift.reported, o.replaced = false, false, "", ""
 	t.transition(o, phaseInPlace)
 	o.retry.attempted, o.live.known, o.unnamed = true, true, false
 	o.retry.failure, o.retry.backoff, o.drift.force, o.drift.before, o.drift.delayed = "", backoff.Backoff{}, false, nil, false
-	o.look(live)
+	o.update(live)
 	t.noteApplied(o)
-	t.tellTaken(o, out)
+	t.reportTakeover(o, out)
 	switch {
 	case out.Replaced != "":
 		t.event(fleet.EventNormal, "Replaced", o, out.Replaced+" cannot be changed: was deleted and created anew")
@@ -285,11 +285,11 @@ func (t *target) succeeded(o *object, out kube.ApplyResult) {
 // restart before it costs no more than an apply that changes nothing.
 func (t *target) noteApplied(o *object) {
 	switch {
-	case t.book.Entry(o.key()) == o.entry():
+	case t.inv.inventory.Entry(o.key()) == o.entry():
 	case !o.drift.healing:
-		t.dirty = true
-	case t.lapse.IsZero():
-		t.lapse = t.now.Add(t.engine.timing.lapse)
+		t.inv.dirty = true
+	case t.inv.healedBy.IsZero():
+		t.inv.healedBy = t.now.Add(t.engine.timing.lapse)
 	}
 }
 
@@ -315,15 +315,15 @@ func (t *target) retryAfter(step int) {
 	}
 }
 
-// seeLater judges what was seen while a request was under way, and asks again whether the object may be
+// evaluateLater judges what was seen while a request was under way, and asks again whether the object may be
 // touched if that has changed in the meantime.
-func (t *target) seeLater(o *object) {
+func (t *target) evaluateLater(o *object) {
 	if o.live.recheck && !o.busy() {
 		o.live.recheck = false
 		t.allowed(o)
 	}
 	if later := o.live.later; later != nil && !o.busy() {
 		o.live.later = nil
-		t.judge(o, *later)
+		t.evaluate(o, *later)
 	}
 }

@@ -15,17 +15,17 @@ func (t *target) overdue(o *object, status fleet.ObjectStatus) fleet.ObjectStatu
 	case at.IsZero() || t.now.Before(at):
 	case o.phase == phaseTerminating:
 		status.Sync = fleet.SyncFailed
-		status.Message = fmt.Sprintf("its deletion takes longer than %v: %s", t.desired.State.Policy.PruneTimeout, o.health.note)
+		status.Message = fmt.Sprintf("its deletion takes longer than %v: %s", t.work.desired.State.Policy.PruneTimeout, o.health.note)
 	default:
 		status.Health = fleet.HealthFailed
-		status.Message = joinNonEmpty(": ", fmt.Sprintf("is not ready after %v", t.desired.State.Policy.ReadyTimeout), o.explanation())
+		status.Message = joinNonEmpty(": ", fmt.Sprintf("is not ready after %v", t.work.desired.State.Policy.ReadyTimeout), o.explanation())
 	}
 	return status
 }
 
 // deadline is when an object will be overdue; zero when it never is.
 func (t *target) deadline(o *object) time.Time {
-	policy := t.desired.State.Policy
+	policy := t.work.desired.State.Policy
 	switch {
 	case policy.PruneTimeout > 0 && o.phase == phaseTerminating:
 		return o.leaving.since.Add(policy.PruneTimeout)
@@ -35,8 +35,8 @@ func (t *target) deadline(o *object) time.Time {
 	return time.Time{}
 }
 
-// late names an object that takes longer to be ready than the deployment allows, or is "".
-func (t *target) late() string {
+// lateObject names an object that takes longer to be ready than the deployment allows, or is "".
+func (t *target) lateObject() string {
 	for _, o := range t.order {
 		if at := t.deadline(o); o.leaving == nil && !at.IsZero() && !t.now.Before(at) {
 			return o.ref.String() + " " + t.overdue(o, fleet.ObjectStatus{}).Message

@@ -9,40 +9,40 @@ import (
 	"github.com/kedge-dev/kedge/internal/fleet"
 )
 
-// grave is what is remembered of a target that is gone.
-type grave struct {
+// deletedTarget is what is remembered of a target that is gone.
+type deletedTarget struct {
 	version fleet.Version
 	sync    fleet.SyncState // SyncDeleted or SyncDetached
 }
 
-// maxBuried bounds what is remembered of targets that are gone. One that is forgotten and whose
+// maxDeleted bounds what is remembered of targets that are gone. One that is forgotten and whose
 // last state arrives again is buried again, which costs nothing.
-const maxBuried = 4096
+const maxDeleted = 4096
 
-// lies reports whether d is nothing new of a target that is gone: its tombstone was carried out, or it
+// isDeleted reports whether d is nothing new of a target that is gone: its tombstone was carried out, or it
 // was let go of. What is not that very word of its end is from a server which has forgotten it, because
 // an old backup was restored. Such a state is not carried out, since the server has not looked at its
 // source since, and not passed over in silence, since the server would call in sync what is not there:
 // it is told how far this agent is, and goes on from there.
-func (e *Engine) lies(d engine.Desired) bool {
+func (e *Engine) isDeleted(d engine.Desired) bool {
 	e.mu.Lock()
-	g, ok := e.buried[d.Target]
+	g, ok := e.deleted[d.Target]
 	e.mu.Unlock()
 	if !ok || d.State.Compare(g.version) > 0 {
 		return false
 	}
-	if !g.is(d.State) {
+	if !g.endedBy(d.State) {
 		e.reporter.Status(g.status(d.Target))
 	}
 	return true
 }
 
-// is reports whether d is what ended the target.
-func (g grave) is(d fleet.Desired) bool {
+// endedBy reports whether d is what ended the target.
+func (g deletedTarget) endedBy(d fleet.Desired) bool {
 	return d.Version == g.version && (g.sync == fleet.SyncDeleted && d.Tombstone || g.sync == fleet.SyncDetached && d.Detached)
 }
 
-func (g grave) status(target fleet.TargetID) engine.Status {
+func (g deletedTarget) status(target fleet.TargetID) engine.Status {
 	what := "deleted"
 	if g.sync == fleet.SyncDetached {
 		what = "let go of"
@@ -55,7 +55,7 @@ func (g grave) status(target fleet.TargetID) engine.Status {
 
 // retire forgets a target that is gone, when that was told. It reports false when something newer
 // has arrived: then the target goes on.
-func (e *Engine) retire(t *target, g grave) bool {
+func (e *Engine) retire(t *target, g deletedTarget) bool {
 	e.setting.Lock() // no Set finds the target while it goes
 	defer e.setting.Unlock()
 	if t.hasNext() {
@@ -66,13 +66,13 @@ func (e *Engine) retire(t *target, g grave) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	delete(e.targets, t.id)
-	for id := range e.buried {
-		if len(e.buried) < maxBuried {
+	for id := range e.deleted {
+		if len(e.deleted) < maxDeleted {
 			break
 		}
-		delete(e.buried, id)
+		delete(e.deleted, id)
 	}
-	e.buried[t.id] = g
+	e.deleted[t.id] = g
 	return true
 }
 
@@ -86,18 +86,18 @@ func (e *Engine) supersede(old, by fleet.TargetID) {
 	}
 }
 
-// takeBook hands the inventory of a target to its goroutine; a new one when none was recovered. One
+// takeInventory hands the inventory of a target to its goroutine; a new one when none was recovered. One
 // that this agent wrote before it was enrolled anew goes on: the server says that the target is ours.
-func (e *Engine) takeBook(id fleet.TargetID) *inventory.Book {
+func (e *Engine) takeInventory(id fleet.TargetID) *inventory.Inventory {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	book := e.books[id]
-	delete(e.books, id)
-	if book == nil {
+	inv := e.inventories[id]
+	delete(e.inventories, id)
+	if inv == nil {
 		return e.store.New(e.settings.agent, id)
 	}
-	book.Assume(e.settings.agent)
-	return book
+	inv.SetAgent(e.settings.agent)
+	return inv
 }
 
 // takeover is an object that was taken over from a target.
@@ -112,13 +112,13 @@ type takeover struct {
 func (e *Engine) outlived(holder fleet.TargetID, key inventory.Key, deployment string) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	book := e.books[holder]
-	return book != nil && book.Deployment() == deployment && !e.taken[takeover{holder, key}]
+	inv := e.inventories[holder]
+	return inv != nil && inv.Deployment() == deployment && !e.takenOver[takeover{holder, key}]
 }
 
 // tookOver notes that an object was taken over from a target that was outlived.
 func (e *Engine) tookOver(from fleet.TargetID, key inventory.Key) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.taken[takeover{from, key}] = true
+	e.takenOver[takeover{from, key}] = true
 }

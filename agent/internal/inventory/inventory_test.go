@@ -32,7 +32,7 @@ func newShelf(t *testing.T) shelf {
 	return shelf{maps: maps, store: inventory.NewStore(maps), agent: fleet.NewAgentID()}
 }
 
-func (s shelf) load(t *testing.T) []*inventory.Book {
+func (s shelf) load(t *testing.T) []*inventory.Inventory {
 	t.Helper()
 	books, err := s.store.Load(t.Context())
 	if err != nil {
@@ -314,7 +314,7 @@ func TestBookOfAnEarlierAgentGoesOnUnderAnotherName(t *testing.T) {
 	if book.Agent() == s.agent || len(book.Record().Entries) != 3000 || s.chunks(t) < 2 {
 		t.Fatalf("loaded %d entries of %s in %d chunks", len(book.Record().Entries), book.Agent(), s.chunks(t))
 	}
-	book.Assume(s.agent)
+	book.SetAgent(s.agent)
 	if err := book.Save(t.Context(), book.Record()); err != nil {
 		t.Fatal(err)
 	}
@@ -327,7 +327,7 @@ func TestBookOfAnEarlierAgentGoesOnUnderAnotherName(t *testing.T) {
 		t.Errorf("read again it has %d entries, damaged %v", len(again[0].Record().Entries), again[0].Damaged())
 	}
 	before := again[0].Record()
-	again[0].Assume(s.agent)
+	again[0].SetAgent(s.agent)
 	if err := again[0].Save(t.Context(), before); err != nil || again[0].Stale() {
 		t.Errorf("saving what is there: %v", err)
 	}

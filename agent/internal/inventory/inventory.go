@@ -15,8 +15,8 @@ import (
 	"github.com/kedge-dev/kedge/internal/fleet"
 )
 
-// Book is the record of one target as the cluster holds it.
-type Book struct {
+// Inventory is the record of one target as the cluster holds it.
+type Inventory struct {
 	configMaps dynamic.ResourceInterface
 	agent      fleet.AgentID
 	saved      Record
@@ -24,33 +24,33 @@ type Book struct {
 	seqOf      map[Key]int64 // of the chunk that the entry was read from
 	chunks     map[int]*chunk
 	damaged    []string // chunks that could not be read or found
-	taken      map[int]bool
+	numbers    map[int]bool
 	listed     map[int]bool // chunks that the newest header names
 	stale      bool         // a write ended without an answer: what the cluster holds is not known
-	assumed    bool         // the chunks still carry the name of another agent
+	relabel    bool         // the chunks still carry the name of another agent
 }
 
-func newBook(configMaps dynamic.ResourceInterface, agent fleet.AgentID, target fleet.TargetID) *Book {
-	return &Book{
+func newInventory(configMaps dynamic.ResourceInterface, agent fleet.AgentID, target fleet.TargetID) *Inventory {
+	return &Inventory{
 		configMaps: configMaps, agent: agent, saved: Record{Target: target, Entries: map[Key]Entry{}},
-		seqOf: map[Key]int64{}, chunks: map[int]*chunk{}, taken: map[int]bool{}, listed: map[int]bool{},
+		seqOf: map[Key]int64{}, chunks: map[int]*chunk{}, numbers: map[int]bool{}, listed: map[int]bool{},
 	}
 }
 
-// Agent is who the book belongs to.
-func (b *Book) Agent() fleet.AgentID { return b.agent }
+// Agent is who the inventory belongs to.
+func (b *Inventory) Agent() fleet.AgentID { return b.agent }
 
-// Assume makes the book that of agent. The next Save writes that down.
-func (b *Book) Assume(agent fleet.AgentID) {
-	b.assumed = b.assumed || b.agent != agent && b.Exists()
+// SetAgent makes the inventory that of agent. The next Save writes that down.
+func (b *Inventory) SetAgent(agent fleet.AgentID) {
+	b.relabel = b.relabel || b.agent != agent && b.Exists()
 	b.agent = agent
 }
 
 // Record returns a copy of what the cluster holds.
-func (b *Book) Record() Record { return b.saved.clone() }
+func (b *Inventory) Record() Record { return b.saved.clone() }
 
 // Deployment names the deployment of the target as tenant/name; "" when the cluster holds nothing.
-func (b *Book) Deployment() string {
+func (b *Inventory) Deployment() string {
 	if b.saved.Deployment == "" {
 		return ""
 	}
@@ -58,30 +58,30 @@ func (b *Book) Deployment() string {
 }
 
 // Entry returns what the cluster holds of one object; the zero Entry when nothing.
-func (b *Book) Entry(key Key) Entry { return b.saved.Entries[key] }
+func (b *Inventory) Entry(key Key) Entry { return b.saved.Entries[key] }
 
 // Version returns the version that the cluster holds.
-func (b *Book) Version() fleet.Version { return b.saved.Version }
+func (b *Inventory) Version() fleet.Version { return b.saved.Version }
 
 // Digest returns the bundle that the cluster holds as applied whole.
-func (b *Book) Digest() string { return b.saved.Digest }
+func (b *Inventory) Digest() string { return b.saved.Digest }
 
-// Exists reports whether the cluster holds anything of this book.
-func (b *Book) Exists() bool { return len(b.taken) > 0 }
+// Exists reports whether the cluster holds anything of this inventory.
+func (b *Inventory) Exists() bool { return len(b.numbers) > 0 }
 
-// Damaged names the ConfigMaps of this book that could not be read, or are missing. They are never
-// overwritten, and a book stays damaged until they are restored or the whole book is removed.
-func (b *Book) Damaged() []string { return b.damaged }
+// Damaged names the ConfigMaps of this inventory that could not be read, or are missing. They are never
+// overwritten, and a inventory stays damaged until they are restored or the whole inventory is removed.
+func (b *Inventory) Damaged() []string { return b.damaged }
 
-// read adds one ConfigMap to the book: of an entry in two chunks, and of two headers, the newer counts.
-func (b *Book) read(cm *unstructured.Unstructured) {
+// read adds one ConfigMap to the inventory: of an entry in two chunks, and of two headers, the newer counts.
+func (b *Inventory) read(cm *unstructured.Unstructured) {
 	target := b.saved.Target
 	number, err := chunkNumber(target, cm.GetName())
 	if err != nil {
 		b.damaged = append(b.damaged, cm.GetName())
 		return
 	}
-	b.taken[number] = true
+	b.numbers[number] = true
 	text, _, _ := unstructured.NestedString(cm.Object, "data", dataKey)
 	p, err := decode(target, text)
 	if err != nil {
@@ -114,10 +114,10 @@ func (b *Book) read(cm *unstructured.Unstructured) {
 }
 
 // complete ends reading: a chunk that the newest header names and that was not there is damage.
-func (b *Book) complete() {
+func (b *Inventory) complete() {
 	for _, number := range slices.Sorted(maps.Keys(b.listed)) {
-		if !b.taken[number] {
-			b.taken[number] = true // its number is not given to another
+		if !b.numbers[number] {
+			b.numbers[number] = true // its number is not given to another
 			b.damaged = append(b.damaged, chunkName(b.saved.Target, number)+", which is missing")
 		}
 	}
@@ -129,9 +129,9 @@ func (b *Book) complete() {
 var ErrSuperseded = errors.New("the inventory is of a newer version")
 
 // Save makes the cluster hold rec. It sends nothing when nothing differs and otherwise writes
-// only the chunks that do. After an error the book may be partly written: call Reload before the
+// only the chunks that do. After an error the inventory may be partly written: call Reload before the
 // next Save. An older version than the cluster holds is refused with ErrSuperseded.
-func (b *Book) Save(ctx context.Context, rec Record) error {
+func (b *Inventory) Save(ctx context.Context, rec Record) error {
 	if b.stale {
 		return fmt.Errorf("writing the inventory of %s: what the cluster holds is not known", b.saved.Target)
 	}
@@ -141,7 +141,7 @@ func (b *Book) Save(ctx context.Context, rec Record) error {
 	rec = rec.clone()
 	rec.Target = b.saved.Target
 	dirty := b.assign(rec)
-	if b.assumed {
+	if b.relabel {
 		dirty = slices.Sorted(maps.Keys(b.chunks))
 	}
 	if len(dirty) == 0 && rec.sameHeader(b.saved) {
@@ -170,13 +170,13 @@ func (b *Book) Save(ctx context.Context, rec Record) error {
 			return err
 		}
 	}
-	b.saved, b.stale, b.assumed = rec, false, false
+	b.saved, b.stale, b.relabel = rec, false, false
 	return nil
 }
 
 // schedule returns the order in which to write: new chunks first, so that no header ever names one
 // that is yet to come, and at last one whose header names them all.
-func (b *Book) schedule(dirty []int) []int {
+func (b *Inventory) schedule(dirty []int) []int {
 	var fresh, known []int
 	for _, number := range dirty {
 		if b.chunks[number].resourceVersion == "" {
@@ -194,9 +194,9 @@ func (b *Book) schedule(dirty []int) []int {
 
 // present lists the chunks that there are when the chunk number is written, those that could not be
 // read or found among them, without those that are about to be removed.
-func (b *Book) present(number int, leaving map[int]bool) []int {
+func (b *Inventory) present(number int, leaving map[int]bool) []int {
 	var out []int
-	for _, n := range slices.Sorted(maps.Keys(b.taken)) {
+	for _, n := range slices.Sorted(maps.Keys(b.numbers)) {
 		c := b.chunks[n]
 		if !leaving[n] && (n == number || c == nil || c.resourceVersion != "") {
 			out = append(out, n)
@@ -207,7 +207,7 @@ func (b *Book) present(number int, leaving map[int]bool) []int {
 
 // assign brings the entries of the chunks in line with rec and returns, sorted, the numbers of
 // those that changed. Entries stay in the chunk that they are in, so that a change writes one.
-func (b *Book) assign(rec Record) []int {
+func (b *Inventory) assign(rec Record) []int {
 	dirty := map[int]bool{}
 	placed := map[Key]bool{}
 	for _, number := range slices.Sorted(maps.Keys(b.chunks)) {
@@ -229,15 +229,15 @@ func (b *Book) assign(rec Record) []int {
 		if placed[KeyOf(e.ObjectRef)] {
 			continue
 		}
-		number := b.room(sizeOf(e))
+		number := b.chunkFor(sizeOf(e))
 		b.chunks[number].put(e)
 		dirty[number] = true
 	}
 	return slices.Sorted(maps.Keys(dirty))
 }
 
-// room returns the number of a chunk that has size bytes left, making one if there is none.
-func (b *Book) room(size int) int {
+// chunkFor returns the number of a chunk that has size bytes left, making one if there is none.
+func (b *Inventory) chunkFor(size int) int {
 	for _, number := range slices.Sorted(maps.Keys(b.chunks)) {
 		if b.chunks[number].size+size <= chunkLimit {
 			return number
@@ -247,7 +247,7 @@ func (b *Book) room(size int) int {
 }
 
 // first returns the lowest chunk, making one if there is none.
-func (b *Book) first() int {
+func (b *Inventory) first() int {
 	if len(b.chunks) == 0 {
 		return b.add()
 	}
@@ -255,17 +255,17 @@ func (b *Book) first() int {
 }
 
 // add makes an empty chunk under a number that nothing in the cluster has.
-func (b *Book) add() int {
+func (b *Inventory) add() int {
 	number := 0
-	for b.taken[number] {
+	for b.numbers[number] {
 		number++
 	}
-	b.taken[number] = true
+	b.numbers[number] = true
 	b.chunks[number] = &chunk{entries: map[Key]Entry{}}
 	return number
 }
 
-func (b *Book) write(ctx context.Context, rec Record, number int, leaving map[int]bool) error {
+func (b *Inventory) write(ctx context.Context, rec Record, number int, leaving map[int]bool) error {
 	c := b.chunks[number]
 	text, err := encode(rec, b.seq, b.present(number, leaving), c.entries)
 	if err != nil {
@@ -285,7 +285,7 @@ func (b *Book) write(ctx context.Context, rec Record, number int, leaving map[in
 	return nil
 }
 
-func (b *Book) remove(ctx context.Context, number int) error {
+func (b *Inventory) remove(ctx context.Context, number int) error {
 	// Bound to what was read or written last: another replica may have gone on with it.
 	version := b.chunks[number].resourceVersion
 	err := b.configMaps.Delete(ctx, chunkName(b.saved.Target, number), metav1.DeleteOptions{
@@ -295,31 +295,31 @@ func (b *Book) remove(ctx context.Context, number int) error {
 		return fmt.Errorf("removing a part of the inventory of %s: %w", b.saved.Target, err)
 	}
 	delete(b.chunks, number)
-	delete(b.taken, number)
+	delete(b.numbers, number)
 	return nil
 }
 
 // Stale reports whether a write failed, so that Reload is due.
-func (b *Book) Stale() bool { return b.stale }
+func (b *Inventory) Stale() bool { return b.stale }
 
-// Reload reads the book again.
-func (b *Book) Reload(ctx context.Context) error {
+// Reload reads the inventory again.
+func (b *Inventory) Reload(ctx context.Context) error {
 	items, err := list(ctx, b.configMaps, LabelInventory+"="+string(b.saved.Target))
 	if err != nil {
 		return err
 	}
-	fresh := newBook(b.configMaps, b.agent, b.saved.Target)
+	fresh := newInventory(b.configMaps, b.agent, b.saved.Target)
 	for i := range items {
 		fresh.read(&items[i])
-		fresh.assumed = fresh.assumed || items[i].GetLabels()[LabelAgent] != string(b.agent)
+		fresh.relabel = fresh.relabel || items[i].GetLabels()[LabelAgent] != string(b.agent)
 	}
 	fresh.complete()
 	*b = *fresh
 	return nil
 }
 
-// Delete removes the whole book. A damaged one is refused: it may name objects that still exist.
-func (b *Book) Delete(ctx context.Context) error {
+// Delete removes the whole inventory. A damaged one is refused: it may name objects that still exist.
+func (b *Inventory) Delete(ctx context.Context) error {
 	if len(b.damaged) > 0 {
 		return fmt.Errorf("removing the inventory of %s: %s cannot be read and may name objects that still exist", b.saved.Target, b.damaged[0])
 	}

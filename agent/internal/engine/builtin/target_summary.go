@@ -35,77 +35,77 @@ func count(objects []fleet.ObjectStatus) tally {
 	return n
 }
 
-// verdict sums up the objects.
-func (t *target) verdict(objects []fleet.ObjectStatus) (fleet.SyncState, string) {
+// summarize sums up the objects.
+func (t *target) summarize(objects []fleet.ObjectStatus) (fleet.SyncState, string) {
 	n := count(objects)
 	switch {
-	case t.heir != "":
+	case t.stopped.successor != "":
 		// The server has one target of a deployment on an agent. If it has this one, it has gone back.
-		return fleet.SyncRewound, fmt.Sprintf("target %s of the same deployment came after this one and has taken over here", t.heir)
-	case t.ousted:
+		return fleet.SyncRewound, fmt.Sprintf("target %s of the same deployment came after this one and has taken over here", t.stopped.successor)
+	case t.stopped.newerReplica:
 		return fleet.SyncFailed, "another replica of this agent has taken over and works on a newer version"
-	case t.invalid != "":
-		return fleet.SyncFailed, t.invalid
-	case t.gone:
-		return t.epitaph()
-	case t.saving.failure != "":
-		return fleet.SyncFailed, t.saving.failure
-	case t.desired.State.Detached:
-		return t.leaving(n.failed, n.failure)
+	case t.work.invalid != "":
+		return fleet.SyncFailed, t.work.invalid
+	case t.end.done:
+		return t.endSummary()
+	case t.inv.writing.failure != "":
+		return fleet.SyncFailed, t.inv.writing.failure
+	case t.work.desired.State.Detached:
+		return t.detachSummary(n.failed, n.failure)
 	case n.syncing > 0 && !t.settled():
-		return t.underWay(n)
+		return t.progressSummary(n)
 	}
-	kept := t.kept()
-	switch tomb := t.desired.State.Tombstone; {
+	kept := t.keptSummary()
+	switch tomb := t.work.desired.State.Tombstone; {
 	case n.failed > 0:
 		return fleet.SyncFailed, joinNonEmpty("; ", n.failure+others(n.failed), kept)
-	case tomb && len(t.book.Damaged()) > 0:
-		return fleet.SyncFailed, joinNonEmpty("; ", "the inventory cannot be read: ConfigMap "+t.book.Damaged()[0], kept)
-	case tomb && t.refuses():
+	case tomb && len(t.inv.inventory.Damaged()) > 0:
+		return fleet.SyncFailed, joinNonEmpty("; ", "the inventory cannot be read: ConfigMap "+t.inv.inventory.Damaged()[0], kept)
+	case tomb && t.anyRefused():
 		return fleet.SyncFailed, kept
 	case tomb, n.syncing > 0:
 		return fleet.SyncSyncing, joinNonEmpty("; ", t.waitingFor(), kept)
-	case t.keeping != nil && !t.secured():
+	case t.work.offlineCopy != nil && !t.offlineCopyDone():
 		return fleet.SyncSyncing, kept // it is about to be written down
 	case t.recovers():
 		return fleet.SyncSyncing, kept
-	case n.changed > 0 && t.rehearses():
-		return fleet.SyncOutOfSync, joinNonEmpty("; ", t.rehearsal(n), kept)
+	case n.changed > 0 && t.isDryRun():
+		return fleet.SyncOutOfSync, joinNonEmpty("; ", t.dryRunSummary(n), kept)
 	case n.changed > 0:
 		return fleet.SyncOutOfSync, joinNonEmpty("; ", n.change+others(n.changed), n.heldNote(), kept)
 	case n.held > 0:
-		return fleet.SyncOutOfSync, joinNonEmpty("; ", n.heldNote(), t.late(), t.unknownStates(), kept)
+		return fleet.SyncOutOfSync, joinNonEmpty("; ", n.heldNote(), t.lateObject(), t.unknownStates(), kept)
 	}
-	return fleet.SyncSynced, joinNonEmpty("; ", t.late(), t.unknownStates(), kept)
+	return fleet.SyncSynced, joinNonEmpty("; ", t.lateObject(), t.unknownStates(), kept)
 }
 
-// epitaph says how a target has ended.
-func (t *target) epitaph() (fleet.SyncState, string) {
-	switch detached := t.desired.State.Detached; {
-	case detached && t.lost:
+// endSummary says how a target has ended.
+func (t *target) endSummary() (fleet.SyncState, string) {
+	switch detached := t.work.desired.State.Detached; {
+	case detached && t.end.noInventory:
 		return fleet.SyncDetached, "no inventory was found here: nothing was to be let go of"
 	case detached:
 		return fleet.SyncDetached, ""
-	case t.lost:
-		return fleet.SyncDeleted, noInventory
-	case len(t.released) > 0:
-		return fleet.SyncDeleted, "kept, and not managed any more: " + describeReleased(t.released)
+	case t.end.noInventory:
+		return fleet.SyncDeleted, noInventoryMessage
+	case len(t.end.released) > 0:
+		return fleet.SyncDeleted, "kept, and not managed any more: " + describeReleased(t.end.released)
 	}
 	return fleet.SyncDeleted, ""
 }
 
-// underWay sums up a target that has not tried every object yet. One whose failure keeps others back
+// progressSummary sums up a target that has not tried every object yet. One whose failure keeps others back
 // has failed, whatever is still to be tried after it.
-func (t *target) underWay(n tally) (fleet.SyncState, string) {
+func (t *target) progressSummary(n tally) (fleet.SyncState, string) {
 	state := fleet.SyncSyncing
-	if n.failed > 0 && t.survey().stuck() {
+	if n.failed > 0 && t.progress().stuck() {
 		state = fleet.SyncFailed
 	}
 	failure := n.failure
 	if failure != "" {
 		failure += others(n.failed)
 	}
-	return state, joinNonEmpty("; ", failure, t.late(), t.waitNote())
+	return state, joinNonEmpty("; ", failure, t.lateObject(), t.waitNote())
 }
 
 // unknownStates returns how many objects have an unknown state at present, and why.
@@ -123,13 +123,13 @@ func (t *target) unknownStates() string {
 	return fmt.Sprintf("the state of %d of %d objects is not known: %s", count, len(t.order), why)
 }
 
-// refuses reports whether something is to go that this agent must not touch.
-func (t *target) refuses() bool {
+// anyRefused reports whether something is to go that this agent must not touch.
+func (t *target) anyRefused() bool {
 	return slices.ContainsFunc(t.order, func(o *object) bool { return o.refused() })
 }
 
 // settled reports whether every desired object was tried for this version.
-func (t *target) settled() bool { return t.survey().unattempted == 0 }
+func (t *target) settled() bool { return t.progress().unattempted == 0 }
 
 func others(failed int) string {
 	if failed == 1 {
@@ -138,8 +138,8 @@ func others(failed int) string {
 	return fmt.Sprintf(" (and %d others)", failed-1)
 }
 
-// kept names what is no longer desired and is kept.
-func (t *target) kept() string {
+// keptSummary names what is no longer desired and is kept.
+func (t *target) keptSummary() string {
 	const limit = 5
 	var names, reasons []string
 	count := 0
