@@ -25,7 +25,7 @@ const (
 	namePrefix = "kedge-inventory-"
 )
 
-// chunk is one ConfigMap of a book.
+// chunk is one ConfigMap of a inventory.
 type chunk struct {
 	resourceVersion string
 	entries         map[Key]Entry
@@ -142,7 +142,7 @@ func (e entryLines) entry() Entry {
 }
 
 // configMap makes the object that holds text.
-func (b *Book) configMap(number int, text, resourceVersion string) *unstructured.Unstructured {
+func (b *Inventory) configMap(number int, text, resourceVersion string) *unstructured.Unstructured {
 	obj := &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "v1", "kind": "ConfigMap",
 		"metadata": map[string]any{"name": chunkName(b.saved.Target, number)},

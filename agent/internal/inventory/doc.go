@@ -1,7 +1,7 @@
 // Package inventory remembers, inside the cluster, which objects each target has put there, and
 // decides from that what may be deleted.
 //
-// A [Record] lists the objects of one target. It is kept as a [Book]: one or more ConfigMaps in
+// A [Record] lists the objects of one target. It is kept as a [Inventory]: one or more ConfigMaps in
 // the agent's own namespace, each small enough for any API server, each complete in itself. What
 // is read back is the union of the chunks, so that a write which stops half way leaves at most
 // more entries than needed, never fewer: an entry too many costs one read before it is dropped,
@@ -13,5 +13,5 @@
 // "nothing" whenever anything is in doubt. An inventory that is absent or damaged never leads to a
 // deletion.
 //
-// A Book is not safe for concurrent use; a Store is.
+// An Inventory is not safe for concurrent use; a Store is.
 package inventory

@@ -44,8 +44,8 @@ type Policy struct {
 	Confirmed []string
 }
 
-// Verdict is what becomes of an object that is no longer desired.
-type Verdict struct {
+// Decision is what becomes of an object that is no longer desired.
+type Decision struct {
 	Reason string // completes "kept: …"; "" when it is to be deleted
 	// Protected says that it is kept for what it is, not because of a doubt that may pass.
 	Protected bool
@@ -81,26 +81,26 @@ func NewPlan(p Policy) Plan {
 }
 
 // Decide says what becomes of one object that is no longer desired. held is Entry.Held.
-func (p Plan) Decide(ref fleet.ObjectRef, held Hold) Verdict {
+func (p Plan) Decide(ref fleet.ObjectRef, held Hold) Decision {
 	switch {
 	case p.why != "":
-		return Verdict{Reason: p.why}
+		return Decision{Reason: p.why}
 	case p.waiting:
-		return Verdict{Waiting: true, Reason: "other deployments of this agent have not arrived yet"}
+		return Decision{Waiting: true, Reason: "other deployments of this agent have not arrived yet"}
 	case p.hold:
-		return Verdict{Confirmable: true, Hold: HeldAfterRecovery, Reason: HeldAfterRecovery.String()}
+		return Decision{Confirmable: true, Hold: HeldAfterRecovery, Reason: HeldAfterRecovery.String()}
 	case p.confirmed[ref.String()] && (!p.tombstone || !manifest.IsProtected(ref)):
-		return Verdict{Confirmed: true} // a deployment that goes releases what is kept in a Namespace, and must not delete it with that
+		return Decision{Confirmed: true} // a deployment that goes releases what is kept in a Namespace, and must not delete it with that
 	case manifest.IsProtected(ref):
-		return Verdict{Protected: true, Confirmable: true, Reason: ref.Kind + " is a protected kind, which is only deleted when that is confirmed by name, or by hand"}
+		return Decision{Protected: true, Confirmable: true, Reason: ref.Kind + " is a protected kind, which is only deleted when that is confirmed by name, or by hand"}
 	case p.limit != "":
-		return Verdict{Confirmable: true, Hold: HeldOverLimit, Reason: p.limit}
+		return Decision{Confirmable: true, Hold: HeldOverLimit, Reason: p.limit}
 	case held == HeldAfterRecovery && p.tombstone && !p.consent:
-		return Verdict{Protected: true, Confirmable: true, Reason: held.String()}
+		return Decision{Protected: true, Confirmable: true, Reason: held.String()}
 	case held != "" && !p.tombstone:
-		return Verdict{Confirmable: true, Reason: held.String()}
+		return Decision{Confirmable: true, Reason: held.String()}
 	}
-	return Verdict{}
+	return Decision{}
 }
 
 // guard returns why nothing at all may be deleted, or "".

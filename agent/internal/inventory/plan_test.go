@@ -25,7 +25,7 @@ func willing() inventory.Policy { return inventory.Policy{Whole: true, Prune: tr
 // kept is an entry that is held.
 type kept struct {
 	inventory.Entry
-	inventory.Verdict
+	inventory.Decision
 }
 
 // plan splits what is no longer desired into what is to be deleted and what is kept.

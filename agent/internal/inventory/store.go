@@ -13,7 +13,7 @@ import (
 	"github.com/kedge-dev/kedge/internal/fleet"
 )
 
-// Store finds the books of an agent. configMaps is the ConfigMaps of the agent's own namespace.
+// Store finds the inventories of an agent. configMaps is the ConfigMaps of the agent's own namespace.
 type Store struct {
 	configMaps dynamic.ResourceInterface
 }
@@ -23,36 +23,36 @@ func NewStore(configMaps dynamic.ResourceInterface) *Store {
 	return &Store{configMaps: configMaps}
 }
 
-// New returns the book of a target that none was found for. Nothing is written before Save.
-func (s *Store) New(agent fleet.AgentID, target fleet.TargetID) *Book {
-	return newBook(s.configMaps, agent, target)
+// New returns the inventory of a target that none was found for. Nothing is written before Save.
+func (s *Store) New(agent fleet.AgentID, target fleet.TargetID) *Inventory {
+	return newInventory(s.configMaps, agent, target)
 }
 
-// Load reads every book in the namespace, whichever agent wrote it, in the order of their targets. A
-// chunk that cannot be read makes its book damaged; it is no error.
-func (s *Store) Load(ctx context.Context) ([]*Book, error) {
+// Load reads every inventory in the namespace, whichever agent wrote it, in the order of their targets. A
+// chunk that cannot be read makes its inventory damaged; it is no error.
+func (s *Store) Load(ctx context.Context) ([]*Inventory, error) {
 	items, err := list(ctx, s.configMaps, LabelInventory)
 	if err != nil {
 		return nil, err
 	}
-	books := map[fleet.TargetID]*Book{}
+	inventories := map[fleet.TargetID]*Inventory{}
 	for i := range items {
 		labels := items[i].GetLabels()
 		target := fleet.TargetID(labels[LabelInventory])
 		if target == "" {
 			continue
 		}
-		if books[target] == nil {
-			books[target] = newBook(s.configMaps, fleet.AgentID(labels[LabelAgent]), target)
+		if inventories[target] == nil {
+			inventories[target] = newInventory(s.configMaps, fleet.AgentID(labels[LabelAgent]), target)
 		}
-		books[target].read(&items[i])
+		inventories[target].read(&items[i])
 		// One that was assumed and not written down whole has two.
-		books[target].assumed = books[target].assumed || books[target].agent != fleet.AgentID(labels[LabelAgent])
+		inventories[target].relabel = inventories[target].relabel || inventories[target].agent != fleet.AgentID(labels[LabelAgent])
 	}
-	out := make([]*Book, 0, len(books))
-	for _, target := range slices.Sorted(maps.Keys(books)) {
-		books[target].complete()
-		out = append(out, books[target])
+	out := make([]*Inventory, 0, len(inventories))
+	for _, target := range slices.Sorted(maps.Keys(inventories)) {
+		inventories[target].complete()
+		out = append(out, inventories[target])
 	}
 	return out, nil
 }

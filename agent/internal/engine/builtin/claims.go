@@ -18,17 +18,17 @@ import (
 // one that is idle, because its target has tried and may not. What is idle counts again when the target
 // is set anew, when whoever has the object lets go of it, and when it was applied after all.
 type claims struct {
-	mu     sync.Mutex
-	byKey  map[inventory.Key][]fleet.TargetID
-	byDesc map[fleet.TargetID][]inventory.Key // present for every target that was ever set
-	// live has the one target of each deployment, by tenant and name, that desires anything.
-	live      map[string]fleet.TargetID
-	rehearses map[fleet.TargetID]bool
-	idle      map[claim]bool
-	// held has the targets that keep something because of what others claim, and want to be told when that is less; freed those
+	mu       sync.Mutex
+	byKey    map[inventory.Key][]fleet.TargetID
+	byTarget map[fleet.TargetID][]inventory.Key // present for every target that was ever set
+	// current has the one target of each deployment, by tenant and name, that desires anything.
+	current   map[string]fleet.TargetID
+	dryRuns   map[fleet.TargetID]bool
+	suspended map[claim]bool
+	// waiting has the targets that keep something because of what others claim, and want to be told when that is less; freed those
 	// that are to be told. drops counts how often it was less.
-	held, freed map[fleet.TargetID]bool
-	drops       int
+	waiting, released map[fleet.TargetID]bool
+	releases          int
 }
 
 // claim is that a target desires an object.
@@ -39,9 +39,9 @@ type claim struct {
 
 func newClaims() *claims {
 	return &claims{
-		byKey: map[inventory.Key][]fleet.TargetID{}, byDesc: map[fleet.TargetID][]inventory.Key{}, live: map[string]fleet.TargetID{},
-		rehearses: map[fleet.TargetID]bool{}, idle: map[claim]bool{},
-		held: map[fleet.TargetID]bool{}, freed: map[fleet.TargetID]bool{},
+		byKey: map[inventory.Key][]fleet.TargetID{}, byTarget: map[fleet.TargetID][]inventory.Key{}, current: map[string]fleet.TargetID{},
+		dryRuns: map[fleet.TargetID]bool{}, suspended: map[claim]bool{},
+		waiting: map[fleet.TargetID]bool{}, released: map[fleet.TargetID]bool{},
 	}
 }
 
@@ -55,14 +55,14 @@ func (c *claims) set(d engine.Desired) (waiting []fleet.TargetID, superseded fle
 	keys, name := claimedKeys(d), liveName(d)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	maps.DeleteFunc(c.live, func(_ string, id fleet.TargetID) bool { return id == d.Target })
+	maps.DeleteFunc(c.current, func(_ string, id fleet.TargetID) bool { return id == d.Target })
 	if name != "" {
-		superseded = c.live[name]
-		c.live[name] = d.Target
+		superseded = c.current[name]
+		c.current[name] = d.Target
 	}
-	delete(c.rehearses, d.Target)
+	delete(c.dryRuns, d.Target)
 	if d.State.Policy.DryRun && d.Objects != nil {
-		c.rehearses[d.Target] = true
+		c.dryRuns[d.Target] = true
 	}
 	waits := c.replaceLocked(d.Target, keys)
 	if superseded != "" {
@@ -82,10 +82,10 @@ func liveName(d engine.Desired) string {
 
 // replaceLocked gives a target other keys, and returns who desires what it had and has no more.
 func (c *claims) replaceLocked(target fleet.TargetID, keys []inventory.Key) map[fleet.TargetID]bool {
-	old := c.byDesc[target]
-	c.byDesc[target] = keys
+	old := c.byTarget[target]
+	c.byTarget[target] = keys
 	for _, key := range old {
-		delete(c.idle, claim{target, key})
+		delete(c.suspended, claim{target, key})
 		c.byKey[key] = slices.DeleteFunc(c.byKey[key], func(id fleet.TargetID) bool { return id == target })
 		if len(c.byKey[key]) == 0 {
 			delete(c.byKey, key)
@@ -97,10 +97,10 @@ func (c *claims) replaceLocked(target fleet.TargetID, keys []inventory.Key) map[
 	waiting := map[fleet.TargetID]bool{}
 	for _, key := range old {
 		if !slices.Contains(c.byKey[key], target) {
-			c.freeLocked()
+			c.releaseLocked()
 			for _, id := range c.byKey[key] {
 				waiting[id] = true
-				delete(c.idle, claim{id, key}) // now it can be had
+				delete(c.suspended, claim{id, key}) // now it can be had
 			}
 		}
 	}
@@ -112,7 +112,7 @@ func (c *claims) drop(id fleet.TargetID) {
 	c.set(engine.Desired{Target: id})
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	delete(c.byDesc, id)
+	delete(c.byTarget, id)
 }
 
 // other returns a target other than me that desires key and may get it, or "".
@@ -120,54 +120,54 @@ func (c *claims) other(key inventory.Key, me fleet.TargetID) fleet.TargetID {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, id := range c.byKey[key] {
-		if id != me && !c.rehearses[id] && !c.idle[claim{id, key}] {
+		if id != me && !c.dryRuns[id] && !c.suspended[claim{id, key}] {
 			return id
 		}
 	}
 	return ""
 }
 
-// rest makes the claim of a target idle: it was refused the object, by holder if that is not "". A holder
+// suspend makes the claim of a target idle: it was refused the object, by holder if that is not "". A holder
 // that has let go of it meanwhile is no reason: the target tries again, and must find it in place.
-func (c *claims) rest(key inventory.Key, target, holder fleet.TargetID) {
+func (c *claims) suspend(key inventory.Key, target, holder fleet.TargetID) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if _, here := c.byDesc[holder]; here && holder != "" && !slices.Contains(c.byKey[key], holder) {
+	if _, here := c.byTarget[holder]; here && holder != "" && !slices.Contains(c.byKey[key], holder) {
 		return
 	}
-	if slices.Contains(c.byKey[key], target) && !c.idle[claim{target, key}] {
-		c.idle[claim{target, key}] = true
-		c.freeLocked()
+	if slices.Contains(c.byKey[key], target) && !c.suspended[claim{target, key}] {
+		c.suspended[claim{target, key}] = true
+		c.releaseLocked()
 	}
 }
 
-// dropped is how often less was claimed than before.
-func (c *claims) dropped() int {
+// releaseCount is how often less was claimed than before.
+func (c *claims) releaseCount() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.drops
+	return c.releases
 }
 
 // await has a target told, once, when less is claimed than now. It reports whether it is less already than when dropped was since.
 func (c *claims) await(target fleet.TargetID, since int) (less bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.held[target] = true
-	return c.drops != since
+	c.waiting[target] = true
+	return c.releases != since
 }
 
-func (c *claims) freeLocked() {
-	c.drops++
-	maps.Copy(c.freed, c.held)
-	clear(c.held)
+func (c *claims) releaseLocked() {
+	c.releases++
+	maps.Copy(c.released, c.waiting)
+	clear(c.waiting)
 }
 
-// takeFreed returns those that are to be told, once.
-func (c *claims) takeFreed() []fleet.TargetID {
+// takeReleased returns those that are to be told, once.
+func (c *claims) takeReleased() []fleet.TargetID {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	ids := slices.Collect(maps.Keys(c.freed))
-	clear(c.freed)
+	ids := slices.Collect(maps.Keys(c.released))
+	clear(c.released)
 	return ids
 }
 
@@ -175,7 +175,7 @@ func (c *claims) takeFreed() []fleet.TargetID {
 func (c *claims) resume(key inventory.Key, target fleet.TargetID) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	delete(c.idle, claim{target, key})
+	delete(c.suspended, claim{target, key})
 }
 
 // abandoned reports whether owner is a target of this engine that was told what it shall hold and
@@ -183,7 +183,7 @@ func (c *claims) resume(key inventory.Key, target fleet.TargetID) {
 func (c *claims) abandoned(key inventory.Key, owner fleet.TargetID) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	_, here := c.byDesc[owner]
+	_, here := c.byTarget[owner]
 	return here && !slices.Contains(c.byKey[key], owner)
 }
 

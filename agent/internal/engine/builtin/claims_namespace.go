@@ -4,14 +4,15 @@ import (
 	"cmp"
 	"fmt"
 
+	"github.com/kedge-dev/kedge/agent/internal/engine/builtin/kube"
 	"github.com/kedge-dev/kedge/agent/internal/inventory"
 	"github.com/kedge-dev/kedge/internal/fleet"
 )
 
-// inhabited returns why a Namespace must not be deleted for target me, or "": some target desires an object in
+// namespaceInUse returns why a Namespace must not be deleted for target me, or "": some target desires an object in
 // it, which would be deleted along with it. Of anything else it is "".
-func (e *Engine) inhabited(ref fleet.ObjectRef, me fleet.TargetID) string {
-	if !isNamespace(ref) {
+func (e *Engine) namespaceInUse(ref fleet.ObjectRef, me fleet.TargetID) string {
+	if !kube.IsNamespace(ref) {
 		return ""
 	}
 	key, by, deployment := e.claims.within(ref.Name, me)
@@ -33,7 +34,7 @@ func nameOf(key inventory.Key) string {
 func (c *claims) within(namespace string, me fleet.TargetID) (key inventory.Key, by fleet.TargetID, deployment string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for id, keys := range c.byDesc {
+	for id, keys := range c.byTarget {
 		if by != "" && id == me {
 			continue
 		}
@@ -43,7 +44,7 @@ func (c *claims) within(namespace string, me fleet.TargetID) (key inventory.Key,
 			}
 		}
 	}
-	for name, id := range c.live {
+	for name, id := range c.current {
 		if id == by {
 			deployment = name
 		}

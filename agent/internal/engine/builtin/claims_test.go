@@ -112,12 +112,12 @@ func TestClaimThatCannotBeMadeGoodKeepsNothing(t *testing.T) {
 		other  fleet.TargetID
 	}{
 		{"two desires what one has", func(c *claims) { c.set(wanting(t, "one", config)); c.set(wanting(t, "two", config)) }, "two"},
-		{"and is refused it", func(c *claims) { c.rest(key, "two", "one") }, ""},
+		{"and is refused it", func(c *claims) { c.suspend(key, "two", "one") }, ""},
 		{"one lets go of it", func(c *claims) { c.set(wanting(t, "one", "")) }, "two"},
-		{"a refusal from before that comes late", func(c *claims) { c.rest(key, "two", "one") }, "two"},
-		{"the API server refuses it", func(c *claims) { c.rest(key, "two", "") }, ""},
+		{"a refusal from before that comes late", func(c *claims) { c.suspend(key, "two", "one") }, "two"},
+		{"the API server refuses it", func(c *claims) { c.suspend(key, "two", "") }, ""},
 		{"it does so no more", func(c *claims) { c.resume(key, "two") }, "two"},
-		{"refused by somebody who is not known here", func(c *claims) { c.rest(key, "two", "elsewhere") }, ""},
+		{"refused by somebody who is not known here", func(c *claims) { c.suspend(key, "two", "elsewhere") }, ""},
 		{"two is desired anew", func(c *claims) { c.set(wanting(t, "two", config)) }, "two"},
 		{"as a dry run", func(c *claims) { c.set(rehearsal) }, ""},
 		{"and not so any more", func(c *claims) { c.set(wanting(t, "two", config)) }, "two"},
@@ -143,29 +143,29 @@ func TestWhoIsHeldBackIsToldOfLess(t *testing.T) {
 	c.set(wanting(t, "two", config))
 	told := func(reason string, want bool) {
 		t.Helper()
-		if freed := c.takeFreed(); slices.Contains(freed, "one") != want {
+		if freed := c.takeReleased(); slices.Contains(freed, "one") != want {
 			t.Errorf("%s: %v is told", reason, freed)
 		}
 	}
 	c.set(wanting(t, "two", ""))
 	told("nobody waits", false)
 	c.set(wanting(t, "two", config))
-	c.await("one", c.dropped())
+	c.await("one", c.releaseCount())
 	c.set(wanting(t, "three", config))
 	told("more is claimed", false)
 	c.set(wanting(t, "two", ""))
 	told("less is claimed", true)
-	before := c.dropped()
+	before := c.releaseCount()
 	c.set(wanting(t, "three", ""))
 	told("it was told before", false)
-	if !c.await("one", before) || c.await("one", c.dropped()) {
+	if !c.await("one", before) || c.await("one", c.releaseCount()) {
 		t.Error("want it told at once if less was claimed before it waits, and only then")
 	}
 	c.set(wanting(t, "two", config))
-	c.await("one", c.dropped())
-	c.rest(key, "two", "")
+	c.await("one", c.releaseCount())
+	c.suspend(key, "two", "")
 	told("a claim is refused", true)
-	c.await("one", c.dropped())
-	c.rest(key, "two", "")
+	c.await("one", c.releaseCount())
+	c.suspend(key, "two", "")
 	told("and again", false)
 }

@@ -20,7 +20,7 @@ func TestConformance(t *testing.T) {
 			t.Helper()
 			e, err := builtin.New(builtin.Config{
 				AgentID: o.Agent, Namespace: o.Namespace, Scope: o.Scope, Namespaces: o.Namespaces,
-				Owner: o.Owner, REST: o.REST, Reporter: o.Reporter, Log: slog.New(slog.DiscardHandler),
+				Owner: o.Owner, REST: o.REST, Reporter: o.Reporter, Log: slog.New(slog.DiscardHandler), Strict: true,
 			})
 			if err != nil {
 				t.Fatal(err)

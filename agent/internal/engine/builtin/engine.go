@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/semaphore"
@@ -16,24 +17,11 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/kedge-dev/kedge/agent/internal/engine"
+	"github.com/kedge-dev/kedge/agent/internal/engine/builtin/kube"
+	"github.com/kedge-dev/kedge/agent/internal/engine/builtin/watch"
 	"github.com/kedge-dev/kedge/agent/internal/inventory"
 	"github.com/kedge-dev/kedge/agent/internal/ownerpolicy"
 	"github.com/kedge-dev/kedge/internal/fleet"
-)
-
-// What marks the objects in a cluster.
-const (
-	// FieldManager owns, in managedFields, everything that is applied.
-	FieldManager = "kedge"
-	// LabelAgent and LabelTarget are on every object: who applied it, and what for.
-	LabelAgent  = inventory.LabelAgent
-	LabelTarget = "kedge.dev/target"
-	// LabelInstall marks what an agent's own installation consists of. It is never touched.
-	LabelInstall = "kedge.dev/install"
-	// AnnotationDeployment names the deployment, as tenant/name, for people.
-	AnnotationDeployment = "kedge.dev/deployment"
-	// AnnotationPrune set to "disabled" keeps an object when it leaves the bundle.
-	AnnotationPrune = "kedge.dev/prune"
 )
 
 // Config is what an engine needs.
@@ -51,6 +39,8 @@ type Config struct {
 	Namespaces []string
 	// Owner is what Restrict sets.
 	Owner ownerpolicy.Policy
+	// Strict makes the engine panic where it would log a bug and go on. It is for tests.
+	Strict bool
 }
 
 // Engine applies targets to one cluster. Its methods are safe for concurrent use.
@@ -59,29 +49,32 @@ type Engine struct {
 	reporter   engine.Reporter
 	log        *slog.Logger
 	timing     timing
-	cluster    *cluster
+	cluster    *kube.Client
 	store      *inventory.Store
 	claims     *claims
 	finishes   *finishes
-	watches    *watches
-	crds       *definitions
-	namespaces *namespaceWaits
+	watches    *watch.Watches
+	crds       *watch.Definitions
+	namespaces *watch.Namespaces
 	work       sync.WaitGroup // targets and their requests
-	tidiness   tidiness
+	gc         collector
 	diagnoses  *semaphore.Weighted // workloads whose pods are looked at
-	looks      *rate.Limiter       // at these pods
+	podReads   *rate.Limiter       // at these pods
 	setting    sync.Mutex          // held by Set, so that claims are made in the order of versions
+	strict     bool
+	// refusedTransitions counts phase transitions that must not happen.
+	refusedTransitions atomic.Int64
 
-	mu        sync.Mutex
-	settings  settings
-	editions  int // of settings
-	targets   map[fleet.TargetID]*target
-	books     map[fleet.TargetID]*inventory.Book // recovered, and not yet taken by a target
-	recovered bool
-	running   context.Context // nil before Run
-	pending   int             // targets whose newest state is yet to be set
-	buried    map[fleet.TargetID]grave
-	taken     map[takeover]bool // what was taken over from inventories here
+	mu          sync.Mutex
+	settings    settings
+	editions    int // of settings
+	targets     map[fleet.TargetID]*target
+	inventories map[fleet.TargetID]*inventory.Inventory // recovered, and not yet taken by a target
+	recovered   bool
+	running     context.Context // nil before Run
+	pending     int             // targets whose newest state is yet to be set
+	deleted     map[fleet.TargetID]deletedTarget
+	takenOver   map[takeover]bool // what was taken over from inventories here
 }
 
 var _ engine.Engine = (*Engine)(nil)
@@ -95,20 +88,23 @@ func newEngine(cfg Config, timing timing) (*Engine, error) {
 	if cfg.Namespace == "" || cfg.REST == nil || cfg.Reporter == nil {
 		return nil, errors.New("making the builtin engine: Namespace, REST and Reporter are needed")
 	}
-	cluster, err := newCluster(cfg.REST, timing)
+	cluster, err := kube.NewClient(cfg.REST, timing.requests)
 	if err != nil {
 		return nil, err
 	}
-	configMaps := cluster.dynamic.Resource(schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}).Namespace(cfg.Namespace)
+	configMaps := cluster.Dynamic.Resource(schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}).Namespace(cfg.Namespace)
 	return &Engine{
 		namespace: cfg.Namespace, reporter: cfg.Reporter, log: cmp.Or(cfg.Log, slog.New(slog.DiscardHandler)),
 		timing: timing, cluster: cluster, store: inventory.NewStore(configMaps), claims: newClaims(), finishes: newFinishes(),
 		settings: settings{agent: cfg.AgentID, scope: cfg.Scope, namespaces: slices.Clone(cfg.Namespaces), policy: cfg.Owner},
-		targets:  map[fleet.TargetID]*target{}, books: map[fleet.TargetID]*inventory.Book{},
-		buried: map[fleet.TargetID]grave{}, taken: map[takeover]bool{}, diagnoses: semaphore.NewWeighted(maxDiagnoses),
-		looks: rate.NewLimiter(looksPerSecond, looksAtOnce),
+		targets:  map[fleet.TargetID]*target{}, inventories: map[fleet.TargetID]*inventory.Inventory{},
+		deleted: map[fleet.TargetID]deletedTarget{}, takenOver: map[takeover]bool{}, diagnoses: semaphore.NewWeighted(maxDiagnoses),
+		podReads: rate.NewLimiter(podReadsPerSecond, podReadBurst), strict: cfg.Strict,
 	}, nil
 }
+
+// RefusedTransitions returns how many phase transitions of objects were refused since the start. Each is a bug.
+func (e *Engine) RefusedTransitions() int64 { return e.refusedTransitions.Load() }
 
 // Configure says what the server says of this agent, and may be called again when that changes.
 // Objects that it forbids from now on fail visibly; they are not deleted.
@@ -143,7 +139,7 @@ func (e *Engine) Retry() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.watches != nil {
-		e.watches.retry()
+		e.watches.Retry()
 	}
 	for _, t := range e.targets {
 		t.reconsider()
@@ -157,6 +153,12 @@ func (e *Engine) config() settings {
 	return e.settings
 }
 
+// watched says whose objects are watched, and whether each namespace is watched by itself.
+func (e *Engine) watched() (agent fleet.AgentID, split bool) {
+	s := e.config()
+	return s.agent, s.scope == fleet.ScopeNamespaced
+}
+
 // edition rises with every change of what config returns.
 func (e *Engine) edition() int {
 	e.mu.Lock()
@@ -167,7 +169,7 @@ func (e *Engine) edition() int {
 // Recover implements [engine.Engine]. It reads every inventory in the agent's namespace. The namespace is
 // this agent's alone, so that one of another agent is of this very agent before it was enrolled anew.
 func (e *Engine) Recover(ctx context.Context) ([]engine.Held, error) {
-	books, err := e.store.Load(ctx)
+	found, err := e.store.Load(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("recovering what this agent holds: %w", err)
 	}
@@ -175,13 +177,13 @@ func (e *Engine) Recover(ctx context.Context) ([]engine.Held, error) {
 	defer e.mu.Unlock()
 	e.recovered = true
 	var held []engine.Held
-	for _, book := range books {
-		rec := book.Record()
-		e.books[rec.Target] = book
+	for _, inv := range found {
+		rec := inv.Record()
+		e.inventories[rec.Target] = inv
 		for key, entry := range rec.Entries {
 			e.finishes.set(key, rec.Target, finish{entry.Hash, entry.Finished})
 		}
-		if names := book.Damaged(); len(names) > 0 {
+		if names := inv.Damaged(); len(names) > 0 {
 			e.reporter.Event(rec.Target, fleet.Event{
 				At: time.Now(), Type: fleet.EventWarning, Reason: "InventoryDamaged", Deployment: rec.Deployment,
 				Message: fmt.Sprintf("ConfigMap %s/%s cannot be read as a part of the inventory; nothing of this deployment is deleted until it is repaired or removed", e.namespace, names[0]),
@@ -202,17 +204,9 @@ func (e *Engine) Run(ctx context.Context) error {
 		return errors.New("running the builtin engine: Recover has to come first, and Run is called once")
 	}
 	e.running = ctx
-	e.watches = &watches{
-		client: e.cluster.dynamic, log: e.log, timing: e.timing, settings: e.config, background: ctx,
-		kinds: map[mapping]*kindWatch{}, again: make(chan struct{}),
-	}
-	e.crds = &definitions{
-		client: e.cluster.metadata, mapper: e.cluster.mapper, log: e.log, timing: e.timing, background: ctx,
-		waiting: map[kindWaiter]bool{},
-	}
-	e.namespaces = &namespaceWaits{
-		client: e.cluster.own, log: e.log, timing: e.timing, background: ctx, names: map[string]*namespaceWait{},
-	}
+	e.watches = watch.New(ctx, e.cluster.Dynamic, e.log, e.timing.watches, e.watched)
+	e.crds = watch.NewDefinitions(ctx, e.cluster.Metadata, e.cluster.Mapper, e.log, e.timing.watches)
+	e.namespaces = watch.NewNamespaces(ctx, e.cluster.Own, e.log, e.timing.watches)
 	for _, t := range e.targets {
 		e.startLocked(t)
 	}
@@ -235,7 +229,7 @@ func (e *Engine) startLocked(t *target) {
 func (e *Engine) Set(d engine.Desired) {
 	e.setting.Lock()
 	defer e.setting.Unlock()
-	if e.lies(d) {
+	if e.isDeleted(d) {
 		return
 	}
 	d = withNamespace(d)
@@ -247,9 +241,9 @@ func (e *Engine) Set(d engine.Desired) {
 		waiting, superseded := e.claims.set(d)
 		e.supersede(superseded, d.Target)
 		for _, id := range waiting {
-			e.poke(id)
+			e.retryTarget(id)
 		}
-		e.tellFreed()
+		e.notifyReleased()
 	}
 	t.signal()
 }
@@ -284,8 +278,8 @@ func (e *Engine) target(id fleet.TargetID) *target {
 		return t
 	}
 	var held fleet.Version
-	if book := e.books[id]; book != nil {
-		held = book.Version()
+	if inv := e.inventories[id]; inv != nil {
+		held = inv.Version()
 	}
 	t = newTarget(e, id, held)
 	e.targets[id] = t
@@ -293,20 +287,20 @@ func (e *Engine) target(id fleet.TargetID) *target {
 	return t
 }
 
-// tellFreed tells those who waited for others to claim less.
-func (e *Engine) tellFreed() {
-	for _, id := range e.claims.takeFreed() {
+// notifyReleased tells those who waited for others to claim less.
+func (e *Engine) notifyReleased() {
+	for _, id := range e.claims.takeReleased() {
 		e.mu.Lock()
 		t := e.targets[id]
 		e.mu.Unlock()
 		if t != nil {
-			t.leave(func(in *inbox) { in.freed = true })
+			t.post(func(in *inbox) { in.claimsReleased = true })
 		}
 	}
 }
 
-// poke makes a target look at once at what failed.
-func (e *Engine) poke(id fleet.TargetID) {
+// retryTarget makes a target look at once at what failed.
+func (e *Engine) retryTarget(id fleet.TargetID) {
 	e.mu.Lock()
 	t := e.targets[id]
 	e.mu.Unlock()

@@ -3,6 +3,7 @@ package builtin
 import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	"github.com/kedge-dev/kedge/agent/internal/engine/builtin/backoff"
 	"github.com/kedge-dev/kedge/agent/internal/inventory"
 	"github.com/kedge-dev/kedge/internal/fleet"
 )
@@ -38,49 +39,51 @@ func finishOf(live *unstructured.Unstructured) inventory.Finish {
 // noteFinish has the inventory written when an object has finished, before it may be gone.
 func (t *target) noteFinish(o *object) {
 	t.publishFinish(o)
-	if o.applied == o.hash && t.book.Entry(o.key()).Finished != o.finished {
-		t.dirty = true
+	if o.record.applied == o.spec.hash && t.inv.inventory.Entry(o.key()).Finished != o.record.finished {
+		t.inv.dirty = true
 	}
 }
 
-// seeDeleted takes in the last state of an object that a watch does not show any more. One that has finished is read
+// evaluateDeleted takes in the last state of an object that a watch does not show any more. One that has finished is read
 // once more: it may only have lost our label.
-func (t *target) seeDeleted(o *object, last *unstructured.Unstructured) {
-	if string(last.GetUID()) == o.uid {
-		o.finished = finishOf(last)
+func (t *target) evaluateDeleted(o *object, last *unstructured.Unstructured) {
+	if string(last.GetUID()) == o.record.uid {
+		o.record.finished = finishOf(last)
 	}
 	if t.hasFinished(o) && (o.phase == phaseInPlace || o.phase == phaseVerify) {
-		o.phase, o.mustRead = phaseVerify, true
+		t.transition(o, phaseVerify)
+		o.mustRead = true
 		return
 	}
-	t.seeGone(o)
+	t.evaluateGone(o)
 }
 
 // hasFinished reports whether an object is known to have finished as it is desired now.
 func (t *target) hasFinished(o *object) bool {
-	return o.manifest != nil && o.applied != "" && o.applied == o.hash && o.finished != ""
+	return o.leaving == nil && o.record.applied != "" && o.record.applied == o.spec.hash && o.record.finished != ""
 }
 
 // restsFinished makes an object one that is done, if it has finished and does not exist any more. A Job that is to be
 // deleted when it has finished, and that went while nobody watched, is taken for finished.
-func (t *target) restsFinished(o *object) bool {
-	if o.finished == "" && o.uid != "" && o.manifest != nil && o.expires() {
-		o.finished = inventory.FinishedUnseen
+func (t *target) restsFinished(o *object, as phase) bool {
+	if o.record.finished == "" && o.record.uid != "" && o.leaving == nil && o.expires() {
+		o.record.finished = inventory.FinishedUnseen
 	}
 	if !t.hasFinished(o) {
 		return false
 	}
-	o.phase, o.attempted, o.failure, o.backoff = phaseInPlace, true, "", backoff{}
-	o.known, o.renewed, o.deviates, o.reported, o.healing = false, false, false, "", false
-	o.health = fleet.HealthCurrent
-	switch o.finished {
+	t.transition(o, as)
+	o.retry.attempted, o.retry.failure, o.retry.backoff = true, "", backoff.Backoff{}
+	o.live.known, o.drift.renewed, o.drift.deviates, o.drift.reported, o.drift.healing = false, false, false, "", false
+	o.health.status = fleet.HealthCurrent
+	switch o.record.finished {
 	case inventory.FinishedFailed:
-		o.health = fleet.HealthFailed
-		o.note = "failed and was deleted since; it runs again when its manifest changes"
+		o.health.status = fleet.HealthFailed
+		o.health.note = "failed and was deleted since; it runs again when its manifest changes"
 	case inventory.FinishedUnseen:
-		o.note = "was deleted while the agent did not watch; its ttlSecondsAfterFinished deletes it when it has finished, so it counts as finished until its manifest changes"
+		o.health.note = "was deleted while the agent did not watch; its ttlSecondsAfterFinished deletes it when it has finished, so it counts as finished until its manifest changes"
 	default:
-		o.note = "completed and was deleted since; it runs again when its manifest changes"
+		o.health.note = "completed and was deleted since; it runs again when its manifest changes"
 	}
 	t.noteFinish(o)
 	return true
@@ -91,6 +94,6 @@ func (o *object) expires() bool {
 	if o.ref.Group != "batch" || o.ref.Kind != "Job" {
 		return false
 	}
-	_, found, _ := unstructured.NestedFieldNoCopy(o.manifest.Object().Content, "spec", "ttlSecondsAfterFinished")
+	_, found, _ := unstructured.NestedFieldNoCopy(o.spec.manifest.Object().Content, "spec", "ttlSecondsAfterFinished")
 	return found
 }

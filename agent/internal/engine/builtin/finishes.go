@@ -65,34 +65,36 @@ func (f *finishes) elsewhere(key inventory.Key, me fleet.TargetID, hash string) 
 
 // publishFinish tells other targets how an object has finished.
 func (t *target) publishFinish(o *object) {
-	is := finish{o.applied, o.finished}
-	if o.applied == "" {
+	is := finish{o.record.applied, o.record.finished}
+	if o.record.applied == "" {
 		is = finish{}
 	}
 	for _, id := range t.engine.finishes.set(o.key(), t.id, is) {
-		t.engine.poke(id)
+		t.engine.retryTarget(id)
 	}
 }
 
-// takesFinish makes an object that is about to be created one that has finished, if it has in another target from which it comes.
+// inheritFinish makes an object that is about to be created one that has finished, if it has in another target from which it comes.
 // Whether it really does not exist is read before that counts.
-func (t *target) takesFinish(o *object) bool {
-	if o.uid != "" || o.finishFrom != finishOwn {
+func (t *target) inheritFinish(o *object) bool {
+	if o.record.uid != "" || o.record.finishFrom != finishOwn {
 		return false
 	}
-	how := t.engine.finishes.elsewhere(o.key(), t.id, o.hash)
+	how := t.engine.finishes.elsewhere(o.key(), t.id, o.spec.hash)
 	if how == "" {
 		return false
 	}
-	o.applied, o.finished, o.finishFrom = o.hash, how, finishTaken
-	o.phase, o.mustRead = phaseVerify, true
+	o.record.applied, o.record.finished, o.record.finishFrom = o.spec.hash, how, finishInherited
+	t.transition(o, phaseVerify)
+	o.mustRead = true
 	return true
 }
 
 // applyExisting has an object applied as any other, because it exists.
 func (t *target) applyExisting(o *object) {
-	o.applied, o.finished, o.finishFrom = "", "", finishVoid
-	o.phase, o.mustRead = phaseApply, false
+	o.record.applied, o.record.finished, o.record.finishFrom = "", "", finishVoid
+	t.transition(o, phaseApply)
+	o.mustRead = false
 	t.signal()
 }
 
@@ -100,17 +102,17 @@ func (t *target) applyExisting(o *object) {
 type finishSource int
 
 const (
-	finishOwn   finishSource = iota
-	finishTaken              // and the object is to be read
-	finishVoid               // because the object exists
+	finishOwn       finishSource = iota
+	finishInherited              // and the object is to be read
+	finishVoid                   // because the object exists
 )
 
-// awaitsTaker reports whether an object that has finished and does not exist any more is still to be taken over by another target,
+// awaitsTakeover reports whether an object that has finished and does not exist any more is still to be taken over by another target,
 // which would run it again if it were forgotten here before.
-func (t *target) awaitsTaker(o *object) bool {
-	if o.finished == "" {
+func (t *target) awaitsTakeover(o *object) bool {
+	if o.record.finished == "" {
 		return false
 	}
 	wanted := t.engine.claims.other(o.key(), t.id) != "" || t.handOver(o.ref) != ""
-	return wanted && t.engine.finishes.elsewhere(o.key(), t.id, o.applied) == ""
+	return wanted && t.engine.finishes.elsewhere(o.key(), t.id, o.record.applied) == ""
 }

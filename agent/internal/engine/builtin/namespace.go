@@ -8,6 +8,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/kedge-dev/kedge/agent/internal/engine"
+	"github.com/kedge-dev/kedge/agent/internal/engine/builtin/backoff"
+	"github.com/kedge-dev/kedge/agent/internal/engine/builtin/kube"
 	"github.com/kedge-dev/kedge/internal/fleet"
 	"github.com/kedge-dev/kedge/internal/manifest"
 )
@@ -57,26 +59,27 @@ func withNamespace(d engine.Desired) engine.Desired {
 func isOptional(m manifest.Object) bool {
 	metadata, _ := m.Content["metadata"].(map[string]any)
 	annotations, _ := metadata["annotations"].(map[string]any)
-	return isNamespace(m.Ref) && annotations[AnnotationCreateNamespace] == "true"
+	return kube.IsNamespace(m.Ref) && annotations[AnnotationCreateNamespace] == "true"
 }
 
 // leaveExisting leaves an optional object to whoever has it, and reports whether that was so.
 func (t *target) leaveExisting(o *object, err error) bool {
-	var refused *refusal
-	if !o.optional || !errors.As(err, &refused) {
+	var refused *kube.Refusal
+	if !o.spec.optional || !errors.As(err, &refused) {
 		return false
 	}
 	note := existsAlready
-	if !o.resolved {
-		note = "is not created: " + refused.reason // this agent must not touch it, whether or not it exists
+	if !o.kind.resolved {
+		note = "is not created: " + refused.Reason // this agent must not touch it, whether or not it exists
 	}
-	t.dirty = t.dirty || o.listed
-	o.phase, o.attempted, o.listed, o.known, o.uid, o.applied = phaseInPlace, true, false, false, "", ""
-	o.failure, o.backoff, o.due = "", backoff{}, time.Time{}
-	o.health, o.note, o.unready = fleet.HealthCurrent, note, time.Time{}
+	t.inv.dirty = t.inv.dirty || o.record.listed
+	t.transition(o, phaseInPlace)
+	o.retry.attempted, o.record.listed, o.live.known, o.record.uid, o.record.applied = true, false, false, "", ""
+	o.retry.failure, o.retry.backoff, o.retry.due = "", backoff.Backoff{}, time.Time{}
+	o.health.status, o.health.note, o.health.unreadySince = fleet.HealthCurrent, note, time.Time{}
 	o.endDiagnosis()
-	t.engine.claims.rest(o.key(), t.id, "")
-	t.engine.tellFreed()
+	t.engine.claims.suspend(o.key(), t.id, "")
+	t.engine.notifyReleased()
 	return true
 }
 
@@ -91,24 +94,24 @@ func missingNamespace(err error) string {
 
 // awaitNamespaces has the namespaces watched that objects of the target failed for.
 func (t *target) awaitNamespaces() {
-	if !t.homeless {
+	if !t.awaitsNamespaces {
 		return
 	}
 	names := map[string]bool{}
 	for _, o := range t.order {
-		if o.phase == phaseFailed && o.missing != "" {
-			names[o.missing] = true
+		if o.phase == phaseFailed && o.retry.missingNamespace != "" {
+			names[o.retry.missingNamespace] = true
 		}
 	}
-	t.homeless = len(names) > 0
-	t.engine.namespaces.want(t, names)
+	t.awaitsNamespaces = len(names) > 0
+	t.engine.namespaces.Want(t, names)
 }
 
 // retryNamespace makes due what failed because a namespace was missing.
 func (t *target) retryNamespace(name string) {
 	for _, o := range t.order {
-		if o.phase == phaseFailed && o.missing == name {
-			o.due, o.backoff = t.now, backoff{}
+		if o.phase == phaseFailed && o.retry.missingNamespace == name {
+			o.retry.due, o.retry.backoff = t.now, backoff.Backoff{}
 		}
 	}
 }
@@ -116,8 +119,9 @@ func (t *target) retryNamespace(name string) {
 // recreateNamespace has a Namespace applied again that was left to somebody else and is gone.
 func (t *target) recreateNamespace(name string) {
 	for _, o := range t.order {
-		if o.optional && o.ref.Name == name && o.phase == phaseInPlace && o.note == existsAlready {
-			o.phase, o.note = phaseApply, ""
+		if o.spec.optional && o.ref.Name == name && o.phase == phaseInPlace && o.health.note == existsAlready {
+			t.transition(o, phaseApply)
+			o.health.note = ""
 		}
 	}
 }

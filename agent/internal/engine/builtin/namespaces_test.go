@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/kedge-dev/kedge/agent/internal/engine"
+	"github.com/kedge-dev/kedge/agent/internal/engine/builtin/watch"
 	"github.com/kedge-dev/kedge/internal/fleet"
 	"github.com/kedge-dev/kedge/internal/manifest"
 	"github.com/kedge-dev/kedge/internal/testkit"
@@ -22,7 +23,7 @@ func TestObjectsAreTriedAgainWhenTheirNamespaceAppears(t *testing.T) {
 	statuses := make(reports, 64)
 	timing := defaultTiming()
 	timing.retryFirst, timing.retryMax = time.Hour, time.Hour
-	e, err := newEngine(Config{Namespace: home, REST: c.RESTConfig(), Reporter: statuses, AgentID: fleet.NewAgentID(), Scope: fleet.ScopeCluster}, timing)
+	e, err := newEngine(Config{Namespace: home, REST: c.RESTConfig(), Reporter: statuses, AgentID: fleet.NewAgentID(), Scope: fleet.ScopeCluster, Strict: true}, timing)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -47,15 +48,13 @@ func TestObjectsAreTriedAgainWhenTheirNamespaceAppears(t *testing.T) {
 	}})
 	statuses.await(t, fleet.SyncFailed)
 	ns := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "Namespace", "metadata": map[string]any{"name": name}}}
-	client := c.Dynamic(t).Resource(namespacesResource)
+	client := c.Dynamic(t).Resource(watch.NamespacesResource)
 	if _, err := client.Create(t.Context(), ns, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = client.Delete(context.Background(), name, metav1.DeleteOptions{}) })
 	statuses.await(t, fleet.SyncSynced)
-	e.namespaces.mu.Lock()
-	defer e.namespaces.mu.Unlock()
-	if len(e.namespaces.names) != 0 {
+	if e.namespaces.Waiting() != 0 {
 		t.Error("the namespace is still watched, though nothing waits for it")
 	}
 }

@@ -6,214 +6,225 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 
+	"github.com/kedge-dev/kedge/agent/internal/engine/builtin/backoff"
+	"github.com/kedge-dev/kedge/agent/internal/engine/builtin/fieldset"
+	"github.com/kedge-dev/kedge/agent/internal/engine/builtin/kube"
+	"github.com/kedge-dev/kedge/agent/internal/engine/builtin/watch"
 	"github.com/kedge-dev/kedge/agent/internal/health"
 	"github.com/kedge-dev/kedge/agent/internal/inventory"
 	"github.com/kedge-dev/kedge/internal/fleet"
 	"github.com/kedge-dev/kedge/internal/manifest"
 )
 
-// phase is what an object of a target waits for.
-//
-//	desired:   resolve ─▶ verify ─▶ inPlace ◀─▶ apply ─▶ applying ─▶ replacing
-//	                └──────────────────▶ apply     ▲ ▲      │            │
-//	                                               │ └ failed ◀┘         │
-//	                                               └─────────────────────┘
-//	  where drift is only reported:  inPlace ─▶ compare ─▶ comparing ─▶ inPlace
-//	  where nothing is to change:    resolve ─▶ compare ─▶ comparing ─▶ compared
-//	leaving:   leaving ─▶ removing ─▶ (forgotten)
-//	              ▲ └─▶ held   └─▶ terminating ─▶ removing
-type phase int
-
-const (
-	phaseResolve     phase = iota // its kind is to be looked up
-	phaseVerify                   // believed to be in place: a watch or a read has yet to show it
-	phaseReading                  // that read is under way
-	phaseApply                    // to be applied, when its step has come and it is due
-	phaseApplying                 // a request is under way
-	phaseInPlace                  // as desired
-	phaseFailed                   // tried again when due
-	phaseReplacing                // deleted to be created anew, and not gone yet
-	phaseCompare                  // the API server is to say what an apply would change
-	phaseComparing                // that request is under way
-	phaseCompared                 // the answer is in, and nothing else is to be done
-	phaseLeaving                  // not desired any more: to be deleted or held
-	phaseHeld                     // not desired any more and kept
-	phaseRemoving                 // a request is under way
-	phaseTerminating              // deletion was accepted; not gone yet
-)
-
-// object is one object of a target: desired, or leaving when manifest is nil.
+// object is one object of a target: desired, or leaving when it is not desired any more.
 type object struct {
 	ref      fleet.ObjectRef
-	manifest *manifest.Text // as text: there may be many, and few are applied at a time
-	hash     string         // of manifest
-	place    manifest.Place
-	step     int       // number of place among those of the target
-	needs    []*object // to be ready before it is applied
+	spec     objectSpec
+	position manifest.Place // in the order of the bundle
+	step     int            // number of position among those of the target
 	phase    phase
-	// forgotten: it is of no concern any more, and only not yet taken out of the order of its target.
+	// forgotten: the target has dropped it, and it is not removed from the order yet.
 	forgotten bool
 
-	resolved bool // mapping is known and ref is where it really is
-	mapping  mapping
-	listed   bool   // in the inventory
-	blind    bool   // its watch does not work
-	unnamed  bool   // it does not name this agent, so that no watch tells of it
-	denied   string // because the agent may not watch it
-	dark     string // because it has failed for long: what is known of the object is old
-	unread   string // why it could not be read either
-	mustRead bool   // the watch will not say how it is
-	unknown  bool   // the cluster does not know its kind
-	expected bool   // something was heard of that kind: it may be there any moment
-
-	attempted bool // tried at least once for this version, with whatever result
-	failure   string
-	missing   string // the namespace that it failed for
-	backoff   backoff
-	due       time.Time
-
-	// What was last applied, and what is known of it.
-	applied string // hash of the manifest; "" when not known
-	live    string // projection of our fields
-	uid     string
-	version string // resourceVersion last seen
-	fields  []byte // our fields, FieldsV1
-	known   bool   // seen alive and ours
-	// keepMark is keepMarkOf the manifest that was last applied, and wantMark of the one that is desired.
-	keepMark, wantMark string
-	finished           inventory.Finish // of a Job or a Pod, as it was last applied
-	finishFrom         finishSource
-	// absent is when a list has shown that it is not there. queued: it waits this round for a list; glanced: one was asked for;
-	// glancing: and is under way.
-	absent                    time.Time
-	queued, glanced, glancing bool
-
-	scaler string // the autoscaler that has set the replicas which the manifest declares
-	health fleet.Health
-	note   string // why health is what it is
-	// unready is since when it is applied and not current; zero while it is.
-	unready   time.Time
-	diagnosis *diagnosis // nil unless it is a workload that is unready for a while
-	held      string     // why it is kept although it is not desired any more
-	keep      bool       // because its annotation asks for it
-	kept      string     // which annotation that is
-	// refused: the agent must not touch it at all. waits: only until others have what they desire.
-	refused, waits bool
-	// optional: it is left alone if it exists and is not ours.
-	optional bool
-	// confirmable: a user may have it deleted all the same, or has confirmed that.
-	confirmable bool
-	hold        inventory.Hold // why its deletion has to be confirmed, as the inventory remembers it
-	dying       time.Time      // when its deletion was accepted
-	bounds      bounds         // of one that is to go
-	taker       fleet.TargetID // another target that desires it
-	handOver    string         // why it waits for another deployment, as the server says
-	unserved    time.Time      // since when the API server does not serve its kind
-	emptied     time.Time      // when nothing was found in it
-	occupied    string         // why it could not be deleted when that was last tried, and is not until it is due
-
-	rules    fieldRules      // of its fields that may differ
-	drift    fleet.DriftMode // what is done when it is changed
-	renewed  bool            // not seen in place since the version is new: then it is put right in every mode
-	deviates bool            // it is not as it was applied, and is left so
-	reported string          // how it deviates
-	sighting string          // hash of what was compared last
-	preview  string          // what would become of it, when nothing is to change
-	replaced string          // the field for which it was deleted, to be created anew
-
-	force   bool
-	healing bool                       // was in place before
-	delayed bool                       // healed so often that it has to wait
-	drifted *unstructured.Unstructured // what it looked like, when it was changed
-	heals   healing
-	later   *observation // seen while a request was under way
-	recheck bool         // what the agent may touch has changed in that time
-
-	review    time.Time // when it is read again, where no watch tells of it
-	reviewing bool      // that read is under way
-	reviews   backoff
+	kind      kindState
+	record    record
+	live      liveState
+	health    healthState
+	retry     retryState
+	watch     watch.State
+	reread    reread
+	unnamed   bool // it does not carry the label of this agent, so no watch reports it
+	mustRead  bool // the watch will not report it
+	existence existenceCheck
+	drift     driftState
+	preview   string   // what would change, in a dry run
+	replaced  string   // the immutable field for which it was deleted, to be recreated
+	leaving   *removal // nil while it is desired
 }
+
+// objectSpec is what the bundle and the policy say about an object. The manifest is nil while the object is leaving. The
+// rest stays, since the record was made by it.
+type objectSpec struct {
+	manifest       *manifest.Text // as text: there may be many, and few are applied at a time
+	hash           string         // of manifest
+	needs          []*object      // to be ready before it is applied
+	optional       bool           // leave it alone if it exists and is not ours
+	keepAnnotation string         // kube.KeepAnnotation of the manifest
+	ignore         fieldset.Rules
+	drift          fleet.DriftMode
+}
+
+// kindState is what is known about the kind of an object.
+type kindState struct {
+	resolved bool // mapping is known, and the namespace of ref is right for it
+	mapping  kube.Mapping
+	unknown  bool // the cluster does not serve it
+	expected bool // its definition was applied or has changed: it may be served any moment
+}
+
+// record is the inventory entry of an object.
+type record struct {
+	listed         bool   // in the inventory
+	applied        string // hash of the manifest that was last applied; "" when not known
+	live           string // projection of the applied fields
+	uid            string
+	keepAnnotation string // kube.KeepAnnotation of the manifest that was last applied
+	finished       inventory.Finish
+	finishFrom     finishSource
+	hold           inventory.Hold // why its deletion has to be confirmed
+}
+
+// liveState is what is known about the live object.
+type liveState struct {
+	known   bool   // seen, with the label of the target, since the last change
+	version string // resourceVersion last seen
+	fields  []byte // own fields, FieldsV1
+	// later was observed while a request was under way. recheck: what the agent may touch has changed in that time.
+	later   *watch.Observation
+	recheck bool
+}
+
+// healthState is the health of an object and what explains it.
+type healthState struct {
+	status       fleet.Health
+	note         string // why status is what it is
+	autoscaler   string // that set the replicas which the manifest declares
+	unreadySince time.Time
+	diagnosis    *diagnosis // nil unless it is a workload that is unready for a while
+}
+
+// retryState is how the attempts to make an object as desired, or to remove it, went.
+type retryState struct {
+	attempted        bool // tried at least once for this version, with any result
+	failure          string
+	missingNamespace string // that it failed for
+	backoff          backoff.Backoff
+	due              time.Time
+}
+
+// driftState is how an object deviates from what was applied, and what is done about it.
+type driftState struct {
+	renewed  bool                       // not seen in place since the version is new: it is restored in every mode
+	deviates bool                       // it is not as it was applied, and is left so
+	reported string                     // how it deviates
+	compared string                     // hash of what was compared last
+	force    bool                       // restore fields that others own now
+	healing  bool                       // it was in place before
+	delayed  bool                       // healed so often that it has to wait
+	before   *unstructured.Unstructured // what it looked like when it was changed
+	heals    healing
+}
+
+// removal is the state of an object that is not desired any more.
+type removal struct {
+	reason      string // why it is kept; "" when it is to be deleted
+	keptBy      string // the annotation that keeps it; "" when none does
+	waits       bool   // it is kept only until others have what they desire
+	confirmable bool   // a user may have it deleted all the same, or has confirmed that
+	bounds      bounds
+	claimedBy   fleet.TargetID // another target that desires it
+	handOver    string         // why it waits for another deployment, as the server says
+	contents    string         // why it could not be deleted at the last attempt, until it is due
+	emptyAt     time.Time      // when nothing was found in it
+	// unservedSince is since when the API server does not serve its kind.
+	unservedSince time.Time
+	since         time.Time // when its deletion was accepted
+}
+
+// refused reports whether the agent must not touch an object that is leaving.
+func (o *object) refused() bool { return o.leaving != nil && o.leaving.bounds.refusal != "" }
 
 // key is what it is known by. It is not kept: there may be many objects.
 func (o *object) key() inventory.Key { return inventory.KeyOf(o.ref) }
 
-// reviewable reports whether an object is in place and nothing would tell if it were not.
-func (o *object) reviewable() bool {
-	return o.phase == phaseInPlace && (o.blind || o.unnamed) && o.resolved
+// reread is the schedule of reads of an object that no watch reports.
+type reread struct {
+	at      time.Time
+	backoff backoff.Backoff
+	failure string // why the last read failed; "" when it did not, or the object is watched
 }
 
-// reviewed notes that an object was read, with or without success, and when to read it again.
-func (o *object) reviewed(now time.Time, every time.Duration, err error) {
-	o.reviewing = false
-	o.unread = ""
-	if err == nil {
-		o.reviews = backoff{}
-	} else if o.blind {
-		o.unread = "it is not watched and cannot be read: " + err.Error()
-	}
-	o.review = now.Add(o.reviews.next(every, 2*every))
+// unwatched reports whether no watch reports the object: its watch does not work, or the object does not name this agent.
+func (o *object) unwatched() bool { return o.watch.Failed() || o.unnamed }
+
+// rereadable reports whether an object is in place and no watch would report a change of it.
+func (o *object) rereadable() bool {
+	return o.phase == phaseInPlace && o.unwatched() && o.kind.resolved
 }
+
+// wasReread records the result of a read and schedules the next one.
+func (o *object) wasReread(now time.Time, every time.Duration, err error) {
+	o.reread.failure = ""
+	if err == nil {
+		o.reread.backoff = backoff.Backoff{}
+	} else if o.watch.Failed() {
+		o.reread.failure = "it is not watched and cannot be read: " + err.Error()
+	}
+	o.reread.at = now.Add(o.reread.backoff.Next(every, 2*every))
+}
+
+// inPlace reports whether an object is as desired, as far as is known.
+func (o *object) inPlace() bool { return o.phase == phaseInPlace || o.phase == phaseRereading }
 
 // occupiedAt is why an object that was to be deleted waits before it is tried again, or "".
 func (o *object) occupiedAt(now time.Time) string {
-	if now.Before(o.due) {
-		return o.occupied
+	if now.Before(o.retry.due) {
+		return o.leaving.contents
 	}
 	return ""
 }
 
-func (o *object) busy() bool {
-	return o.phase == phaseReading || o.phase == phaseApplying || o.phase == phaseComparing || o.phase == phaseRemoving
-}
+// busy reports whether a request for the object is under way.
+func (o *object) busy() bool { return o.phase.busy() }
 
 func (o *object) entry() inventory.Entry {
-	return inventory.Entry{ObjectRef: o.ref, Hash: o.applied, Live: o.live, UID: o.uid, Wave: o.place.Wave, Depth: o.place.Depth, Held: o.hold,
-		Keep: o.keepMark, Finished: o.finished}
+	return inventory.Entry{ObjectRef: o.ref, Hash: o.record.applied, Live: o.record.live, UID: o.record.uid, Wave: o.position.Wave, Depth: o.position.Depth, Held: o.record.hold,
+		Keep: o.record.keepAnnotation, Finished: o.record.finished}
 }
 
-// look takes over what a live object says of itself.
-func (o *object) look(live *unstructured.Unstructured) {
-	o.version = live.GetResourceVersion()
-	o.scaler = scalerOf(live)
-	if o.manifest == nil || o.scaler != "" && !declaresReplicas(o.manifest.Object()) {
-		o.scaler = ""
+// update takes over what a live object says of itself.
+func (o *object) update(live *unstructured.Unstructured) {
+	o.live.version = live.GetResourceVersion()
+	o.health.autoscaler = fieldset.Autoscaler(live)
+	if o.leaving != nil || o.health.autoscaler != "" && !fieldset.DeclaresReplicas(o.spec.manifest.Object()) {
+		o.health.autoscaler = ""
 	}
-	o.health, o.note = health.Of(live)
-	o.finished = finishOf(live)
+	o.health.status, o.health.note = health.Of(live)
+	o.record.finished = finishOf(live)
 	switch {
-	case o.health == fleet.HealthCurrent:
-		o.unready = time.Time{}
-	case o.unready.IsZero():
-		o.unready = time.Now()
+	case o.health.status == fleet.HealthCurrent:
+		o.health.unreadySince = time.Time{}
+	case o.health.unreadySince.IsZero():
+		o.health.unreadySince = time.Now()
 	}
 }
 
 // outdated reports whether something older than what is known was seen.
 func (o *object) outdated(version string) bool {
-	if o.version == "" {
+	if o.live.version == "" {
 		return false
 	}
-	order, err := resourceversion.CompareResourceVersion(version, o.version)
+	order, err := resourceversion.CompareResourceVersion(version, o.live.version)
 	// Versions that cannot be compared are looked at: a look too many does no harm.
 	return err == nil && order < 0
 }
 
-// judged reports whether a live object was looked at before in just that version, and was as it was applied:
+// evaluated reports whether a live object was looked at before in just that version, and was as it was applied:
 // nearly always the answer to an apply, which the watch tells of as well.
-func (o *object) judged(live *unstructured.Unstructured) bool {
-	return o.phase == phaseInPlace && o.known && !o.deviates && !o.unnamed && o.applied == o.hash &&
-		o.version != "" && o.version == live.GetResourceVersion() && o.uid == string(live.GetUID())
+func (o *object) evaluated(live *unstructured.Unstructured) bool {
+	return o.phase == phaseInPlace && o.live.known && !o.drift.deviates && !o.unnamed && o.record.applied == o.spec.hash &&
+		o.live.version != "" && o.live.version == live.GetResourceVersion() && o.record.uid == string(live.GetUID())
 }
 
-// shared is fields, or the same as another object of this target has them. Nobody changes them.
-func (t *target) shared(fields []byte) []byte {
+// sharedFields is fields, or the same as another object of this target has them. Nobody changes them.
+func (t *target) sharedFields(fields []byte) []byte {
 	if fields == nil {
 		return nil
 	}
-	known, ok := t.shapes[string(fields)]
+	known, ok := t.cache.fields[string(fields)]
 	if !ok {
 		known = fields
-		t.shapes[string(fields)] = fields
+		t.cache.fields[string(fields)] = fields
 	}
 	return known
 }

@@ -8,6 +8,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/kedge-dev/kedge/agent/internal/engine"
+	"github.com/kedge-dev/kedge/agent/internal/engine/builtin/kube"
 	"github.com/kedge-dev/kedge/agent/internal/inventory"
 	"github.com/kedge-dev/kedge/internal/fleet"
 )
@@ -28,18 +29,18 @@ func BenchmarkPruneRound(b *testing.B) {
 				b.Fatal(err)
 			}
 			t := newTarget(e, "target", fleet.Version{})
-			t.book = e.store.New("agent", "target")
-			t.ctx, t.cluster = b.Context(), e.cluster
-			t.desired = engine.Desired{Target: "target", State: fleet.Desired{Version: fleet.Version{Generation: 2}, Tombstone: true}}
+			t.inv.inventory = e.store.New("agent", "target")
+			t.work.ctx, t.work.client = b.Context(), e.cluster
+			t.work.desired = engine.Desired{Target: "target", State: fleet.Desired{Version: fleet.Version{Generation: 2}, Tombstone: true}}
 			for i := range n {
 				ref := fleet.ObjectRef{Version: "v1", Kind: "ConfigMap", Namespace: "shop", Name: fmt.Sprintf("m%d", i)}
-				t.objects[inventory.KeyOf(ref)] = &object{ref: ref, phase: phaseLeaving, listed: true, uid: fmt.Sprint(i)}
+				t.objects[inventory.KeyOf(ref)] = &object{ref: ref, phase: phaseLeaving, leaving: &removal{}, record: record{listed: true, uid: fmt.Sprint(i)}}
 			}
 			t.sort()
-			t.inflight = parallelism
+			t.inflight = kube.Parallelism
 			for b.Loop() {
 				t.now = time.Now()
-				t.prune(t.now, t.survey())
+				t.prune(t.now, t.progress())
 			}
 		})
 	}

@@ -33,26 +33,26 @@ func TestTargetThatIsSupersededBeforeItBeginsBelievesNothingLater(t *testing.T) 
 	}
 	one := newTarget(e, "tgt-a", fleet.Version{})
 	one.accept(desired(1))
-	next := one.takeIn()
+	next := one.drainInbox()
 	one.supersede("tgt-heir")
 	one.begin(t.Context(), next)
-	if one.heir != "tgt-heir" {
+	if one.stopped.successor != "tgt-heir" {
 		t.Error("a target that has an heir begins to work")
 	}
 	for _, o := range one.objects { // as it was before the heir worked on it
-		o.known, o.applied, o.live = true, o.hash, "live"
+		o.live.known, o.record.applied, o.record.live = true, o.spec.hash, "live"
 	}
 	one.accept(desired(2))
-	one.begin(t.Context(), one.takeIn())
-	if one.heir != "" {
+	one.begin(t.Context(), one.drainInbox())
+	if one.stopped.successor != "" {
 		t.Error("a target that is desired anew still has an heir")
 	}
 	for _, o := range one.objects {
-		if o.known || o.applied != "" || o.live != "" {
+		if o.live.known || o.record.applied != "" || o.record.live != "" {
 			t.Errorf("%v is believed to be as it was before the heir worked on it", o.ref)
 		}
 	}
-	if one.inbox.strayed {
+	if one.inbox.wasSuperseded {
 		t.Error("a target without an heir doubts what it has applied itself")
 	}
 }

@@ -7,6 +7,9 @@ import (
 	"time"
 
 	"github.com/kedge-dev/kedge/agent/internal/engine"
+	"github.com/kedge-dev/kedge/agent/internal/engine/builtin/backoff"
+	"github.com/kedge-dev/kedge/agent/internal/engine/builtin/kube"
+	"github.com/kedge-dev/kedge/agent/internal/engine/builtin/watch"
 	"github.com/kedge-dev/kedge/agent/internal/inventory"
 	"github.com/kedge-dev/kedge/internal/fleet"
 	"github.com/kedge-dev/kedge/internal/manifest"
@@ -14,85 +17,91 @@ import (
 
 // begin turns to a new desired state. No request is under way.
 func (t *target) begin(ctx context.Context, next *engine.Desired) {
-	t.load()
-	if t.ousted {
-		rec := t.book.Record()
-		t.base = rec.Base
-		t.remember(rec) // what the other replica has put there meanwhile
+	t.loadInventory()
+	if t.stopped.newerReplica {
+		rec := t.inv.inventory.Record()
+		t.inv.base = rec.Base
+		t.addRecorded(rec) // what the other replica has put there meanwhile
 		t.sort()
 	}
-	t.base = t.rebased()
+	t.inv.base = t.nextBase()
 	d := *next
 	work, cancel := context.WithCancel(ctx)
 	t.mu.Lock()
 	t.inbox.cancel = cancel
-	strayed := t.inbox.strayed
-	t.heir = t.inbox.heir
-	t.inbox.strayed = t.heir != "" // superseded before it began: the next begin has to doubt as well
+	strayed := t.inbox.wasSuperseded
+	t.stopped.successor = t.inbox.successor
+	t.inbox.wasSuperseded = t.stopped.successor != "" // superseded before it began: the next begin has to doubt as well
 	if t.inbox.desired == next {
 		t.inbox.desired = nil
 	} else {
 		cancel() // replaced already; the next round begins with that
 	}
 	t.mu.Unlock()
-	t.ctx, t.desired, t.begun, t.gone, t.ousted = work, d, t.now, false, false
-	t.whole = d.Objects != nil
-	clear(t.shapes)
-	t.unlisted = map[shelf]bool{}
-	t.lost = !t.whole && d.Source == nil && !t.book.Exists()
-	t.dirty = t.dirty || t.book.Version() != d.State.Version
-	t.owner = owner{
-		agent: t.engine.config().agent, target: t.id,
-		deployment: d.Tenant + "/" + d.Deployment, adopt: d.State.Policy.Adopt,
+	t.work.ctx, t.work.desired, t.work.begun, t.end.done, t.stopped.newerReplica = work, d, t.now, false, false
+	if d.State.Detached {
+		d.Objects = nil // every object is leaving
 	}
-	t.saving, t.keeping, t.released, t.parted, t.invalid = saving{}, nil, nil, nil, ""
-	t.act(d.State.Policy.ServiceAccount)
+	t.work.whole = d.Objects != nil
+	clear(t.cache.fields)
+	t.cache.uncheckable = map[kube.KindNamespace]bool{}
+	t.end.noInventory = !t.work.whole && d.Source == nil && !t.inv.inventory.Exists()
+	t.inv.dirty = t.inv.dirty || t.inv.inventory.Version() != d.State.Version
+	t.work.owner = kube.Owner{
+		Agent: t.engine.config().agent, Target: t.id,
+		Deployment: d.Tenant + "/" + d.Deployment, Adopt: d.State.Policy.Adopt,
+	}
+	t.inv.writing, t.work.offlineCopy, t.end.released, t.end.detached, t.work.invalid = saving{}, nil, nil, nil, ""
+	t.impersonate(d.State.Policy.ServiceAccount)
 	if strayed {
-		t.doubt()
+		t.forgetLive()
 	}
 	if d.Source == nil {
 		t.merge(d)
 	} else {
-		t.invalid = fmt.Sprintf("this agent applies bundles and cannot fetch %s itself: have the server render it, or give the deployment an engine that reads Git in the cluster", d.Source.RepoURL)
+		t.work.invalid = fmt.Sprintf("this agent applies bundles and cannot fetch %s itself: have the server render it, or give the deployment an engine that reads Git in the cluster", d.Source.RepoURL)
 	}
-	t.desired.Objects = nil // each object has its text
+	t.work.desired.Objects = nil // each object has its text
 	t.sort()
-	t.engine.tidiness.worked(len(t.order))
+	t.engine.gc.count(len(t.order))
 }
 
-// doubt forgets what was known of the objects while another target has worked on them.
-func (t *target) doubt() {
+// forgetLive forgets what was known of the objects while another target has worked on them.
+func (t *target) forgetLive() {
 	for _, o := range t.objects {
-		o.known, o.applied, o.live = false, "", ""
+		o.live.known, o.record.applied, o.record.live = false, "", ""
 	}
 }
 
-// load takes the inventory and makes an object of each entry, before the first begin.
-func (t *target) load() {
-	if t.book != nil {
+// loadInventory takes the inventory and makes an object of each entry, before the first begin.
+func (t *target) loadInventory() {
+	if t.inv.inventory != nil {
 		return
 	}
-	t.book = t.engine.takeBook(t.id)
-	rec := t.book.Record()
-	t.digest, t.base = rec.Digest, rec.Base
-	t.remember(rec)
+	t.inv.inventory = t.engine.takeInventory(t.id)
+	rec := t.inv.inventory.Record()
+	t.inv.digest, t.inv.base = rec.Digest, rec.Base
+	t.addRecorded(rec)
 	t.sort()
 }
 
-// remember makes a leaving object of each entry that there is none for, and takes over what another replica has
+// addRecorded makes a leaving object of each entry that there is none for, and takes over what another replica has
 // written down as held.
-func (t *target) remember(rec inventory.Record) {
+func (t *target) addRecorded(rec inventory.Record) {
 	for key, entry := range rec.Entries {
 		switch o := t.objects[key]; {
 		case o == nil:
 			t.objects[key] = &object{
-				ref: entry.ObjectRef, phase: phaseLeaving, listed: true,
-				applied: entry.Hash, live: entry.Live, uid: entry.UID, hold: entry.Held, keepMark: entry.Keep, finished: entry.Finished,
-				place: manifest.Place{Wave: entry.Wave, Depth: entry.Depth, Rank: manifest.RankOf(entry.ObjectRef)},
+				ref: entry.ObjectRef, phase: phaseLeaving, leaving: &removal{},
+				record: record{
+					listed: true, applied: entry.Hash, live: entry.Live, uid: entry.UID, hold: entry.Held,
+					keepAnnotation: entry.Keep, finished: entry.Finished,
+				},
+				position: manifest.Place{Wave: entry.Wave, Depth: entry.Depth, Rank: manifest.RankOf(entry.ObjectRef)},
 			}
 			t.holdAfterRecovery(t.objects[key])
-		case o.manifest == nil || t.ousted:
-			o.hold = cmp.Or(o.hold, entry.Held)
+		case o.leaving != nil || t.stopped.newerReplica:
+			o.record.hold = cmp.Or(o.record.hold, entry.Held)
 		}
 	}
 }
@@ -129,70 +138,74 @@ func (t *target) merge(d engine.Desired) {
 func (t *target) desire(o *object, ref fleet.ObjectRef, m manifest.Object) {
 	if o.ref != ref {
 		// Another version of the group: the same object, reached in another way.
-		t.unplace(o)
+		t.unresolve(o)
 		o.ref = ref
 	}
 	text := m.Text()
-	o.manifest, o.hash, o.optional = &text, text.Hash(), isOptional(m)
+	o.spec.manifest, o.spec.hash, o.spec.optional = &text, text.Hash(), isOptional(m)
 	t.configure(o, m)
-	o.wantMark = keepMarkIn(m)
-	if o.applied == o.hash {
-		o.keepMark = o.wantMark
+	o.spec.keepAnnotation = kube.KeepAnnotationIn(m)
+	if o.record.applied == o.spec.hash {
+		o.record.keepAnnotation = o.spec.keepAnnotation
 	}
-	o.failure, o.backoff, o.due = "", backoff{}, time.Time{}
-	o.attempted, o.healing, o.delayed, o.force = false, false, false, false
-	o.held, o.keep, o.refused, o.waits = "", false, false, false
-	o.confirmable, o.hold, o.dying = false, "", time.Time{}
-	o.occupied, o.unserved, o.emptied = "", time.Time{}, time.Time{}
-	o.absent, o.queued, o.glanced, o.glancing = time.Time{}, false, false, false
-	inPlace := o.phase == phaseInPlace && o.applied == o.hash && !t.outgrown(o)
-	if o.phase >= phaseLeaving {
-		o.known, o.note = false, ""
+	wasLeaving := o.leaving != nil
+	o.retry, o.existence, o.leaving, o.record.hold = retryState{}, existenceCheck{}, nil, ""
+	o.drift.healing, o.drift.delayed, o.drift.force = false, false, false
+	inPlace := o.phase == phaseInPlace && o.record.applied == o.spec.hash && !t.restoredByVersion(o)
+	if wasLeaving {
+		o.live.known, o.health.note = false, ""
 	}
-	if o.resolved && t.refuse(o.ref, o.mapping) != "" {
-		t.unplace(o) // it was allowed before; place says so
+	if o.kind.resolved && t.refuse(o.ref, o.kind.mapping) != "" {
+		t.unresolve(o) // it was allowed before; place says so
 	}
-	o.preview, o.renewed = "", !inPlace && t.renewed()
+	o.preview, o.drift.renewed = "", !inPlace && t.renewed()
 	switch {
-	case !o.resolved:
-		o.phase = phaseResolve
+	case !o.kind.resolved:
+		t.restart(o, phaseResolve)
 	case inPlace:
-		o.attempted = true
-	case o.deviates:
-		o.phase, o.force = phaseApply, o.applied == o.hash
+		o.retry.attempted = true
+	case o.drift.deviates:
+		t.restart(o, phaseApply)
+		o.drift.force = o.record.applied == o.spec.hash
 	default:
-		t.decide(o)
+		t.restart(o, o.firstPhase())
 	}
 }
 
-// decide chooses what a resolved, desired object needs.
-func (t *target) decide(o *object) {
-	o.phase = phaseApply
-	if o.applied == o.hash && o.applied != "" && (o.uid != "" || o.finished != "") {
-		o.phase, o.mustRead = phaseVerify, true
+// firstPhase returns the first phase of a resolved, desired object: one that was applied before is verified.
+func (o *object) firstPhase() phase {
+	if o.record.applied == o.spec.hash && o.record.applied != "" && (o.record.uid != "" || o.record.finished != "") {
+		o.mustRead = true
+		return phaseVerify
 	}
+	return phaseApply
 }
 
 // discard makes an object one that is not desired any more.
 func (t *target) discard(o *object) {
-	o.manifest, o.hash, o.failure, o.backoff, o.due = nil, "", "", backoff{}, time.Time{}
-	o.healing, o.delayed, o.drifted, o.held, o.keep = false, false, nil, "", false
-	o.needs, o.deviates, o.reported, o.preview, o.replaced = nil, false, "", "", ""
-	if !o.listed {
+	o.spec.manifest, o.spec.hash, o.retry.failure, o.retry.backoff, o.retry.due = nil, "", "", backoff.Backoff{}, time.Time{}
+	o.drift.healing, o.drift.delayed, o.drift.before = false, false, nil
+	o.spec.needs, o.drift.deviates, o.drift.reported, o.preview, o.replaced = nil, false, "", "", ""
+	if !o.record.listed {
 		t.forget(o) // never applied
 		return
 	}
+	if o.leaving == nil {
+		o.leaving = &removal{}
+	}
+	o.leaving.reason, o.leaving.keptBy, o.leaving.bounds = "", "", bounds{}
+	o.leaving.waits, o.leaving.confirmable = false, false
 	t.holdAfterRecovery(o)
-	t.keepMarked(o)
+	t.keepAnnotated(o)
 	// One that is being deleted already is looked at again as well: its timer was just taken away.
-	o.phase, o.refused, o.waits, o.confirmable, o.bounds = phaseLeaving, false, false, false, bounds{}
+	t.restart(o, phaseLeaving)
 }
 
-// unplace makes an object one whose kind is to be looked up.
-func (t *target) unplace(o *object) {
-	if o.resolved {
-		t.engine.watches.remove(o.mapping, o.ref, t)
-		o.resolved = false
+// unresolve makes an object one whose kind is to be looked up.
+func (t *target) unresolve(o *object) {
+	if o.kind.resolved {
+		t.engine.watches.Remove(o.kind.mapping, o.ref, t)
+		o.kind.resolved = false
 	}
-	o.mustRead, o.blind, o.denied, o.dark, o.unread = false, false, "", "", ""
+	o.mustRead, o.watch, o.reread.failure = false, watch.State{}, ""
 }

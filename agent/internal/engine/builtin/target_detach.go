@@ -6,6 +6,8 @@ import (
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	"github.com/kedge-dev/kedge/agent/internal/engine/builtin/backoff"
+	"github.com/kedge-dev/kedge/agent/internal/engine/builtin/kube"
 	"github.com/kedge-dev/kedge/agent/internal/health"
 	"github.com/kedge-dev/kedge/internal/fleet"
 )
@@ -19,78 +21,79 @@ import (
 // is waited for, as with a tombstone: without our label it would be nobody's for a moment, and the
 // other deployment might not be allowed to adopt it.
 func (t *target) detach() {
-	t.engine.crds.want(t, false)
-	if t.now.Before(t.saving.due) || !t.noteEnd() {
+	t.engine.crds.Want(t, false)
+	if t.now.Before(t.inv.writing.due) || !t.recordEnd() {
 		return
 	}
-	t.dropped = t.engine.claims.dropped()
+	t.claimsSeen = t.engine.claims.releaseCount()
 	for _, o := range slices.Clone(t.order) {
-		if t.inflight < t.places() && !o.busy() && !t.now.Before(o.due) {
-			t.letGo(o)
+		if t.inflight < t.maxInflight() && !o.busy() && !t.now.Before(o.retry.due) {
+			t.releaseObject(o)
 		}
 	}
 	switch {
 	case t.inflight > 0:
-	case len(t.objects) == 0 && len(t.book.Damaged()) == 0:
-		t.bury()
-	case t.unwritten():
-		t.save()
+	case len(t.objects) == 0 && len(t.inv.inventory.Damaged()) == 0:
+		t.finish()
+	case t.inventoryDue():
+		t.saveInventory()
 	}
 }
 
-// noteEnd writes the version of a detachment or a tombstone into the inventory before the first object is
+// recordEnd writes the version of a detachment or a tombstone into the inventory before the first object is
 // let go of or deleted, so that a replica of this agent that has not heard of it yet does not go on with the
 // target, and that the inventory does not name a bundle any more. It reports whether that may go on.
-func (t *target) noteEnd() bool {
-	if !t.book.Exists() || t.book.Version() == t.desired.State.Version && t.book.Digest() == "" {
+func (t *target) recordEnd() bool {
+	if !t.inv.inventory.Exists() || t.inv.inventory.Version() == t.work.desired.State.Version && t.inv.inventory.Digest() == "" {
 		return true
 	}
-	t.digest = ""
-	return t.save()
+	t.inv.digest = ""
+	return t.saveInventory()
 }
 
-// letGo releases one object, unless it has to wait or must not be touched.
-func (t *target) letGo(o *object) {
+// releaseObject releases one object, unless it has to wait or must not be touched.
+func (t *target) releaseObject(o *object) {
 	why := t.refusal(o.ref)
-	o.refused = why != ""
-	if o.refused {
-		o.phase, o.held = phaseHeld, why
+	if o.leaving.bounds = (bounds{refusal: why}); o.refused() {
+		t.transition(o, phaseKept)
+		o.leaving.reason = why
 		return
 	}
 	handOver := t.handOver(o.ref)
 	if t.engine.isPending() {
-		o.phase, o.held, o.waits = phaseHeld, t.wantedElsewhere(o.key(), handOver), true
+		t.transition(o, phaseKept)
+		o.leaving.reason, o.leaving.waits = t.wantedElsewhere(o.key(), handOver), true
 		return
 	}
-	o.held, o.waits = "", false
-	t.startRemove(o, intentDetach)
+	o.leaving.reason, o.leaving.waits = "", false
+	t.startRemove(o, kube.IntentDetach)
 }
 
-// putOff has an object looked at again later that another target is about to take over, or that others are in. For the first that is a
+// retryLater has an object looked at again later that another target is about to take over, or that others are in. For the first that is a
 // backstop: its watch tells of the new owner, and claims tell when that one changes its mind. Nothing tells when others are gone.
-func (t *target) putOff(o *object, tries backoff, most time.Duration) {
-	o.waits, o.backoff = true, tries
-	t.awaitLess()
-	o.due = time.Now().Add(o.backoff.next(t.engine.timing.retryFirst, most))
+func (t *target) retryLater(o *object, tries backoff.Backoff, most time.Duration) {
+	o.leaving.waits, o.retry.backoff = true, tries
+	t.awaitClaims()
+	o.retry.due = time.Now().Add(o.retry.backoff.Next(t.engine.timing.retryFirst, most))
 }
 
-// part forgets an object that was let go of, and remembers how it was for the last status.
-func (t *target) part(o *object, live *unstructured.Unstructured) {
+// detached forgets an object that was let go of, and remembers how it was for the last status.
+func (t *target) detached(o *object, live *unstructured.Unstructured) {
 	left := fleet.ObjectStatus{ObjectRef: o.ref, Sync: fleet.SyncDetached}
 	left.Health, left.Message = health.Of(live)
-	t.parted = append(t.parted, left)
+	t.end.detached = append(t.end.detached, left)
 	t.forget(o)
 }
 
-// leaving sums up a detached target that has not let go of everything yet.
-func (t *target) leaving(failed int, first string) (fleet.SyncState, string) {
-	switch damaged := t.book.Damaged(); {
+// detachSummary sums up a detached target that has not let go of everything yet.
+func (t *target) detachSummary(failed int, first string) (fleet.SyncState, string) {
+	switch damaged := t.inv.inventory.Damaged(); {
 	case failed > 0:
-		return fleet.SyncFailed, joinNonEmpty("; ", first+others(failed), t.kept())
+		return fleet.SyncFailed, joinNonEmpty("; ", first+others(failed), t.keptSummary())
 	case len(damaged) > 0:
-		return fleet.SyncFailed, joinNonEmpty("; ", "the inventory cannot be read: ConfigMap "+damaged[0], t.kept())
-	case t.refuses():
-		return fleet.SyncFailed, t.kept()
+		return fleet.SyncFailed, joinNonEmpty("; ", "the inventory cannot be read: ConfigMap "+damaged[0], t.keptSummary())
+	case t.anyRefused():
+		return fleet.SyncFailed, t.keptSummary()
 	}
-	return fleet.SyncSyncing, t.kept()
+	return fleet.SyncSyncing, t.keptSummary()
 }

@@ -11,6 +11,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	"github.com/kedge-dev/kedge/agent/internal/engine/builtin/fieldset"
+	"github.com/kedge-dev/kedge/agent/internal/engine/builtin/kube"
 	"github.com/kedge-dev/kedge/internal/fleet"
 	"github.com/kedge-dev/kedge/internal/manifest"
 )
@@ -23,123 +25,125 @@ import (
 func (t *target) configure(o *object, m manifest.Object) {
 	mode, err := m.Drift()
 	if err != nil {
-		t.invalid = cmp.Or(t.invalid, fmt.Sprintf("%s: %v", o.ref, err))
+		t.work.invalid = cmp.Or(t.work.invalid, fmt.Sprintf("%s: %v", o.ref, err))
 	}
-	o.drift = cmp.Or(mode, t.desired.State.Policy.Drift).OrDefault()
-	rules := rulesFor(t.desired.State.Policy.Ignore, o.ref)
-	if !reflect.DeepEqual(rules, o.rules) {
+	o.spec.drift = cmp.Or(mode, t.work.desired.State.Policy.Drift).OrDefault()
+	rules := fieldset.RulesFor(t.work.desired.State.Policy.Ignore, o.ref)
+	if !reflect.DeepEqual(rules, o.spec.ignore) {
 		// What is remembered of its fields was remembered by other rules.
-		o.rules, o.deviates = rules, o.deviates || o.phase == phaseInPlace
+		o.spec.ignore, o.drift.deviates = rules, o.drift.deviates || o.phase == phaseInPlace
 	}
 }
 
 // renewed reports whether the version is not the one that was worked on before, or before a restart.
-func (t *target) renewed() bool { return t.book.Version() != t.desired.State.Version }
+func (t *target) renewed() bool { return t.inv.inventory.Version() != t.work.desired.State.Version }
 
-// outgrown reports whether an object was left as it is and is to be put right now.
-func (t *target) outgrown(o *object) bool { return o.deviates && t.renewed() }
+// restoredByVersion reports whether an object was left as it is and is to be put right now.
+func (t *target) restoredByVersion(o *object) bool { return o.drift.deviates && t.renewed() }
 
-// leaves reports whether an object that is not as it was applied is left so.
-func (t *target) leaves(o *object) bool {
-	return t.rehearses() || o.drift != fleet.DriftCorrect && !o.renewed
+// leavesDrift reports whether an object that is not as it was applied is left so.
+func (t *target) leavesDrift(o *object) bool {
+	return t.isDryRun() || o.spec.drift != fleet.DriftCorrect && !o.drift.renewed
 }
 
 // leaveAlone leaves an object that deviates as it is, and finds out how it does if that is to be said.
 func (t *target) leaveAlone(o *object, live *unstructured.Unstructured) {
 	switch {
-	case o.drift == fleet.DriftIgnore && !t.rehearses():
-		o.phase, o.attempted, o.deviates = phaseInPlace, true, true
-	case o.phase == phaseInPlace && o.sighting == o.sight(live):
+	case o.spec.drift == fleet.DriftIgnore && !t.isDryRun():
+		t.transition(o, phaseInPlace)
+		o.retry.attempted, o.drift.deviates = true, true
+	case o.phase == phaseInPlace && o.drift.compared == o.driftHash(live):
 		// Compared already: something else of it has changed.
 	default:
-		o.phase = phaseCompare
+		t.transition(o, phaseCompare)
 	}
 }
 
-// sight is a hash over those fields of a live object that were applied, whoever has them now.
-func (o *object) sight(live *unstructured.Unstructured) string {
-	fields, err := parseFields(o.fields)
+// driftHash is a hash over those fields of a live object that were applied, whoever has them now.
+func (o *object) driftHash(live *unstructured.Unstructured) string {
+	fields, err := fieldset.Parse(o.live.fields)
 	if err != nil {
 		return ""
 	}
-	left, _ := fields.without(live.Object, o.rules.strip(live.Object))
-	return string(live.GetUID()) + "/" + left.projection(live.Object)
+	left, _ := fields.Without(live.Object, o.spec.ignore.Strip(live.Object))
+	return string(live.GetUID()) + "/" + left.Projection(live.Object)
 }
 
 // startCompares asks what applies would change.
 func (t *target) startCompares() {
 	for _, o := range t.order {
-		if t.inflight >= t.places() {
+		if t.inflight >= t.maxInflight() {
 			return
 		}
 		if o.phase != phaseCompare {
 			continue
 		}
 		job := t.job(o)
-		job.dryRun, job.known = true, false
+		job.DryRun, job.Known = true, false
 		// What was ours is drift, not a conflict.
-		job.force = job.force || o.applied == o.hash && !t.rehearses()
-		o.phase = phaseComparing
+		job.Force = job.Force || o.record.applied == o.spec.hash && !t.isDryRun()
+		t.transition(o, phaseComparing)
 		t.start(func(ctx context.Context) func() {
-			out, err := t.cluster.apply(ctx, job)
+			out, err := t.work.client.Apply(ctx, job)
 			return func() { t.compared(o, out, err) }
 		})
 	}
 }
 
 // compared takes in what an apply would change.
-func (t *target) compared(o *object, out result, err error) {
-	o.phase = phaseCompare
-	var refused *refusal
+func (t *target) compared(o *object, out kube.ApplyResult, err error) {
+	t.transition(o, phaseCompare)
+	var refused *kube.Refusal
 	switch {
-	case t.ctx.Err() != nil:
+	case t.work.ctx.Err() != nil:
 		// Replaced by something newer, which looks at it anew.
-	case t.rehearses():
-		t.rehearsed(o, out, err)
+	case t.isDryRun():
+		t.dryRunDone(o, out, err)
 	case errors.As(err, &refused):
 		t.failed(o, err)
-	case err != nil && out.before == nil && !apierrors.IsNotFound(err):
+	case err != nil && out.Before == nil && !apierrors.IsNotFound(err):
 		t.failed(o, err) // it could not even be read
 	default:
 		t.reportDrift(o, out, err)
 	}
-	t.seeLater(o)
+	t.evaluateLater(o)
 }
 
 // reportDrift says how an object deviates, once for each change.
-func (t *target) reportDrift(o *object, out result, err error) {
-	o.phase, o.attempted, o.failure, o.known = phaseInPlace, true, "", false
-	before := out.before
+func (t *target) reportDrift(o *object, out kube.ApplyResult, err error) {
+	t.transition(o, phaseInPlace)
+	o.retry.attempted, o.retry.failure, o.live.known = true, "", false
+	before := out.Before
 	if before == nil {
-		o.health, o.note = fleet.HealthNotFound, "was deleted"
-		t.tellDrift(o, "deleted", "was deleted")
+		o.health.status, o.health.note = fleet.HealthNotFound, "was deleted"
+		t.reportDeviation(o, "deleted", "was deleted")
 		return
 	}
-	o.look(before)
+	o.update(before)
 	if err != nil {
 		// What would change is not known, as with a webhook that takes no dry run; that it was is.
-		t.tellDrift(o, o.sight(before), changedBy("was changed", culprit(before, nil))+"; in what cannot be told: "+err.Error())
+		t.reportDeviation(o, o.driftHash(before), changedBy("was changed", fieldset.ChangedBy(before, nil))+"; in what cannot be told: "+err.Error())
 		return
 	}
-	o.fields = t.shared(rawOurFields(out.live))
-	ours, _ := ourFields(out.live).without(out.live.Object, o.rules.strip(out.live.Object))
-	paths := ours.differing(before.Object, out.live.Object, 5)
+	o.live.fields = t.sharedFields(fieldset.RawOwnFields(out.Live))
+	ours, _ := fieldset.OwnFields(out.Live).Without(out.Live.Object, o.spec.ignore.Strip(out.Live.Object))
+	paths := ours.Differing(before.Object, out.Live.Object, 5)
 	if len(paths) == 0 {
 		// Somebody has put it right, or only owns what it was given before.
 		t.confirm(o, before)
-		o.sighting = o.sight(before)
+		o.drift.compared = o.driftHash(before)
 		return
 	}
-	t.tellDrift(o, o.sight(before), changedBy("changed in the cluster: "+strings.Join(paths, ", "), culprit(before, paths)))
+	t.reportDeviation(o, o.driftHash(before), changedBy("changed in the cluster: "+strings.Join(paths, ", "), fieldset.ChangedBy(before, paths)))
 }
 
-func (t *target) tellDrift(o *object, sighting, message string) {
-	news := !o.deviates || o.sighting != sighting
-	o.deviates, o.sighting = true, sighting
-	if o.drift == fleet.DriftIgnore {
+func (t *target) reportDeviation(o *object, sighting, message string) {
+	news := !o.drift.deviates || o.drift.compared != sighting
+	o.drift.deviates, o.drift.compared = true, sighting
+	if o.spec.drift == fleet.DriftIgnore {
 		return
 	}
-	o.reported = message
+	o.drift.reported = message
 	if news {
 		t.event(fleet.EventWarning, "Drifted", o, message)
 	}

@@ -8,104 +8,109 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	"github.com/kedge-dev/kedge/agent/internal/engine/builtin/backoff"
+	"github.com/kedge-dev/kedge/agent/internal/engine/builtin/fieldset"
+	"github.com/kedge-dev/kedge/agent/internal/engine/builtin/kube"
 	"github.com/kedge-dev/kedge/agent/internal/inventory"
 	"github.com/kedge-dev/kedge/internal/fleet"
 	"github.com/kedge-dev/kedge/internal/manifest"
 )
 
-// rehearses reports whether the target is only to say what would change. Deleting or detaching a
+// isDryRun reports whether the target is only to say what would change. Deleting or detaching a
 // deployment is carried out all the same: there is no later version that could do it.
-func (t *target) rehearses() bool {
-	return t.desired.State.Policy.DryRun && t.whole
+func (t *target) isDryRun() bool {
+	return t.work.desired.State.Policy.DryRun && t.work.whole
 }
 
-// rehearse has the API server say of every object what an apply would change, without waiting for
+// dryRun has the API server say of every object what an apply would change, without waiting for
 // steps or waves. Nothing is written, neither objects nor the inventory. What is known to be in place
 // is not asked about; a watch that sees it change has it compared again.
-func (t *target) rehearse() {
-	t.wakeFailed(t.now)
+func (t *target) dryRun() {
+	t.retryFailed(t.now)
 	t.resolve()
-	s := t.survey()
-	t.engine.crds.want(t, s.unknown)
+	s := t.progress()
+	t.engine.crds.Want(t, s.unknown)
 	for _, o := range t.order {
-		if o.manifest != nil && o.resolved && (o.phase == phaseApply || o.phase == phaseVerify) {
-			o.phase = phaseCompare
+		if o.leaving == nil && o.kind.resolved && (o.phase == phaseApply || o.phase == phaseVerify) {
+			t.transition(o, phaseCompare)
 		}
 	}
 	t.startCompares()
 	if s.unattempted == 0 && s.waiting == 0 {
-		t.rehearsePrune(s)
+		t.dryRunPrune(s)
 	}
 }
 
-// rehearsed takes in what an apply would make of an object.
-func (t *target) rehearsed(o *object, out result, err error) {
-	if err != nil && !t.comes(o, err) {
+// dryRunDone takes in what an apply would make of an object.
+func (t *target) dryRunDone(o *object, out kube.ApplyResult, err error) {
+	if err != nil && !t.namespaceComes(o, err) {
 		t.failed(o, err)
 		return
 	}
-	o.phase, o.attempted, o.failure, o.backoff = phaseCompared, true, "", backoff{}
-	o.sighting, o.preview = "", ""
-	if out.before == nil && t.restsFinished(o) {
-		o.phase = phaseCompared
+	o.retry.attempted, o.retry.failure, o.retry.backoff = true, "", backoff.Backoff{}
+	o.drift.compared, o.preview = "", ""
+	if out.Before == nil && t.restsFinished(o, phaseCompared) {
 		return
 	}
-	if out.before == nil {
-		o.health, o.note = fleet.HealthNotFound, ""
+	t.transition(o, phaseCompared)
+	if out.Before == nil {
+		o.health.status, o.health.note = fleet.HealthNotFound, ""
 		o.preview = "would be created"
 		return
 	}
-	o.look(out.before)
-	o.sighting = sightOf(out.before)
+	o.update(out.Before)
+	o.drift.compared = authoredHash(out.Before)
 	switch {
-	case out.replaced != "":
-		o.preview = "would be deleted and created anew: " + out.replaced + " cannot be changed"
-	case out.live != nil:
-		if changes := diff(out.before, out.live); len(changes) > 0 {
+	case out.Replaced != "":
+		o.preview = "would be deleted and created anew: " + out.Replaced + " cannot be changed"
+	case out.Live != nil:
+		if changes := fieldset.Diff(out.Before, out.Live); len(changes) > 0 {
 			o.preview = "would be changed: " + strings.Join(changes, ", ")
 		}
 	}
 }
 
-// comes reports whether an object cannot be tried only because its Namespace comes with the bundle.
-func (t *target) comes(o *object, err error) bool {
+// namespaceComes reports whether an object cannot be tried only because its Namespace comes with the bundle.
+func (t *target) namespaceComes(o *object, err error) bool {
 	host := t.objects[inventory.Key{Kind: "Namespace", Name: o.ref.Namespace}]
-	return apierrors.IsNotFound(err) && host != nil && host.manifest != nil
+	return apierrors.IsNotFound(err) && host != nil && host.leaving == nil
 }
 
-// sightOf is a hash over what authors write of an object.
-func sightOf(live *unstructured.Unstructured) string {
-	return manifest.Object{Content: content(live)}.Hash()
+// authoredHash is a hash over what authors write of an object.
+func authoredHash(live *unstructured.Unstructured) string {
+	return manifest.Object{Content: fieldset.Authored(live)}.Hash()
 }
 
 // compareAgain has an object compared anew when it has changed since.
 func (t *target) compareAgain(o *object, live *unstructured.Unstructured) {
-	if o.sighting != sightOf(live) {
-		o.phase = phaseCompare
+	if o.drift.compared != authoredHash(live) {
+		t.transition(o, phaseCompare)
 	}
 }
 
-// rehearsePrune says what would become of objects that are not desired any more.
-func (t *target) rehearsePrune(s survey) {
+// dryRunPrune says what would become of objects that are not desired any more.
+func (t *target) dryRunPrune(s progress) {
 	gone, plan := t.plan(s)
 	for _, o := range t.order {
-		if o.manifest == nil && !o.mayGo() {
-			o.phase, o.preview = phaseHeld, ""
-			if !o.keep {
-				o.held = "it must not be touched, or another deployment takes it over"
+		if o.leaving != nil && !o.deletable() {
+			t.transition(o, phaseKept)
+			o.preview = ""
+			if o.leaving.keptBy == "" {
+				o.leaving.reason = "it must not be touched, or another deployment takes it over"
 			}
 		}
 	}
 	for _, o := range gone {
-		o.phase, o.preview = phaseHeld, ""
-		o.held = cmp.Or(plan.Decide(o.ref, o.hold).Reason, t.engine.inhabited(o.ref, t.id))
-		if o.held == "" {
+		t.transition(o, phaseKept)
+		o.preview = ""
+		o.leaving.reason = cmp.Or(plan.Decide(o.ref, o.record.hold).Reason, t.engine.namespaceInUse(o.ref, t.id))
+		if o.leaving.reason == "" {
 			o.preview = "would be deleted"
 		}
 	}
 }
 
-// rehearsal sums up what would change.
-func (t *target) rehearsal(n tally) string {
+// dryRunSummary sums up what would change.
+func (t *target) dryRunSummary(n tally) string {
 	return fmt.Sprintf("preview only: %d of %d objects would change; %s", n.changed, len(t.order), n.change)
 }

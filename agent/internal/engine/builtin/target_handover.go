@@ -14,7 +14,7 @@ const handOverGrace = 2 * time.Second
 // handOver says why an object that has left this target waits for another deployment, as the server says; ""
 // when it does not, or when a user has confirmed its deletion.
 func (t *target) handOver(ref fleet.ObjectRef) string {
-	state := &t.desired.State
+	state := &t.work.desired.State
 	if len(state.HandOvers) == 0 {
 		return ""
 	}
@@ -33,16 +33,16 @@ func (t *target) handOver(ref fleet.ObjectRef) string {
 // awaitHandOver keeps an object until another target has taken it over, which its watch tells, or until a newer
 // state of this target says something else. A user may confirm its deletion instead.
 func (t *target) awaitHandOver(o *object) {
-	o.waits = t.now.Before(t.begun.Add(handOverGrace))
-	o.confirmable = !o.waits
-	t.hold(o, o.handOver, false)
+	o.leaving.waits = t.now.Before(t.work.begun.Add(handOverGrace))
+	o.leaving.confirmable = !o.leaving.waits
+	t.keep(o, o.leaving.handOver, false)
 }
 
-// release ends the wait of an object for other targets: nothing is in the way of its deletion any more. What has failed or
+// endWait ends the wait of an object for other targets: nothing is in the way of its deletion any more. What has failed or
 // has to be looked at a second time stays due when it was.
-func (o *object) release() {
-	held := o.phase == phaseHeld || o.phase == phaseLeaving
-	if held && o.failure == "" && o.occupied == "" && o.unserved.IsZero() && o.emptied.IsZero() {
-		o.due = time.Time{}
+func (o *object) endWait() {
+	held := o.phase == phaseKept || o.phase == phaseLeaving
+	if held && o.retry.failure == "" && o.leaving.contents == "" && o.leaving.unservedSince.IsZero() && o.leaving.emptyAt.IsZero() {
+		o.retry.due = time.Time{}
 	}
 }

@@ -14,16 +14,16 @@ import (
 // version because the server has just recovered. The mark goes into the inventory with the version itself, so
 // that no later version deletes the object before a user has confirmed that.
 func (t *target) holdAfterRecovery(o *object) {
-	if s := t.desired.State; s.HoldPrune && !s.Tombstone && !s.Detached {
-		o.hold = cmp.Or(o.hold, inventory.HeldAfterRecovery)
+	if s := t.work.desired.State; s.HoldPrune && !s.Tombstone && !s.Detached {
+		o.record.hold = cmp.Or(o.record.hold, inventory.HeldAfterRecovery)
 	}
 }
 
 // recovers reports whether those marks are not written down yet. The server takes a version that is Synced or
 // OutOfSync for one whose marks last, and sends the next one without holding anything.
 func (t *target) recovers() bool {
-	s := t.desired.State
-	return s.HoldPrune && !t.rehearses() && t.book.Version() != s.Version
+	s := t.work.desired.State
+	return s.HoldPrune && !t.isDryRun() && t.inv.inventory.Version() != s.Version
 }
 
 // sizeOfChange is how many of the objects that have left count for the limit. What is held since the server
@@ -31,7 +31,7 @@ func (t *target) recovers() bool {
 func sizeOfChange(gone []*object) int {
 	n := 0
 	for _, o := range gone {
-		if o.hold != inventory.HeldAfterRecovery {
+		if o.record.hold != inventory.HeldAfterRecovery {
 			n++
 		}
 	}
@@ -42,7 +42,7 @@ func sizeOfChange(gone []*object) int {
 func (t *target) desiredCount() int {
 	n := 0
 	for _, o := range t.order {
-		if o.manifest != nil {
+		if o.leaving == nil {
 			n++
 		}
 	}
@@ -80,12 +80,12 @@ func describeReleased(released []release) string {
 	return strings.Join(parts, "; ")
 }
 
-// tellHeld warns, once for each version, that deletions wait to be confirmed.
-func (t *target) tellHeld(s engine.Status) {
+// reportHeld warns, once for each version, that deletions wait to be confirmed.
+func (t *target) reportHeld(s engine.Status) {
 	n := count(s.Objects)
-	if n.held == 0 || s.Observed.Sync != fleet.SyncOutOfSync || t.out.held == s.Observed.Version {
+	if n.held == 0 || s.Observed.Sync != fleet.SyncOutOfSync || t.out.heldVersion == s.Observed.Version {
 		return
 	}
-	t.out.held = s.Observed.Version
-	t.event(fleet.EventWarning, "PruneHeld", nil, fmt.Sprintf("%d objects are as desired; %s: kedge deploy prunes %s", t.desiredCount()-n.changed, n.heldNote(), t.desired.Deployment))
+	t.out.heldVersion = s.Observed.Version
+	t.event(fleet.EventWarning, "PruneHeld", nil, fmt.Sprintf("%d objects are as desired; %s: kedge deploy prunes %s", t.desiredCount()-n.changed, n.heldNote(), t.work.desired.Deployment))
 }

@@ -10,20 +10,22 @@ import (
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	"github.com/kedge-dev/kedge/agent/internal/engine/builtin/backoff"
+	"github.com/kedge-dev/kedge/agent/internal/engine/builtin/kube"
 	"github.com/kedge-dev/kedge/agent/internal/inventory"
 	"github.com/kedge-dev/kedge/internal/fleet"
 )
 
 // settle is what is left to do when every desired object was tried: prune, and write down what was done.
-func (t *target) settle(now time.Time, s survey) {
+func (t *target) settle(now time.Time, s progress) {
 	if s.waiting > 0 {
 		return // what is left is decided when that is known
 	}
-	if s.failed == 0 && !t.desired.State.Tombstone && t.digest != t.desired.State.Digest {
-		t.digest, t.dirty = t.desired.State.Digest, true
+	if s.failed == 0 && !t.work.desired.State.Tombstone && t.inv.digest != t.work.desired.State.Digest {
+		t.inv.digest, t.inv.dirty = t.work.desired.State.Digest, true
 	}
 	if s.leaving > 0 {
-		if t.desired.State.Tombstone && !t.noteEnd() || !t.secured() {
+		if t.work.desired.State.Tombstone && !t.recordEnd() || !t.offlineCopyDone() {
 			return // what is deleted now must not come back after a restart
 		}
 		t.prune(now, s)
@@ -31,48 +33,48 @@ func (t *target) settle(now time.Time, s survey) {
 	if t.inflight > 0 {
 		return
 	}
-	if t.desired.State.Tombstone && len(t.objects) == 0 && len(t.book.Damaged()) == 0 {
-		t.bury()
-	} else if t.unwritten() {
-		t.save()
+	if t.work.desired.State.Tombstone && len(t.objects) == 0 && len(t.inv.inventory.Damaged()) == 0 {
+		t.finish()
+	} else if t.inventoryDue() {
+		t.saveInventory()
 	}
 }
 
 // prune deletes what is no longer desired, the last step first, as far as the plan allows.
-func (t *target) prune(now time.Time, s survey) {
-	t.dropped = t.engine.claims.dropped()
+func (t *target) prune(now time.Time, s progress) {
+	t.claimsSeen = t.engine.claims.releaseCount()
 	gone, plan := t.plan(s)
 	for _, o := range t.order {
-		if o.manifest == nil && !o.mayGo() {
-			o.confirmable = false
-			t.keepBack(o)
+		if o.leaving != nil && !o.deletable() {
+			o.leaving.confirmable = false
+			t.keepObject(o)
 		}
 	}
 	remove := gone[:0]
 	for _, o := range gone {
-		verdict := plan.Decide(o.ref, o.hold)
+		verdict := plan.Decide(o.ref, o.record.hold)
 		// What is confirmed and cannot be deleted yet is listed with its reason for as long as it is there.
-		o.waits, o.confirmable = verdict.Waiting, verdict.Confirmable || verdict.Confirmed
-		if verdict.Hold != "" && o.hold == "" {
+		o.leaving.waits, o.leaving.confirmable = verdict.Waiting, verdict.Confirmable || verdict.Confirmed
+		if verdict.Hold != "" && o.record.hold == "" {
 			// Written with the next shrinking of the inventory at the latest: what is left of a change that was
 			// held never looks like a small one.
-			o.hold, t.dirty = verdict.Hold, true
+			o.record.hold, t.inv.dirty = verdict.Hold, true
 		}
 		if verdict.Reason != "" {
-			t.hold(o, verdict.Reason, verdict.Protected)
-		} else if why := cmp.Or(t.engine.inhabited(o.ref, t.id), o.occupiedAt(t.now)); why != "" {
+			t.keep(o, verdict.Reason, verdict.Protected)
+		} else if why := cmp.Or(t.engine.namespaceInUse(o.ref, t.id), o.occupiedAt(t.now)); why != "" {
 			t.postpone(o, why)
 		} else {
-			o.release()
+			o.endWait()
 			remove = append(remove, o)
 		}
 	}
-	t.removeLast(now, t.vacant(remove))
+	t.removeLast(now, t.withoutOccupied(remove))
 }
 
-// vacant leaves out Namespaces in which something of this target is kept.
-func (t *target) vacant(remove []*object) []*object {
-	if !slices.ContainsFunc(remove, func(o *object) bool { return isNamespace(o.ref) }) {
+// withoutOccupied leaves out Namespaces in which something of this target is kept.
+func (t *target) withoutOccupied(remove []*object) []*object {
+	if !slices.ContainsFunc(remove, func(o *object) bool { return kube.IsNamespace(o.ref) }) {
 		return remove
 	}
 	kept, going := map[string]*object{}, map[*object]bool{}
@@ -80,13 +82,13 @@ func (t *target) vacant(remove []*object) []*object {
 		going[o] = true
 	}
 	for _, o := range t.order {
-		if o.manifest == nil && !going[o] {
+		if o.leaving != nil && !going[o] {
 			kept[o.ref.Namespace] = o
 		}
 	}
 	return slices.DeleteFunc(remove, func(o *object) bool {
 		in := kept[o.ref.Name]
-		if !isNamespace(o.ref) || in == nil {
+		if !kube.IsNamespace(o.ref) || in == nil {
 			return false
 		}
 		t.postpone(o, in.ref.String()+" is kept in it")
@@ -96,68 +98,68 @@ func (t *target) vacant(remove []*object) []*object {
 
 // plan makes the plan for what is no longer desired, and lists what it is for: what mayGo. The list is good
 // until the next call.
-func (t *target) plan(s survey) ([]*object, inventory.Plan) {
+func (t *target) plan(s progress) ([]*object, inventory.Plan) {
 	edition, desired := t.engine.edition(), 0
-	gone := t.leavers[:0]
+	gone := t.cache.leaving[:0]
 	for _, o := range t.order {
-		if o.manifest != nil {
-			o.refused = false
+		if o.leaving == nil {
 			desired++
 			continue
 		}
-		t.bound(o, edition)
-		o.refused, o.taker = o.bounds.refusal != "", t.engine.claims.other(o.key(), t.id)
-		o.handOver = t.handOver(o.ref)
-		if o.mayGo() {
+		t.setBounds(o, edition)
+		o.leaving.claimedBy = t.engine.claims.other(o.key(), t.id)
+		o.leaving.handOver = t.handOver(o.ref)
+		if o.deletable() {
 			gone = append(gone, o)
 		}
 	}
-	t.leavers = gone
-	state := t.desired.State
+	t.cache.leaving = gone
+	state := t.work.desired.State
 	return gone, inventory.NewPlan(inventory.Policy{
-		Whole: state.Tombstone || t.whole,
+		Whole: state.Tombstone || t.work.whole,
 		Prune: state.Tombstone || state.Policy.Prune, AllowEmpty: state.Tombstone || state.Policy.AllowEmpty,
-		Hold: state.HoldPrune, Unsettled: s.failed, Damaged: t.book.Damaged(), Pending: t.engine.isPending(),
+		Hold: state.HoldPrune, Unsettled: s.failed, Damaged: t.inv.inventory.Damaged(), Pending: t.engine.isPending(),
 		Consent: state.Consent, Tombstone: state.Tombstone, Limit: state.Policy.PruneLimit,
-		Total: t.base, Desired: desired, Gone: sizeOfChange(gone), Confirmed: state.Confirmed,
+		Total: t.inv.base, Desired: desired, Gone: sizeOfChange(gone), Confirmed: state.Confirmed,
 	})
 }
 
-// keepBack keeps an object that has to stay whatever a plan says.
-func (t *target) keepBack(o *object) {
+// keepObject keeps an object that has to stay whatever a plan says.
+func (t *target) keepObject(o *object) {
 	switch {
 	case o.phase == phaseRemoving:
-	case o.refused:
-		o.phase, o.held = phaseHeld, o.bounds.refusal
-	case o.taker != "":
+	case o.refused():
+		t.transition(o, phaseKept)
+		o.leaving.reason = o.leaving.bounds.refusal
+	case o.leaving.claimedBy != "":
 		// Until that one has taken it over, which the label tells: what is forgotten before would be nobody's
 		// if this agent stopped now.
-		t.postpone(o, fmt.Sprintf("target %s is about to take it over", o.taker))
-	case o.handOver != "":
+		t.postpone(o, fmt.Sprintf("target %s is about to take it over", o.leaving.claimedBy))
+	case o.leaving.handOver != "":
 		t.awaitHandOver(o)
-	case o.bounds.beyond != "":
-		t.hold(o, o.bounds.beyond, true)
+	case o.leaving.bounds.beyond != "":
+		t.keep(o, o.leaving.bounds.beyond, true)
 	default:
-		t.hold(o, o.kept, true)
+		t.keep(o, o.leaving.keptBy, true)
 	}
 }
 
 // postpone keeps an object for as long as what another target desires is in the way. Its watch tells of a new
 // owner, if it has one, and claims tell when that one changes its mind; that it is looked at from time to time is a backstop.
 func (t *target) postpone(o *object, why string) {
-	o.waits = true
-	t.awaitLess()
-	ready := !t.now.Before(o.due)
-	t.hold(o, why, false)
-	if ready && o.phase == phaseHeld {
-		o.due = t.now.Add(o.backoff.next(t.engine.timing.retryFirst, t.engine.timing.retryMax))
+	o.leaving.waits = true
+	t.awaitClaims()
+	ready := !t.now.Before(o.retry.due)
+	t.keep(o, why, false)
+	if ready && o.phase == phaseKept {
+		o.retry.due = t.now.Add(o.retry.backoff.Next(t.engine.timing.retryFirst, t.engine.timing.retryMax))
 	}
 }
 
-// awaitLess has the target look again when others claim less than when it was decided what goes.
-func (t *target) awaitLess() {
-	if t.engine.claims.await(t.id, t.dropped) {
-		t.leave(func(in *inbox) { in.freed = true })
+// awaitClaims has the target look again when others claim less than when it was decided what goes.
+func (t *target) awaitClaims() {
+	if t.engine.claims.await(t.id, t.claimsSeen) {
+		t.post(func(in *inbox) { in.claimsReleased = true })
 	}
 }
 
@@ -168,143 +170,152 @@ func (t *target) removeLast(now time.Time, remove []*object) {
 		last = max(last, o.step)
 	}
 	for _, o := range remove {
-		o.held = ""
+		o.leaving.reason = ""
 		// One that is terminating is looked at again when a watch says so, or when it is due.
-		ready := o.phase == phaseLeaving || o.phase == phaseHeld || o.phase == phaseTerminating && !o.due.IsZero()
-		if o.step == last && ready && !now.Before(o.due) && t.inflight < t.places() {
-			t.startRemove(o, intentDelete)
+		ready := o.phase == phaseLeaving || o.phase == phaseKept || o.phase == phaseTerminating && !o.retry.due.IsZero()
+		if o.step == last && ready && !now.Before(o.retry.due) && t.inflight < t.maxInflight() {
+			t.startRemove(o, kube.IntentDelete)
 		}
 	}
 }
 
-// hold keeps an object that is not desired any more. What is kept for what it is, is released when
+// keep keeps an object that is not desired any more. What is kept for what it is, is released when
 // the deployment is gone.
-func (t *target) hold(o *object, reason string, protected bool) {
+func (t *target) keep(o *object, reason string, protected bool) {
 	if o.phase == phaseRemoving {
 		return
 	}
 	if o.phase != phaseTerminating {
-		o.phase = phaseHeld
+		t.transition(o, phaseKept)
 	}
-	o.held = reason
-	if t.now.Before(o.due) || t.inflight >= t.places() {
+	o.leaving.reason = reason
+	if t.now.Before(o.retry.due) || t.inflight >= t.maxInflight() {
 		return
 	}
 	switch {
-	case t.desired.State.Tombstone && protected && !t.engine.isPending():
-		t.startRemove(o, intentRelease)
-	case !o.known:
-		t.startRemove(o, intentLook) // not seen since a restart: it may be gone
+	case t.work.desired.State.Tombstone && protected && !t.engine.isPending():
+		t.startRemove(o, kube.IntentRelease)
+	case !o.live.known:
+		t.startRemove(o, kube.IntentCheck) // not seen since a restart: it may be gone
 	}
 }
 
-func (t *target) startRemove(o *object, want intent) {
+func (t *target) startRemove(o *object, want kube.Intent) {
 	key, ref, uids, handOver := o.key(), o.ref, t.desiredUIDs(), t.handOver(o.ref)
-	job := removeJob{owner: t.owner, ref: o.ref, uid: o.uid, want: want, keepMark: o.keepMark, whole: t.desired.State.Tombstone, emptied: !o.emptied.IsZero(), propagation: t.desired.State.Policy.Propagation, wanted: func(uid string) string {
+	job := kube.RemoveRequest{Owner: t.work.owner, Ref: o.ref, UID: o.record.uid, Intent: want, KeepAnnotation: o.record.keepAnnotation, WholeDeployment: t.work.desired.State.Tombstone, FoundEmpty: !o.leaving.emptyAt.IsZero(), Propagation: t.work.desired.State.Policy.Propagation, StillDesired: func(uid string) string {
 		if uids[uid] {
 			return "it is desired under another name"
 		}
 		return ""
-	}, hold: func() string {
-		if why := cmp.Or(t.wantedElsewhere(key, handOver), t.refusal(ref)); why != "" || want != intentDelete {
+	}, KeepReason: func() string {
+		if why := cmp.Or(t.wantedElsewhere(key, handOver), t.refusal(ref)); why != "" || want != kube.IntentDelete {
 			return why
 		}
-		return cmp.Or(t.beyond(ref), t.engine.inhabited(ref, t.id))
+		return cmp.Or(t.beyond(ref), t.engine.namespaceInUse(ref, t.id))
 	}}
-	o.phase, o.known = phaseRemoving, false
+	t.transition(o, phaseRemoving)
+	o.live.known = false
 	t.start(func(ctx context.Context) func() {
-		out, err := t.cluster.remove(ctx, job)
+		out, err := t.work.client.Remove(ctx, job)
 		return func() { t.removed(o, want, out, err) }
 	})
 }
 
 // removed takes in what became of an object that was to go.
-func (t *target) removed(o *object, want intent, out removal, err error) {
-	o.phase = phaseLeaving
-	if t.ctx.Err() != nil {
-		o.later = nil
+func (t *target) removed(o *object, want kube.Intent, out kube.RemoveResult, err error) {
+	t.transition(o, phaseLeaving)
+	if t.work.ctx.Err() != nil {
+		o.live.later = nil
 		return
 	}
 	if err != nil {
 		timing, most := t.engine.timing, t.engine.timing.forbiddenMax
-		var look *lookError
+		var look *kube.ContentsError
 		if errors.As(err, &look) {
 			most = timing.retryMax // a look takes a request for each kind
 		}
-		o.failure, o.occupied, o.unserved, o.emptied = want.String()+": "+err.Error(), "", time.Time{}, time.Time{}
-		o.due = time.Now().Add(o.backoff.next(timing.retryFirst, most))
+		o.retry.failure, o.leaving.contents, o.leaving.unservedSince, o.leaving.emptyAt = want.String()+": "+err.Error(), "", time.Time{}, time.Time{}
+		o.retry.due = time.Now().Add(o.retry.backoff.Next(timing.retryFirst, most))
 		return
 	}
-	tries := o.backoff
-	o.failure, o.occupied, o.backoff, o.due = "", "", backoff{}, time.Time{}
-	if !out.unserved {
-		o.unserved = time.Time{}
+	tries := o.retry.backoff
+	o.retry.failure, o.leaving.contents, o.retry.backoff, o.retry.due = "", "", backoff.Backoff{}, time.Time{}
+	if !out.KindUnserved {
+		o.leaving.unservedSince = time.Time{}
 	}
-	if out.outcome != outcomeEmpty {
-		o.emptied = time.Time{}
+	if out.Outcome != kube.OutcomeEmpty {
+		o.leaving.emptyAt = time.Time{}
 	}
-	switch out.outcome {
-	case outcomeGone:
-		if out.unserved && t.doubtsUnserved(o) {
+	switch out.Outcome {
+	case kube.OutcomeGone:
+		if out.KindUnserved && t.doubtsUnserved(o) {
 			break
 		}
-		if t.awaitsTaker(o) {
-			o.phase, o.waits, o.due = phaseHeld, true, t.now.Add(tries.next(t.engine.timing.retryFirst, t.engine.timing.retryMax))
-			o.backoff, o.held = tries, "it has finished, and another deployment that wants it has not taken it over yet"
+		if t.awaitsTakeover(o) {
+			t.transition(o, phaseKept)
+			o.leaving.waits, o.retry.due = true, t.now.Add(tries.Next(t.engine.timing.retryFirst, t.engine.timing.retryMax))
+			o.retry.backoff, o.leaving.reason = tries, "it has finished, and another deployment that wants it has not taken it over yet"
 			break
 		}
-		if want == intentDelete {
-			t.event(fleet.EventNormal, "Pruned", o, cmp.Or(out.note, "was deleted"))
+		if want == kube.IntentDelete {
+			t.event(fleet.EventNormal, "Pruned", o, cmp.Or(out.Note, "was deleted"))
 		}
 		t.forget(o)
-	case outcomeReleased:
-		t.part(o, out.live)
-	case outcomeNotOurs:
-		t.lose(o, want, out.note)
-	case outcomeKept:
-		o.phase, o.held, o.kept, o.keep, o.known = phaseHeld, out.note, out.note, true, true
-	case outcomeTerminating:
-		o.phase, o.known, o.health, o.note = phaseTerminating, true, fleet.HealthTerminating, out.note
-		if o.dying.IsZero() {
-			o.dying = t.now
+	case kube.OutcomeReleased:
+		t.detached(o, out.Live)
+	case kube.OutcomeNotOurs:
+		t.lose(o, want, out.Note)
+	case kube.OutcomeKept:
+		t.transition(o, phaseKept)
+		o.leaving.reason, o.leaving.keptBy, o.live.known = out.Note, out.Note, true
+	case kube.OutcomeTerminating:
+		t.transition(o, phaseTerminating)
+		o.live.known, o.health.status, o.health.note = true, fleet.HealthTerminating, out.Note
+		if o.leaving.since.IsZero() {
+			o.leaving.since = t.now
 		}
-		if o.blind || !o.resolved {
-			o.due = time.Now().Add(o.backoff.next(t.engine.timing.retryFirst, t.engine.timing.forbiddenMax))
+		if o.watch.Failed() || !o.kind.resolved {
+			o.retry.due = time.Now().Add(o.retry.backoff.Next(t.engine.timing.retryFirst, t.engine.timing.forbiddenMax))
 		}
-	case outcomeHeld:
-		o.phase, o.held, o.known = phaseHeld, out.note, true
-		if want == intentDetach || want == intentRelease {
-			t.putOff(o, tries, t.engine.timing.forbiddenMax)
+	case kube.OutcomeWaits:
+		t.transition(o, phaseKept)
+		o.leaving.reason, o.live.known = out.Note, true
+		if want == kube.IntentDetach || want == kube.IntentRelease {
+			t.retryLater(o, tries, t.engine.timing.forbiddenMax)
 		}
-	case outcomeOccupied:
-		o.phase, o.held, o.known, o.occupied = phaseHeld, out.note, true, out.note
-		t.putOff(o, tries, t.engine.timing.retryMax) // to find out takes a request for each kind
-	case outcomeEmpty:
-		o.phase, o.known, o.waits, o.emptied = phaseHeld, true, true, t.now
-		o.due, o.held = t.now.Add(t.engine.timing.unserved), "nothing of any deployment is in it, which is looked at once more"
-		o.occupied = o.held
-	case outcomeThere:
-		o.phase, o.known = phaseHeld, true
-		if out.live != nil {
-			o.look(out.live)
+	case kube.OutcomeOccupied:
+		t.transition(o, phaseKept)
+		o.leaving.reason, o.live.known, o.leaving.contents = out.Note, true, out.Note
+		t.retryLater(o, tries, t.engine.timing.retryMax) // to find out takes a request for each kind
+	case kube.OutcomeEmpty:
+		t.transition(o, phaseKept)
+		o.live.known, o.leaving.waits, o.leaving.emptyAt = true, true, t.now
+		o.retry.due, o.leaving.reason = t.now.Add(t.engine.timing.unserved), "nothing of any deployment is in it, which is looked at once more"
+		o.leaving.contents = o.leaving.reason
+	case kube.OutcomeExists:
+		t.transition(o, phaseKept)
+		o.live.known = true
+		if out.Live != nil {
+			o.update(out.Live)
 		}
 	}
-	t.seeLater(o)
+	t.evaluateLater(o)
 }
 
 // doubtsUnserved keeps an object whose kind is not served, until it has not been for a while: an API server that has just begun may
 // not serve all of its kinds yet, and who believed it would leave the object behind.
 func (t *target) doubtsUnserved(o *object) bool {
-	if o.unserved.IsZero() {
-		o.unserved = t.now
+	if o.leaving.unservedSince.IsZero() {
+		o.leaving.unservedSince = t.now
 	}
-	sure := o.unserved.Add(t.engine.timing.unserved)
+	sure := o.leaving.unservedSince.Add(t.engine.timing.unserved)
 	if !t.now.Before(sure) {
 		return false
 	}
-	o.phase, o.waits, o.due = phaseHeld, true, sure
-	o.held = "its kind is not served at the moment, which is looked at again before it counts as gone"
-	o.occupied = o.held
+	t.transition(o, phaseKept)
+	o.leaving.waits, o.retry.due = true, sure
+	o.leaving.reason = "its kind is not served at the moment, which is looked at again before it counts as gone"
+	o.leaving.contents = o.leaving.reason
 	return true
 }
 
@@ -323,68 +334,70 @@ func (t *target) wantedElsewhere(key inventory.Key, handOver string) string {
 }
 
 // lose forgets an object that exists and is not ours any more.
-func (t *target) lose(o *object, want intent, why string) {
+func (t *target) lose(o *object, want kube.Intent, why string) {
 	other := t.engine.claims.other(o.key(), t.id)
-	if other != "" && want != intentRelease {
+	if other != "" && want != kube.IntentRelease {
 		t.event(fleet.EventNormal, "HandedOver", o, fmt.Sprintf("was taken over by target %s", other))
-	} else if want == intentRelease {
-		t.released = append(t.released, release{o.ref.String(), o.held})
-		t.event(fleet.EventNormal, "Released", o, "was kept when its deployment was deleted: "+o.held)
+	} else if want == kube.IntentRelease {
+		t.end.released = append(t.end.released, release{o.ref.String(), o.leaving.reason})
+		t.event(fleet.EventNormal, "Released", o, "was kept when its deployment was deleted: "+o.leaving.reason)
 	} else {
 		t.event(fleet.EventWarning, "NotPruned", o, "was left alone: "+why)
 	}
 	t.forget(o)
 }
 
-// seeLeaving takes in how an object is that is not desired any more.
-func (t *target) seeLeaving(o *object, live *unstructured.Unstructured) {
-	o.look(live)
-	if o.known = live.GetLabels()[LabelTarget] == string(t.id); !o.known {
-		o.due = time.Time{} // somebody has taken it over: it is of no concern any more
+// evaluateLeaving takes in how an object is that is not desired any more.
+func (t *target) evaluateLeaving(o *object, live *unstructured.Unstructured) {
+	o.update(live)
+	if o.live.known = live.GetLabels()[kube.LabelTarget] == string(t.id); !o.live.known {
+		o.retry.due = time.Time{} // somebody has taken it over: it is of no concern any more
 	}
-	whole := t.desired.State.Tombstone
-	if o.keep && keptByLive(live.GetAnnotations(), whole) == "" && keptByManifest(o.keepMark, whole) == "" {
-		o.keep, o.phase = false, phaseLeaving
+	whole := t.work.desired.State.Tombstone
+	if o.leaving.keptBy != "" && kube.KeptByLive(live.GetAnnotations(), whole) == "" && kube.KeptByManifest(o.record.keepAnnotation, whole) == "" {
+		t.transition(o, phaseLeaving)
+		o.leaving.keptBy = ""
 	}
 }
 
-// lookAgain has an object looked at that may be gone by now.
-func (t *target) lookAgain(o *object) {
-	o.phase, o.known, o.keep, o.due = phaseLeaving, false, false, time.Time{}
+// recheckLeaving has an object looked at that may be gone by now.
+func (t *target) recheckLeaving(o *object) {
+	t.transition(o, phaseLeaving)
+	o.live.known, o.leaving.keptBy, o.retry.due = false, "", time.Time{}
 }
 
-// noInventory is said of a tombstone that found nothing to go by.
-const noInventory = "no inventory was found here: nothing was deleted"
+// noInventoryMessage is said of a tombstone that found nothing to go by.
+const noInventoryMessage = "no inventory was found here: nothing was deleted"
 
-// bury ends the life of a target whose tombstone was carried out, or that was let go of.
-func (t *target) bury() {
-	ctx, cancel := context.WithTimeout(t.ctx, t.engine.timing.request)
+// finish ends the life of a target whose tombstone was carried out, or that was let go of.
+func (t *target) finish() {
+	ctx, cancel := context.WithTimeout(t.work.ctx, t.engine.timing.requests.Request)
 	defer cancel()
-	if t.now.Before(t.saving.due) {
+	if t.now.Before(t.inv.writing.due) {
 		return
 	}
-	err := t.reload(ctx)
+	err := t.reloadInventory(ctx)
 	if err == nil && len(t.objects) > 0 {
 		return // a removal that stopped half way: what came back is looked at again
 	}
 	if err == nil {
-		err = t.book.Delete(ctx)
+		err = t.inv.inventory.Delete(ctx)
 	}
 	if errors.Is(err, inventory.ErrSuperseded) {
-		t.oust()
+		t.yieldToReplica()
 		return
 	}
 	if err != nil {
-		t.saving.failure = err.Error()
-		t.saving.due = time.Now().Add(t.saving.backoff.next(t.engine.timing.retryFirst, t.engine.timing.forbiddenMax))
+		t.inv.writing.failure = err.Error()
+		t.inv.writing.due = time.Now().Add(t.inv.writing.backoff.Next(t.engine.timing.retryFirst, t.engine.timing.forbiddenMax))
 		return
 	}
-	t.gone, t.dirty, t.lapse, t.digest, t.saving = true, false, time.Time{}, "", saving{}
+	t.end.done, t.inv.dirty, t.inv.healedBy, t.inv.digest, t.inv.writing = true, false, time.Time{}, "", saving{}
 	switch {
-	case t.desired.State.Detached:
-		t.event(fleet.EventNormal, "Detached", nil, fmt.Sprintf("%d objects stay as they are and are not managed any more", len(t.parted)))
-	case t.lost:
-		t.event(fleet.EventWarning, "NoInventory", nil, noInventory)
+	case t.work.desired.State.Detached:
+		t.event(fleet.EventNormal, "Detached", nil, fmt.Sprintf("%d objects stay as they are and are not managed any more", len(t.end.detached)))
+	case t.end.noInventory:
+		t.event(fleet.EventWarning, "NoInventory", nil, noInventoryMessage)
 	default:
 		t.event(fleet.EventNormal, "Deleted", nil, "everything was deleted")
 	}

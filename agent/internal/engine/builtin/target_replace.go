@@ -6,18 +6,21 @@ import (
 	"strings"
 	"time"
 
+	"github.com/kedge-dev/kedge/agent/internal/engine/builtin/backoff"
+	"github.com/kedge-dev/kedge/agent/internal/engine/builtin/kube"
 	"github.com/kedge-dev/kedge/internal/fleet"
 )
 
 // awaitGone notes that an object was deleted to be created anew, and that this takes its time. Its
 // watch says when it is gone; without one it is looked at from time to time. A kill in between is
 // mended as any deletion is: it is desired, and not there.
-func (t *target) awaitGone(o *object, why *notGone) {
-	o.phase, o.attempted, o.failure, o.known = phaseReplacing, true, "", false
-	o.replaced, o.health, o.note = why.field, fleet.HealthTerminating, why.Error()
-	o.due = time.Time{}
-	if o.blind {
-		o.due = time.Now().Add(o.backoff.next(t.engine.timing.retryFirst, t.engine.timing.forbiddenMax))
+func (t *target) awaitGone(o *object, why *kube.NotGoneError) {
+	t.transition(o, phaseReplacing)
+	o.retry.attempted, o.retry.failure, o.live.known = true, "", false
+	o.replaced, o.health.status, o.health.note = why.Field, fleet.HealthTerminating, why.Error()
+	o.retry.due = time.Time{}
+	if o.watch.Failed() {
+		o.retry.due = time.Now().Add(o.retry.backoff.Next(t.engine.timing.retryFirst, t.engine.timing.forbiddenMax))
 	}
 }
 
@@ -29,29 +32,43 @@ func (t *target) replaceHold(ref fleet.ObjectRef) func() string {
 
 // createAnew has an object created that was deleted for that.
 func (t *target) createAnew(o *object) {
-	o.phase, o.known, o.backoff, o.due = phaseApply, false, backoff{}, time.Time{}
+	t.transition(o, phaseApply)
+	o.live.known, o.retry.backoff, o.retry.due = false, backoff.Backoff{}, time.Time{}
 }
 
-// tellTaken says what was taken over from others.
-func (t *target) tellTaken(o *object, out result) {
-	switch from := out.from; {
-	case from.target != "":
-		t.engine.tookOver(from.target, o.key())
-		t.event(fleet.EventNormal, "TakenOver", o, fmt.Sprintf("was taken over from target %s, which this deployment was here before", from.target))
-	case from.agent != "":
-		t.event(fleet.EventNormal, "TakenOver", o, fmt.Sprintf("was taken over from agent %s, which has no inventory here", from.agent))
+// reportTakeover says what was taken over from others.
+func (t *target) reportTakeover(o *object, out kube.ApplyResult) {
+	switch from := out.Previous; {
+	case from.Target != "":
+		t.engine.tookOver(from.Target, o.key())
+		t.event(fleet.EventNormal, "TakenOver", o, fmt.Sprintf("was taken over from target %s, which this deployment was here before", from.Target))
+	case from.Agent != "":
+		t.event(fleet.EventNormal, "TakenOver", o, fmt.Sprintf("was taken over from agent %s, which has no inventory here", from.Agent))
 	}
-	t.tellAdopted(o, out.adopted)
-	if len(out.taken) == 0 {
+	t.reportAdoption(o, out.Adopted)
+	if len(out.Forced) == 0 {
 		return
 	}
 	const limit = 5
 	var parts []string
-	for _, c := range out.taken[:min(limit, len(out.taken))] {
-		parts = append(parts, fmt.Sprintf("%s from %q", c.field, c.manager))
+	for _, c := range out.Forced[:min(limit, len(out.Forced))] {
+		parts = append(parts, fmt.Sprintf("%s from %q", c.Field, c.Manager))
 	}
-	if more := len(out.taken) - limit; more > 0 {
+	if more := len(out.Forced) - limit; more > 0 {
 		parts = append(parts, fmt.Sprintf("and %d more", more))
 	}
 	t.event(fleet.EventNormal, "Forced", o, "took over "+strings.Join(parts, ", "))
+}
+
+// reportAdoption says of an object that was taken over whose it was: nothing is taken from another tool in silence.
+func (t *target) reportAdoption(o *object, a *kube.Adoption) {
+	switch {
+	case a == nil:
+	case len(a.Tools) > 0:
+		t.event(fleet.EventWarning, "Adopted", o, fmt.Sprintf("was taken over although it belongs to %s: have that let go of it, or both will change it", strings.Join(a.Tools, " and ")))
+	case len(a.Managers) > 0:
+		t.event(fleet.EventNormal, "Adopted", o, fmt.Sprintf("was taken over as it was found; fields of it were set by %q", a.Managers))
+	default:
+		t.event(fleet.EventNormal, "Adopted", o, "was taken over as it was found")
+	}
 }

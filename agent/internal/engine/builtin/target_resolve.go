@@ -10,6 +10,9 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/kedge-dev/kedge/agent/internal/engine/builtin/backoff"
+	"github.com/kedge-dev/kedge/agent/internal/engine/builtin/kube"
+	"github.com/kedge-dev/kedge/agent/internal/engine/builtin/watch"
 	"github.com/kedge-dev/kedge/agent/internal/inventory"
 	"github.com/kedge-dev/kedge/internal/fleet"
 )
@@ -18,24 +21,24 @@ import (
 func (t *target) resolve() {
 	moved := false
 	for _, o := range t.order {
-		if o.resolved || t.objects[o.key()] != o || o.manifest != nil && o.phase != phaseResolve || o.manifest == nil && o.phase == phaseRemoving {
+		if o.kind.resolved || t.objects[o.key()] != o || o.leaving == nil && o.phase != phaseResolve || o.leaving != nil && o.phase == phaseRemoving {
 			continue
 		}
-		gvk := gvkOf(o.ref)
-		if m, ok := t.engine.cluster.mapper.cached(gvk); ok {
-			moved = t.place(o, m) || moved
+		gvk := kube.GVK(o.ref)
+		if m, ok := t.engine.cluster.Mapper.Cached(gvk); ok {
+			moved = t.assignMapping(o, m) || moved
 			continue
 		}
 		// What leaves is looked up when it is removed; it only needs a watch if its kind is in use anyway.
 		// What waits for others may wait for its very definition.
-		if o.manifest == nil || t.lookups[gvk.String()] || t.waitsFor(o) != nil {
+		if o.leaving != nil || t.cache.lookups[gvk.String()] || t.waitsFor(o) != nil {
 			continue
 		}
-		t.lookups[gvk.String()] = true
+		t.cache.lookups[gvk.String()] = true
 		t.start(func(ctx context.Context) func() {
-			_, err := t.engine.cluster.mapper.find(ctx, gvk)
+			_, err := t.engine.cluster.Mapper.Find(ctx, gvk)
 			return func() {
-				delete(t.lookups, gvk.String())
+				delete(t.cache.lookups, gvk.String())
 				if err != nil && ctx.Err() == nil {
 					t.unresolved(gvk, err)
 				}
@@ -47,21 +50,22 @@ func (t *target) resolve() {
 	}
 }
 
-// patience is how many times a kind that comes with the bundle is asked for before that it is not
+// kindTries is how many times a kind that comes with the bundle is asked for before that it is not
 // known is called a failure: an API server takes a moment to serve what it has established.
-const patience = 6
+const kindTries = 6
 
 // unresolved fails every object of a kind that could not be found.
 func (t *target) unresolved(gvk schema.GroupVersionKind, err error) {
-	comes := errors.Is(err, errUnknownKind) && t.defines(gvk.GroupKind())
+	comes := errors.Is(err, kube.ErrUnknownKind) && t.defines(gvk.GroupKind())
 	for _, o := range t.order {
 		switch {
-		case o.manifest == nil || o.resolved || o.phase != phaseResolve || gvkOf(o.ref) != gvk || t.waitsFor(o) != nil:
-		case comes && t.rehearses():
-			t.rehearsed(o, result{}, nil)
-		case comes && o.backoff.tries < patience:
-			o.attempted, o.phase, o.unknown, o.expected = true, phaseFailed, true, true
-			o.due = time.Now().Add(t.pause(o, err))
+		case o.leaving != nil || o.kind.resolved || o.phase != phaseResolve || kube.GVK(o.ref) != gvk || t.waitsFor(o) != nil:
+		case comes && t.isDryRun():
+			t.dryRunDone(o, kube.ApplyResult{}, nil)
+		case comes && o.retry.backoff.Tries < kindTries:
+			t.transition(o, phaseFailed)
+			o.retry.attempted, o.kind.unknown, o.kind.expected = true, true, true
+			o.retry.due = time.Now().Add(t.pause(o, err))
 		default:
 			t.failed(o, err)
 		}
@@ -71,54 +75,53 @@ func (t *target) unresolved(gvk schema.GroupVersionKind, err error) {
 // defines reports whether a kind comes with the bundle.
 func (t *target) defines(kind schema.GroupKind) bool {
 	return slices.ContainsFunc(t.order, func(o *object) bool {
-		if o.manifest == nil || o.ref.Kind != "CustomResourceDefinition" {
+		if o.leaving != nil || o.ref.Kind != "CustomResourceDefinition" {
 			return false
 		}
-		group, name, ok := o.manifest.Object().Defines()
+		group, name, ok := o.spec.manifest.Object().Defines()
 		return ok && group == kind.Group && name == kind.Kind
 	})
 }
 
-// place puts an object where it belongs, now that the cluster has said whether its kind has
+// assignMapping puts an object where it belongs, now that the cluster has said whether its kind has
 // namespaces, and starts to watch it. It reports whether the object's name has changed.
-func (t *target) place(o *object, m mapping) (moved bool) {
+func (t *target) assignMapping(o *object, m kube.Mapping) (moved bool) {
 	ref := o.ref
-	if !m.namespaced {
+	if !m.Namespaced {
 		ref.Namespace = ""
 	}
 	if ref != o.ref {
-		if !t.move(o, ref) {
-			t.failed(o, &refusal{fmt.Sprintf("%s is defined twice", ref)})
+		if !t.relocate(o, ref) {
+			t.failed(o, &kube.Refusal{Reason: fmt.Sprintf("%s is defined twice", ref)})
 			return false
 		}
 		moved = true
 	}
-	o.mapping = m
-	if o.manifest != nil {
+	o.kind.mapping = m
+	if o.leaving == nil {
 		if why := t.refuse(ref, m); why != "" {
-			t.failed(o, &refusal{why})
+			t.failed(o, &kube.Refusal{Reason: why})
 			return moved
 		}
-		t.decide(o)
+		t.transition(o, o.firstPhase())
 	}
-	o.resolved, o.unknown = true, false
-	sight := t.engine.watches.add(m, o.ref, t)
-	o.blind, o.denied, o.dark = sight.blind, sight.denied, sight.dark
-	o.mustRead = sight.synced || sight.blind
-	t.expectReview(o)
+	o.kind.resolved, o.kind.unknown = true, false
+	o.watch = t.engine.watches.Add(m, o.ref, t)
+	o.mustRead = o.watch.Reason != watch.Pending
+	t.scheduleReread(o)
 	return moved
 }
 
-// move gives an object another name; false when another desired object has it.
-func (t *target) move(o *object, ref fleet.ObjectRef) bool {
+// relocate gives an object another name; false when another desired object has it.
+func (t *target) relocate(o *object, ref fleet.ObjectRef) bool {
 	key := inventory.KeyOf(ref)
 	if there := t.objects[key]; there != nil && there != o {
-		if there.manifest != nil || there.busy() {
+		if there.leaving == nil || there.busy() {
 			return false
 		}
-		o.listed, o.applied, o.live, o.uid = there.listed, there.applied, there.live, there.uid
-		o.keepMark, o.finished = there.keepMark, there.finished
-		t.unplace(there)
+		o.record.listed, o.record.applied, o.record.live, o.record.uid = there.record.listed, there.record.applied, there.record.live, there.record.uid
+		o.record.keepAnnotation, o.record.finished = there.record.keepAnnotation, there.record.finished
+		t.unresolve(there)
 	}
 	delete(t.objects, o.key())
 	o.ref = ref
@@ -131,43 +134,44 @@ func (t *target) failed(o *object, err error) {
 	if t.leaveExisting(o, err) {
 		return
 	}
-	if o.missing = missingNamespace(err); o.missing != "" {
-		t.homeless = true
-		t.recreateNamespace(o.missing)
+	if o.retry.missingNamespace = missingNamespace(err); o.retry.missingNamespace != "" {
+		t.awaitsNamespaces = true
+		t.recreateNamespace(o.retry.missingNamespace)
 	}
-	o.attempted, o.phase = true, phaseFailed
-	o.unknown = errors.Is(err, errUnknownKind)
-	o.due = time.Now().Add(t.pause(o, err))
-	o.known = false // somebody may have changed it, or its owner, since
-	t.giveWay(o, err)
+	t.transition(o, phaseFailed)
+	o.retry.attempted = true
+	o.kind.unknown = errors.Is(err, kube.ErrUnknownKind)
+	o.retry.due = time.Now().Add(t.pause(o, err))
+	o.live.known = false // somebody may have changed it, or its owner, since
+	t.suspendClaim(o, err)
 	message := t.describe(o, err)
-	if message != o.failure {
-		o.failure = message
+	if message != o.retry.failure {
+		o.retry.failure = message
 		reason := fleet.ReasonApplyFailed
-		if t.rehearses() {
+		if t.isDryRun() {
 			reason = fleet.ReasonDryRunFailed
 		}
 		t.event(fleet.EventWarning, reason, o, message)
 	}
 }
 
-// insistence is how many times an object is asked for that the API server forbids before others need not
+// forbiddenTries is how many times an object is asked for that the API server forbids before others need not
 // wait for it any more: a right that was just granted takes a moment to be known.
-const insistence = 3
+const forbiddenTries = 3
 
-// giveWay lets others part with an object that this target desires and is not given.
-func (t *target) giveWay(o *object, err error) {
-	var refused *refusal
-	var by *taken
+// suspendClaim lets others part with an object that this target desires and is not given.
+func (t *target) suspendClaim(o *object, err error) {
+	var refused *kube.Refusal
+	var by *kube.OwnedError
 	switch {
 	case errors.As(err, &by):
-		t.engine.claims.rest(o.key(), t.id, by.holder)
-	case errors.As(err, &refused), apierrors.IsForbidden(err) && o.backoff.tries >= insistence:
-		t.engine.claims.rest(o.key(), t.id, "")
+		t.engine.claims.suspend(o.key(), t.id, by.Target)
+	case errors.As(err, &refused), apierrors.IsForbidden(err) && o.retry.backoff.Tries >= forbiddenTries:
+		t.engine.claims.suspend(o.key(), t.id, "")
 	default:
 		return
 	}
-	t.engine.tellFreed()
+	t.engine.notifyReleased()
 }
 
 // pause is how long to wait before the next try.
@@ -175,18 +179,18 @@ func (t *target) pause(o *object, err error) time.Duration {
 	timing := t.engine.timing
 	switch {
 	case apierrors.IsForbidden(err):
-		return o.backoff.next(timing.retryFirst, timing.forbiddenMax)
-	case o.unknown && o.expected:
+		return o.retry.backoff.Next(timing.retryFirst, timing.forbiddenMax)
+	case o.kind.unknown && o.kind.expected:
 		// The API server takes a moment to serve what it has just accepted.
-		return o.backoff.next(timing.kindFirst, timing.retryMax)
+		return o.retry.backoff.Next(timing.kindFirst, timing.retryMax)
 	}
-	return o.backoff.next(timing.retryFirst, timing.retryMax)
+	return o.retry.backoff.Next(timing.retryFirst, timing.retryMax)
 }
 
 func (t *target) describe(o *object, err error) string {
-	if errors.Is(err, errUnknownKind) {
+	if errors.Is(err, kube.ErrUnknownKind) {
 		return fmt.Sprintf("the cluster does not know the kind %s (%s); install its CustomResourceDefinition or add it to the source",
-			o.ref.Kind, gvkOf(o.ref).GroupVersion())
+			o.ref.Kind, kube.GVK(o.ref).GroupVersion())
 	}
 	return err.Error()
 }
@@ -194,44 +198,44 @@ func (t *target) describe(o *object, err error) string {
 // retryKinds tries the objects of unknown kinds of a group again; "" is any group.
 func (t *target) retryKinds(group string) {
 	for _, o := range t.order {
-		if o.manifest != nil && o.unknown && (group == "" || o.ref.Group == group) {
-			o.due, o.backoff, o.expected = time.Time{}, backoff{}, group != ""
+		if o.leaving == nil && o.kind.unknown && (group == "" || o.ref.Group == group) {
+			o.retry.due, o.retry.backoff, o.kind.expected = time.Time{}, backoff.Backoff{}, group != ""
 		}
 	}
 }
 
 // retryAll makes everything that failed due now, and looks anew at what the agent may touch.
 func (t *target) retryAll() {
-	t.saving.due = time.Time{}
+	t.inv.writing.due = time.Time{}
 	for _, o := range t.order {
-		if o.recheck = o.busy(); !o.recheck {
+		if o.live.recheck = o.busy(); !o.live.recheck {
 			t.allowed(o)
 		}
 		if o.phase == phaseFailed || o.phase == phaseLeaving {
-			o.due, o.backoff = time.Time{}, backoff{}
+			o.retry.due, o.retry.backoff = time.Time{}, backoff.Backoff{}
 		}
 	}
 }
 
-// retryPostponed makes due what waits for others to claim less.
-func (t *target) retryPostponed() {
+// retryWaiting makes due what waits for others to claim less.
+func (t *target) retryWaiting() {
 	for _, o := range t.order {
-		if o.phase == phaseHeld && o.waits && o.occupiedAt(t.now) == "" {
-			o.due, o.backoff = time.Time{}, backoff{}
+		if o.phase == phaseKept && o.leaving.waits && o.occupiedAt(t.now) == "" {
+			o.retry.due, o.retry.backoff = time.Time{}, backoff.Backoff{}
 		}
 	}
 }
 
 // allowed reports whether a desired object may still be touched. If not, it has failed.
 func (t *target) allowed(o *object) bool {
-	if o.manifest == nil || !o.resolved {
+	if o.leaving != nil || !o.kind.resolved {
 		return true
 	}
-	why := t.refuse(o.ref, o.mapping)
+	why := t.refuse(o.ref, o.kind.mapping)
 	if why == "" {
 		return true
 	}
-	t.unplace(o)
-	t.failed(o, &refusal{why})
+	t.unresolve(o)
+	t.failed(o, &kube.Refusal{Reason: why})
 	return false
 }

@@ -1,32 +1,32 @@
 package builtin
 
 import (
-	"cmp"
 	"fmt"
 	"reflect"
 	"slices"
 	"time"
 
 	"github.com/kedge-dev/kedge/agent/internal/engine"
+	"github.com/kedge-dev/kedge/agent/internal/engine/builtin/watch"
 	"github.com/kedge-dev/kedge/agent/internal/inventory"
 	"github.com/kedge-dev/kedge/internal/fleet"
 )
 
 // outbox is what was last said of a target.
 type outbox struct {
-	sent   engine.Status
-	said   bool
-	synced fleet.Version // the version that Synced was said of
-	held   fleet.Version // the version that PruneHeld was said of
-	next   time.Time     // not before this is the next status made
-	again  time.Time     // when to think of making one again, whatever happens
-	since  time.Time     // since when something is restored that was Synced
+	sent           engine.Status
+	reported       bool
+	syncedVersion  fleet.Version // the version that Synced was said of
+	heldVersion    fleet.Version // the version that PruneHeld was said of
+	next           time.Time     // not before this is the next status made
+	again          time.Time     // when to think of making one again, whatever happens
+	restoringSince time.Time     // since when something is restored that was Synced
 }
 
 // report says how the target is, if that has changed. Making a status costs in proportion to the
 // number of objects; for targets with many, bursts of events share one.
 func (t *target) report() {
-	if t.ctx == nil {
+	if t.work.ctx == nil {
 		return
 	}
 	now := t.now
@@ -35,58 +35,58 @@ func (t *target) report() {
 	case now.Before(t.out.next):
 		t.out.again = t.out.next
 		return
-	case t.blinking():
-		t.out.again = t.out.since.Add(blink)
+	case t.restoring():
+		t.out.again = t.out.restoringSince.Add(restoreGrace)
 		return
 	}
-	t.out.next = now.Add(t.pace())
+	t.out.next = now.Add(t.statusInterval())
 	status := t.status()
 	last := t.out.sent
 	last.Observed.AsOf = time.Time{}
-	if t.out.said && reflect.DeepEqual(status, last) {
+	if t.out.reported && reflect.DeepEqual(status, last) {
 		return
 	}
 	status.Observed.AsOf = time.Now()
-	t.out.sent, t.out.said = status, true
+	t.out.sent, t.out.reported = status, true
 	t.engine.reporter.Status(status)
-	if status.Observed.Sync == fleet.SyncSynced && t.out.synced != status.Observed.Version {
-		t.out.synced = status.Observed.Version
+	if status.Observed.Sync == fleet.SyncSynced && t.out.syncedVersion != status.Observed.Version {
+		t.out.syncedVersion = status.Observed.Version
 		t.event(fleet.EventNormal, "Synced", nil, fmt.Sprintf("%d objects are as desired", t.desiredCount()))
 	}
-	t.tellHeld(status)
+	t.reportHeld(status)
 }
 
-// pace is how long a status serves for: longer while there is much to come.
-func (t *target) pace() time.Duration {
+// statusInterval is how long a status serves for: longer while there is much to come.
+func (t *target) statusInterval() time.Duration {
 	each := 10 * time.Microsecond
-	if t.inflight > t.places()/2 {
+	if t.inflight > t.maxInflight()/2 {
 		each = 50 * time.Microsecond
 	}
 	return time.Duration(len(t.objects)) * each
 }
 
-// blink is how long a target goes on to be called Synced while an object of it is looked at again
+// restoreGrace is how long a target goes on to be called Synced while an object of it is looked at again
 // or restored, which takes milliseconds: a status that flaps tells nobody anything, and an event
 // tells of the drift.
-const blink = time.Second
+const restoreGrace = time.Second
 
-func (t *target) blinking() bool {
-	s := t.survey()
+func (t *target) restoring() bool {
+	s := t.progress()
 	last := t.out.sent.Observed
-	calm := last.Sync == fleet.SyncSynced || last.Sync == fleet.SyncOutOfSync && t.out.held == last.Version
-	if s.waiting == 0 || s.failed > 0 || !calm || last.Version != t.desired.State.Version {
-		t.out.since = time.Time{}
+	calm := last.Sync == fleet.SyncSynced || last.Sync == fleet.SyncOutOfSync && t.out.heldVersion == last.Version
+	if s.waiting == 0 || s.failed > 0 || !calm || last.Version != t.work.desired.State.Version {
+		t.out.restoringSince = time.Time{}
 		return false
 	}
-	if t.out.since.IsZero() {
-		t.out.since = t.now
+	if t.out.restoringSince.IsZero() {
+		t.out.restoringSince = t.now
 	}
-	return t.now.Sub(t.out.since) < blink
+	return t.now.Sub(t.out.restoringSince) < restoreGrace
 }
 
 // event tells users of something that happened; o may be nil.
 func (t *target) event(kind fleet.EventType, reason fleet.Reason, o *object, message string) {
-	e := fleet.Event{At: time.Now(), Type: kind, Reason: reason, Deployment: t.desired.Deployment, Message: message}
+	e := fleet.Event{At: time.Now(), Type: kind, Reason: reason, Deployment: t.work.desired.Deployment, Message: message}
 	if o != nil {
 		e.Object = o.ref.String()
 	}
@@ -95,8 +95,8 @@ func (t *target) event(kind fleet.EventType, reason fleet.Reason, o *object, mes
 
 // status describes the target and every object of it. AsOf is left to the caller.
 func (t *target) status() engine.Status {
-	out := engine.Status{Target: t.id, Observed: fleet.Observed{Version: t.desired.State.Version, Digest: t.digest}}
-	out.Objects = append(make([]fleet.ObjectStatus, 0, len(t.parted)+len(t.order)), t.parted...)
+	out := engine.Status{Target: t.id, Observed: fleet.Observed{Version: t.work.desired.State.Version, Digest: t.inv.digest}}
+	out.Objects = append(make([]fleet.ObjectStatus, 0, len(t.end.detached)+len(t.order)), t.end.detached...)
 	for _, o := range t.order {
 		out.Objects = append(out.Objects, t.overdue(o, t.describeObject(o)))
 	}
@@ -109,7 +109,7 @@ func (t *target) status() engine.Status {
 	if out.Observed.Health == "" {
 		out.Observed.Health = fleet.HealthCurrent
 	}
-	out.Observed.Sync, out.Observed.Message = t.verdict(out.Objects)
+	out.Observed.Sync, out.Observed.Message = t.summarize(out.Objects)
 	return out
 }
 
@@ -124,51 +124,56 @@ func (t *target) describeObject(o *object) fleet.ObjectStatus {
 
 // status describes one object.
 func (o *object) status() fleet.ObjectStatus {
-	out := fleet.ObjectStatus{ObjectRef: o.ref, Sync: fleet.SyncSyncing, Health: o.health, Message: o.explanation()}
+	out := fleet.ObjectStatus{ObjectRef: o.ref, Sync: fleet.SyncSyncing, Health: o.health.status, Message: o.explanation()}
 	switch {
 	case out.Health != "":
-	case o.manifest != nil && o.failure == "":
+	case o.leaving == nil && o.retry.failure == "":
 		out.Health = fleet.HealthInProgress
 	default:
 		out.Health = fleet.HealthUnknown
 	}
 	switch {
-	case o.failure != "":
-		out.Sync, out.Message = fleet.SyncFailed, o.failure
+	case o.retry.failure != "":
+		out.Sync, out.Message = fleet.SyncFailed, o.retry.failure
 	case o.preview != "":
 		out.Sync, out.Message = fleet.SyncOutOfSync, o.preview
-	case o.reported != "":
-		out.Sync, out.Message = fleet.SyncOutOfSync, o.reported
+	case o.drift.reported != "":
+		out.Sync, out.Message = fleet.SyncOutOfSync, o.drift.reported
 	case o.phase == phaseReplacing:
 		out.Message = joinNonEmpty("; ", "is replaced, because "+o.replaced+" cannot be changed", out.Message)
-	case o.phase == phaseInPlace, o.phase == phaseCompared, o.reviewing:
+	case o.inPlace(), o.phase == phaseCompared:
 		out.Sync = fleet.SyncSynced
-		if o.scaler != "" {
-			out.Message = joinNonEmpty("; ", out.Message, "replicas are set by "+o.scaler)
+		if o.health.autoscaler != "" {
+			out.Message = joinNonEmpty("; ", out.Message, "replicas are set by "+o.health.autoscaler)
 		}
-	case o.delayed:
+	case o.drift.delayed:
 		out.Message = "is changed again and again by something else; restored less and less often"
-	case o.manifest == nil && o.held != "" && o.confirmable:
-		out.Sync, out.Message = fleet.SyncHeld, "is not in the bundle any more; held: "+o.held
-	case o.manifest == nil && o.held != "" && o.waits:
-		out.Message = "is not in the bundle any more; kept for now: " + o.held
-	case o.manifest == nil && o.held != "":
-		out.Sync, out.Message = fleet.SyncSynced, "is not in the bundle any more; kept: "+o.held
-	case o.manifest == nil && o.note == "":
+	case o.leaving != nil && o.leaving.reason != "" && o.leaving.confirmable:
+		out.Sync, out.Message = fleet.SyncHeld, "is not in the bundle any more; held: "+o.leaving.reason
+	case o.leaving != nil && o.leaving.reason != "" && o.leaving.waits:
+		out.Message = "is not in the bundle any more; kept for now: " + o.leaving.reason
+	case o.leaving != nil && o.leaving.reason != "":
+		out.Sync, out.Message = fleet.SyncSynced, "is not in the bundle any more; kept: "+o.leaving.reason
+	case o.leaving != nil && o.health.note == "":
 		out.Message = "is not in the bundle any more"
 	}
 	switch {
 	case out.Sync != fleet.SyncSynced:
-	case o.darkness() != "":
-		out.Health, out.Message = fleet.HealthUnknown, o.darkness()
-	case o.denied != "":
-		out.Message = joinNonEmpty("; ", out.Message, "not watched, so that drift and health are noticed late: "+o.denied)
+	case o.unknownState() != "":
+		out.Health, out.Message = fleet.HealthUnknown, o.unknownState()
+	case o.watch.Reason == watch.Forbidden:
+		out.Message = joinNonEmpty("; ", out.Message, "not watched, so that drift and health are noticed late: "+o.watch.Message)
 	}
 	return out
 }
 
-// darkness says why nothing is known of the object at present, or "".
-func (o *object) darkness() string { return cmp.Or(o.dark, o.unread) }
+// unknownState returns why the state of the object is not known at present, or "".
+func (o *object) unknownState() string {
+	if o.watch.Reason == watch.Stale {
+		return o.watch.Message
+	}
+	return o.reread.failure
+}
 
 // untilDue is when the goroutine has to look again, if nothing happens before.
 func (t *target) untilDue() time.Duration {
@@ -180,21 +185,21 @@ func (t *target) untilDue() time.Duration {
 		}
 	}
 	for _, o := range t.order {
-		sooner(o.due)
+		sooner(o.retry.due)
 		sooner(t.deadline(o))
-		if o.diagnosis == nil {
+		if o.health.diagnosis == nil {
 			sooner(o.diagnosable())
 		}
-		if o.reviewable() {
-			sooner(o.review)
+		if o.rereadable() {
+			sooner(o.reread.at)
 		}
 	}
-	sooner(t.saving.due)
-	sooner(t.lapse)
-	if t.ctx != nil {
-		sooner(t.begun.Add(grace))
-		if len(t.desired.State.HandOvers) > 0 {
-			sooner(t.begun.Add(handOverGrace))
+	sooner(t.inv.writing.due)
+	sooner(t.inv.healedBy)
+	if t.work.ctx != nil {
+		sooner(t.work.begun.Add(resolveGrace))
+		if len(t.work.desired.State.HandOvers) > 0 {
+			sooner(t.work.begun.Add(handOverGrace))
 		}
 	}
 	sooner(t.out.again)

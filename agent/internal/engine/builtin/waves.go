@@ -16,30 +16,30 @@ import (
 // arrange brings desired objects into the order that their manifests ask for. A server refuses what
 // cannot be kept when it renders; one that did not must not get half of it applied.
 func (t *target) arrange(desired []*object, manifests []manifest.Object) {
-	order, err := manifest.Arrange(manifests, t.desired.State.Namespace)
+	order, err := manifest.Arrange(manifests, t.work.desired.State.Namespace)
 	if err != nil {
-		t.invalid = err.Error()
+		t.work.invalid = err.Error()
 		return
 	}
 	for i, o := range desired {
-		o.place, o.needs = order.Places[i], o.needs[:0]
+		o.position, o.spec.needs = order.Places[i], o.spec.needs[:0]
 		for _, on := range order.Needs[i] {
-			o.needs = append(o.needs, desired[on])
+			o.spec.needs = append(o.spec.needs, desired[on])
 		}
 	}
 }
 
 // ready reports whether what comes after an object may begin.
 func (o *object) ready() bool {
-	return (o.phase == phaseInPlace || o.reviewing) && o.attempted && o.failure == "" && o.health == fleet.HealthCurrent
+	return o.inPlace() && o.retry.attempted && o.retry.failure == "" && o.health.status == fleet.HealthCurrent
 }
 
-// raiseBarrier finds the first object that is not ready: no later wave begins before it is.
-func (t *target) raiseBarrier() {
-	t.barrier = nil
+// findBarrier finds the first object that is not ready: no later wave begins before it is.
+func (t *target) findBarrier() {
+	t.cache.barrier = nil
 	for _, o := range t.order {
-		if o.manifest != nil && !o.ready() {
-			t.barrier = o
+		if o.leaving == nil && !o.ready() {
+			t.cache.barrier = o
 			return
 		}
 	}
@@ -48,13 +48,13 @@ func (t *target) raiseBarrier() {
 // waitsFor returns what has to be ready before an object is applied for the first time in this
 // version; nil when nothing has.
 func (t *target) waitsFor(o *object) *object {
-	if o.manifest == nil || o.attempted || o.healing || o.phase != phaseApply && o.phase != phaseResolve || t.rehearses() {
+	if o.leaving != nil || o.retry.attempted || o.drift.healing || o.phase != phaseApply && o.phase != phaseResolve || t.isDryRun() {
 		return nil
 	}
-	if t.barrier != nil && o.place.Wave > t.barrier.place.Wave {
-		return t.barrier
+	if t.cache.barrier != nil && o.position.Wave > t.cache.barrier.position.Wave {
+		return t.cache.barrier
 	}
-	for _, on := range o.needs {
+	for _, on := range o.spec.needs {
 		if !on.ready() {
 			return on
 		}
@@ -86,8 +86,8 @@ func (t *target) waitNote() string {
 
 // unreadyNote says why an object is not ready, as far as that is known.
 func (o *object) unreadyNote() string {
-	if o.failure != "" {
-		return o.failure
+	if o.retry.failure != "" {
+		return o.retry.failure
 	}
-	return o.note
+	return o.health.note
 }

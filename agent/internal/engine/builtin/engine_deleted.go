@@ -1,0 +1,124 @@
+package builtin
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/kedge-dev/kedge/agent/internal/engine"
+	"github.com/kedge-dev/kedge/agent/internal/inventory"
+	"github.com/kedge-dev/kedge/internal/fleet"
+)
+
+// deletedTarget is what is remembered of a target that is gone.
+type deletedTarget struct {
+	version fleet.Version
+	sync    fleet.SyncState // SyncDeleted or SyncDetached
+}
+
+// maxDeleted bounds what is remembered of targets that are gone. One that is forgotten and whose
+// last state arrives again is buried again, which costs nothing.
+const maxDeleted = 4096
+
+// isDeleted reports whether d is nothing new of a target that is gone: its tombstone was carried out, or it
+// was let go of. What is not that very word of its end is from a server which has forgotten it, because
+// an old backup was restored. Such a state is not carried out, since the server has not looked at its
+// source since, and not passed over in silence, since the server would call in sync what is not there:
+// it is told how far this agent is, and goes on from there.
+func (e *Engine) isDeleted(d engine.Desired) bool {
+	e.mu.Lock()
+	g, ok := e.deleted[d.Target]
+	e.mu.Unlock()
+	if !ok || d.State.Compare(g.version) > 0 {
+		return false
+	}
+	if !g.endedBy(d.State) {
+		e.reporter.Status(g.status(d.Target))
+	}
+	return true
+}
+
+// endedBy reports whether d is what ended the target.
+func (g deletedTarget) endedBy(d fleet.Desired) bool {
+	return d.Version == g.version && (g.sync == fleet.SyncDeleted && d.Tombstone || g.sync == fleet.SyncDetached && d.Detached)
+}
+
+func (g deletedTarget) status(target fleet.TargetID) engine.Status {
+	what := "deleted"
+	if g.sync == fleet.SyncDetached {
+		what = "let go of"
+	}
+	return engine.Status{Target: target, Observed: fleet.Observed{
+		Version: g.version, Sync: g.sync, Health: fleet.HealthUnknown, AsOf: time.Now(),
+		Message: fmt.Sprintf("everything was %s here at generation %d already", what, g.version.Generation),
+	}}
+}
+
+// retire forgets a target that is gone, when that was told. It reports false when something newer
+// has arrived: then the target goes on.
+func (e *Engine) retire(t *target, g deletedTarget) bool {
+	e.setting.Lock() // no Set finds the target while it goes
+	defer e.setting.Unlock()
+	if t.hasNext() {
+		return false
+	}
+	e.claims.drop(t.id)
+	e.crds.Want(t, false)
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	delete(e.targets, t.id)
+	for id := range e.deleted {
+		if len(e.deleted) < maxDeleted {
+			break
+		}
+		delete(e.deleted, id)
+	}
+	e.deleted[t.id] = g
+	return true
+}
+
+// supersede ends the work on a target in whose place another one of its deployment has come; "" is none.
+func (e *Engine) supersede(old, by fleet.TargetID) {
+	e.mu.Lock()
+	t := e.targets[old]
+	e.mu.Unlock()
+	if t != nil {
+		t.supersede(by)
+	}
+}
+
+// takeInventory hands the inventory of a target to its goroutine; a new one when none was recovered. One
+// that this agent wrote before it was enrolled anew goes on: the server says that the target is ours.
+func (e *Engine) takeInventory(id fleet.TargetID) *inventory.Inventory {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	inv := e.inventories[id]
+	delete(e.inventories, id)
+	if inv == nil {
+		return e.store.New(e.settings.agent, id)
+	}
+	inv.SetAgent(e.settings.agent)
+	return inv
+}
+
+// takeover is an object that was taken over from a target.
+type takeover struct {
+	from fleet.TargetID
+	key  inventory.Key
+}
+
+// outlived reports whether holder is an earlier target of a deployment, of which there is nothing but
+// an inventory here: the server that sent us another target of that deployment has none of that name.
+// An object that comes back to a holder from which it was taken is not taken twice: somebody is at work.
+func (e *Engine) outlived(holder fleet.TargetID, key inventory.Key, deployment string) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	inv := e.inventories[holder]
+	return inv != nil && inv.Deployment() == deployment && !e.takenOver[takeover{holder, key}]
+}
+
+// tookOver notes that an object was taken over from a target that was outlived.
+func (e *Engine) tookOver(from fleet.TargetID, key inventory.Key) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.takenOver[takeover{from, key}] = true
+}

@@ -1,0 +1,46 @@
+package builtin
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/kedge-dev/kedge/internal/fleet"
+)
+
+// overdue says of an object's status what takes longer than the deployment allows. That is said and
+// nothing else: what gets there later is taken for what it is.
+func (t *target) overdue(o *object, status fleet.ObjectStatus) fleet.ObjectStatus {
+	at := t.deadline(o)
+	switch {
+	case at.IsZero() || t.now.Before(at):
+	case o.phase == phaseTerminating:
+		status.Sync = fleet.SyncFailed
+		status.Message = fmt.Sprintf("its deletion takes longer than %v: %s", t.work.desired.State.Policy.PruneTimeout, o.health.note)
+	default:
+		status.Health = fleet.HealthFailed
+		status.Message = joinNonEmpty(": ", fmt.Sprintf("is not ready after %v", t.work.desired.State.Policy.ReadyTimeout), o.explanation())
+	}
+	return status
+}
+
+// deadline is when an object will be overdue; zero when it never is.
+func (t *target) deadline(o *object) time.Time {
+	policy := t.work.desired.State.Policy
+	switch {
+	case policy.PruneTimeout > 0 && o.phase == phaseTerminating:
+		return o.leaving.since.Add(policy.PruneTimeout)
+	case policy.ReadyTimeout > 0 && o.leaving == nil && o.phase == phaseInPlace && !o.health.unreadySince.IsZero():
+		return o.health.unreadySince.Add(policy.ReadyTimeout)
+	}
+	return time.Time{}
+}
+
+// lateObject names an object that takes longer to be ready than the deployment allows, or is "".
+func (t *target) lateObject() string {
+	for _, o := range t.order {
+		if at := t.deadline(o); o.leaving == nil && !at.IsZero() && !t.now.Before(at) {
+			return o.ref.String() + " " + t.overdue(o, fleet.ObjectStatus{}).Message
+		}
+	}
+	return ""
+}
