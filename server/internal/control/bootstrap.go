@@ -7,6 +7,7 @@ import (
 
 	"github.com/kedge-dev/kedge/internal/fleet"
 	"github.com/kedge-dev/kedge/server/internal/auth"
+	"github.com/kedge-dev/kedge/server/internal/pause"
 	"github.com/kedge-dev/kedge/server/internal/store"
 )
 
@@ -51,7 +52,7 @@ func (s *Service) await(ctx context.Context, name string) (store.Lock, error) {
 		if err != nil || ok {
 			return lock, err
 		}
-		if !pause(ctx, lockRetry) {
+		if !pause.For(ctx, lockRetry) {
 			return nil, ctx.Err()
 		}
 	}
@@ -63,7 +64,8 @@ func (s *Service) readSettings(ctx context.Context, tx store.Tx) error {
 		return err
 	}
 	s.epoch = settings.Epoch
-	s.from, err = tx.Changes().Last(ctx)
+	last, err := tx.Changes().Last(ctx)
+	s.feed.startAt(last)
 	return err
 }
 

@@ -2,7 +2,6 @@ package control
 
 import (
 	"context"
-	"errors"
 	"log/slog"
 	"sort"
 	"sync"
@@ -10,6 +9,7 @@ import (
 
 	"github.com/kedge-dev/kedge/internal/fleet"
 	"github.com/kedge-dev/kedge/internal/obs"
+	"github.com/kedge-dev/kedge/server/internal/pause"
 	"github.com/kedge-dev/kedge/server/internal/store"
 )
 
@@ -30,6 +30,7 @@ type feed struct {
 	log   *slog.Logger
 
 	mu        sync.Mutex
+	start     int64 // where FollowAll begins; see StartAt
 	begun     bool
 	ring      []store.Change // everything after floor, in order
 	floor     int64
@@ -58,17 +59,25 @@ func (f *follower) wants(c store.Change) bool {
 	return f.everyone || (c.TenantID == f.tenant && c.Kind != store.ChangePush)
 }
 
-// run reads from after a position on until ctx ends. What fails is tried again: a cursor loses nothing.
-func (f *feed) run(ctx context.Context, from int64) error {
+// startAt sets the position that run and followAll begin after: what was committed up to there is known. It is
+// called before either.
+func (f *feed) startAt(position int64) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.start = position
+}
+
+// run reads from the start position on until ctx ends. It retries what fails: a cursor loses nothing.
+func (f *feed) run(ctx context.Context) error {
 	// Subscribed before the first read: a commit in between wakes the loop.
 	wake := f.store.Notify(ctx)
-	f.begin(from)
+	f.begin()
 	for attempt := 0; ctx.Err() == nil; {
 		more, err := f.advance(ctx)
 		switch {
 		case err != nil && ctx.Err() == nil:
 			f.log.Warn("reading the change feed, trying again", obs.KeyError, err)
-			pause(ctx, 100*time.Millisecond<<min(attempt, 5))
+			pause.For(ctx, 100*time.Millisecond<<min(attempt, 5))
 			attempt++
 		case more:
 			attempt = 0
@@ -83,10 +92,10 @@ func (f *feed) run(ctx context.Context, from int64) error {
 	return nil
 }
 
-func (f *feed) begin(from int64) {
+func (f *feed) begin() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.begun, f.floor, f.head = true, from, from
+	f.begun, f.floor, f.head = true, f.start, f.start
 	for follower := range f.followers {
 		follower.alert()
 	}
@@ -276,7 +285,3 @@ func (f *feed) fromStore(ctx context.Context, fol *follower, floor int64) ([]sto
 	}
 	return batch, false, nil
 }
-
-// ErrCursorLost says that records after the cursor are no longer kept: the follower has to read
-// everything anew.
-var ErrCursorLost = errors.New("the cursor is older than what is kept: read the current state anew")

@@ -71,12 +71,12 @@ func (f *feed) doubts(cursor int64) bool {
 	return cursor > 0 && cursor <= f.discarded
 }
 
-// since is where a follower of everything begins that began at a position before.
-func (f *feed) since(from int64) int64 {
+// since is where a follower of everything begins.
+func (f *feed) since() int64 {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.discarded > 0 {
-		return 0 // with all that is kept: what the position meant is not known
+		return 0 // with all that is kept: the meaning of the start position is not known
 	}
-	return from
+	return f.start
 }

@@ -11,7 +11,8 @@ import (
 func TestFollowersThatAreInStepReadFromMemory(t *testing.T) {
 	t.Parallel()
 	f := newFeed(nil, slog.New(slog.DiscardHandler))
-	f.begin(10)
+	f.startAt(10)
+	f.begin()
 	silent, loud, all := f.join("silent", false, 10), f.join("loud", false, 10), f.join("", true, 10)
 	read := func(fol *follower) (out []store.Change) {
 		t.Helper()

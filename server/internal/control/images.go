@@ -16,6 +16,7 @@ import (
 	"github.com/kedge-dev/kedge/internal/render"
 	"github.com/kedge-dev/kedge/server/internal/auth"
 	"github.com/kedge-dev/kedge/server/internal/gitsource"
+	"github.com/kedge-dev/kedge/server/internal/pause"
 	"github.com/kedge-dev/kedge/server/internal/store"
 )
 
@@ -72,7 +73,7 @@ func (s *Service) SetImages(ctx context.Context, p auth.Principal, tenant, name 
 		if !errors.Is(err, gitsource.ErrMoved) {
 			return update, sourceProblem(err)
 		}
-		if try == imageTries || !pause(ctx, time.Duration(try)*imagePause) {
+		if try == imageTries || !pause.For(ctx, time.Duration(try)*imagePause) {
 			return ImageUpdate{}, conflict("branch %q of %s moved %d times while the change was made: try again", c.branchName(), c.repo.URL, try)
 		}
 		if err := c.fetch(ctx); err != nil {

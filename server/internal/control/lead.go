@@ -5,9 +5,9 @@ import (
 	"hash/fnv"
 	"slices"
 	"sync"
-	"time"
 
 	"github.com/kedge-dev/kedge/internal/obs"
+	"github.com/kedge-dev/kedge/server/internal/pause"
 	"github.com/kedge-dev/kedge/server/internal/store"
 )
 
@@ -127,7 +127,7 @@ func (s *Service) lead(ctx context.Context, name string, run func(ctx context.Co
 			attempt = 0
 		}
 		// Who had it before may still be at it, for as long as it takes to notice.
-		pause(ctx, lockRetry<<min(attempt, 3))
+		pause.For(ctx, lockRetry<<min(attempt, 3))
 	}
 }
 
@@ -155,16 +155,4 @@ func (s *Service) hold(ctx context.Context, name string, lock store.Lock, run fu
 		}
 	})
 	run(ctx)
-}
-
-// pause waits; it reports false when ctx ended before.
-func pause(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return false
-	case <-timer.C:
-		return true
-	}
 }

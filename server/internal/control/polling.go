@@ -11,6 +11,7 @@ import (
 
 	"github.com/kedge-dev/kedge/internal/fleet"
 	"github.com/kedge-dev/kedge/internal/obs"
+	"github.com/kedge-dev/kedge/server/internal/pause"
 	"github.com/kedge-dev/kedge/server/internal/store"
 )
 
@@ -226,6 +227,6 @@ func (s *Service) ringBells(ctx context.Context) error {
 		s.cfg.Log.Warn("following changes for agents that poll broke off, starting again", obs.KeyError, err)
 		s.bells.ring(nil)
 		s.pollers.doubt(nil)
-		pause(ctx, time.Second)
+		pause.For(ctx, time.Second)
 	}
 }

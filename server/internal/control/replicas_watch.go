@@ -5,6 +5,7 @@ import (
 	"sync"
 
 	"github.com/kedge-dev/kedge/internal/obs"
+	"github.com/kedge-dev/kedge/server/internal/pause"
 	"github.com/kedge-dev/kedge/server/internal/store"
 )
 
@@ -33,7 +34,7 @@ func (s *Service) vouch(ctx context.Context) error {
 		if lock == nil {
 			var err error
 			if lock, err = s.await(ctx, lifeOf(s.replica.ID)); err != nil {
-				pause(ctx, lockRetry)
+				pause.For(ctx, lockRetry)
 				continue
 			}
 		}
@@ -102,6 +103,6 @@ func (s *Service) watchOne(ctx context.Context, id string) {
 			return
 		}
 		s.cfg.Log.Warn("watching another server, trying again", "server", id, obs.KeyError, err)
-		pause(ctx, s.cfg.BeatEvery) // by then it has its lock again, if it was the database that was away
+		pause.For(ctx, s.cfg.BeatEvery) // by then it has its lock again, if it was the database that was away
 	}
 }

@@ -85,7 +85,6 @@ type Service struct {
 
 	// Written by Bootstrap, before any door is open.
 	epoch int64 // of the database: restoring a backup raises it
-	from  int64 // where FollowChanges starts
 }
 
 // New makes a Service; it does no I/O.
@@ -127,7 +126,7 @@ func New(cfg Config, st store.Store, git Git) (*Service, error) {
 // Work drives the feed, sources, replicas and housekeeping until ctx ends.
 func (s *Service) Work(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
-	g.Go(func() error { return s.feed.run(ctx, s.from) })
+	g.Go(func() error { return s.feed.run(ctx) })
 	g.Go(func() error { return s.sources.run(ctx) })
 	g.Go(func() error { return s.beat(ctx) })
 	g.Go(func() error { return s.vouch(ctx) })

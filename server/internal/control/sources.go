@@ -14,6 +14,7 @@ import (
 	"github.com/kedge-dev/kedge/internal/fleet"
 	"github.com/kedge-dev/kedge/internal/obs"
 	"github.com/kedge-dev/kedge/server/internal/gitsource"
+	"github.com/kedge-dev/kedge/server/internal/pause"
 	"github.com/kedge-dev/kedge/server/internal/places"
 	"github.com/kedge-dev/kedge/server/internal/store"
 )
@@ -127,7 +128,7 @@ func (s *sources) run(ctx context.Context) error {
 			if errors.Is(err, ErrRewound) {
 				s.dropAll()
 			}
-			pause(ctx, followRetry)
+			pause.For(ctx, followRetry)
 		}
 	})
 	return g.Wait()
@@ -142,7 +143,7 @@ func (s *sources) reseal(ctx context.Context) {
 }
 
 func (s *sources) tend(ctx context.Context) {
-	for pause(ctx, tendEvery) {
+	for pause.For(ctx, tendEvery) {
 		if err := s.svc.expireRuns(ctx); err != nil && ctx.Err() == nil {
 			s.svc.cfg.Log.Error("ending sync runs", obs.KeyError, err)
 		}
