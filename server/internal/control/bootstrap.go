@@ -65,7 +65,7 @@ func (s *Service) readSettings(ctx context.Context, tx store.Tx) error {
 	}
 	s.epoch = settings.Epoch
 	last, err := tx.Changes().Last(ctx)
-	s.feed.startAt(last)
+	s.feed.StartAt(last)
 	return err
 }
 

@@ -5,13 +5,20 @@ import (
 
 	"github.com/kedge-dev/kedge/internal/fleet"
 	"github.com/kedge-dev/kedge/server/internal/auth"
+	"github.com/kedge-dev/kedge/server/internal/changefeed"
 	"github.com/kedge-dev/kedge/server/internal/store"
+)
+
+// Errors of following changes; see package changefeed.
+var (
+	ErrCursorLost = changefeed.ErrCursorLost
+	ErrRewound    = changefeed.ErrRewound
 )
 
 // FollowChanges calls fn with every batch of changes, of all tenants, that was committed since
 // Bootstrap, in order, until ctx ends. See [changefeed.Feed.FollowAll] for how it fails.
 func (s *Service) FollowChanges(ctx context.Context, fn func([]store.Change)) error {
-	return s.feed.followAll(ctx, fn)
+	return s.feed.FollowAll(ctx, fn)
 }
 
 // Follow calls fn with no changes as soon as its position is fixed, then with every batch of changes
@@ -25,11 +32,11 @@ func (s *Service) Follow(ctx context.Context, p auth.Principal, tenant string, a
 			return err
 		}
 		id = t.ID
-		after, err = s.feed.resume(ctx, tx, after)
+		after, err = s.feed.Resume(ctx, tx, after)
 		return err
 	})
 	if err != nil {
 		return err
 	}
-	return s.feed.followTenant(ctx, id, after, fn)
+	return s.feed.FollowTenant(ctx, id, after, fn)
 }

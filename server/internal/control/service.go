@@ -15,6 +15,7 @@ import (
 
 	"github.com/kedge-dev/kedge/internal/fleet"
 	"github.com/kedge-dev/kedge/internal/render"
+	"github.com/kedge-dev/kedge/server/internal/changefeed"
 	"github.com/kedge-dev/kedge/server/internal/store"
 )
 
@@ -71,7 +72,7 @@ type Service struct {
 	replica fleet.ServerReplica // this process
 	crew    *crew
 	alive   store.Lock // that the others watch; nil when they do not
-	feed    *feed
+	feed    *changefeed.Feed
 	bells   bells
 	pollers pollers
 	present present
@@ -113,7 +114,7 @@ func New(cfg Config, st store.Store, git Git) (*Service, error) {
 	replica := newReplica(cfg)
 	s := &Service{
 		cfg: cfg, store: st, git: git, replica: replica,
-		crew: newCrew(replica.ID), feed: newFeed(st, cfg.Log),
+		crew: newCrew(replica.ID), feed: changefeed.New(st, cfg.Log),
 	}
 	if cfg.Builder != nil {
 		s.builder = render.NewCache(cfg.Builder, 0)
@@ -126,7 +127,7 @@ func New(cfg Config, st store.Store, git Git) (*Service, error) {
 // Work drives the feed, sources, replicas and housekeeping until ctx ends.
 func (s *Service) Work(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
-	g.Go(func() error { return s.feed.run(ctx) })
+	g.Go(func() error { return s.feed.Run(ctx) })
 	g.Go(func() error { return s.sources.run(ctx) })
 	g.Go(func() error { return s.beat(ctx) })
 	g.Go(func() error { return s.vouch(ctx) })

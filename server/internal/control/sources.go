@@ -13,6 +13,7 @@ import (
 	"github.com/kedge-dev/kedge/internal/filetree"
 	"github.com/kedge-dev/kedge/internal/fleet"
 	"github.com/kedge-dev/kedge/internal/obs"
+	"github.com/kedge-dev/kedge/server/internal/changefeed"
 	"github.com/kedge-dev/kedge/server/internal/gitsource"
 	"github.com/kedge-dev/kedge/server/internal/pause"
 	"github.com/kedge-dev/kedge/server/internal/places"
@@ -125,7 +126,7 @@ func (s *sources) run(ctx context.Context) error {
 				return nil
 			}
 			s.svc.cfg.Log.Error("following changes broke off, looking at everything anew", obs.KeyError, err)
-			if errors.Is(err, ErrRewound) {
+			if errors.Is(err, changefeed.ErrRewound) {
 				s.dropAll()
 			}
 			pause.For(ctx, followRetry)

@@ -18,6 +18,7 @@ import (
 
 	"github.com/kedge-dev/kedge/internal/fleet"
 	"github.com/kedge-dev/kedge/server/internal/auth"
+	"github.com/kedge-dev/kedge/server/internal/changefeed"
 	"github.com/kedge-dev/kedge/server/internal/control"
 	"github.com/kedge-dev/kedge/server/internal/store"
 )
@@ -288,7 +289,7 @@ func wantKnown(t failer, what string, err error) {
 	var invalid *fleet.InvalidError
 	var conflict *control.ConflictError
 	var quota *control.QuotaError
-	for _, known := range []error{store.ErrNotFound, store.ErrExists, auth.ErrForbidden, control.ErrStale, control.ErrCursorLost} {
+	for _, known := range []error{store.ErrNotFound, store.ErrExists, auth.ErrForbidden, control.ErrStale, changefeed.ErrCursorLost} {
 		if errors.Is(err, known) {
 			return
 		}

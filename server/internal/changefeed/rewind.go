@@ -1,4 +1,4 @@
-package control
+package changefeed
 
 import (
 	"context"
@@ -15,7 +15,7 @@ var ErrRewound = fmt.Errorf("the database went back to an earlier state: %w", Er
 // rewound reports whether the newest record that was read is no longer in the database, although older ones
 // are kept. To look for a lower number alone would miss a database that has given the same numbers again.
 // batch is what the database holds from that record on.
-func (f *feed) rewound(batch []store.Change, first int64) bool {
+func (f *Feed) rewound(batch []store.Change, first int64) bool {
 	if f.newest.Seq == 0 || first > f.head { // nothing was read, or it was trimmed
 		return false
 	}
@@ -28,7 +28,7 @@ func sameRecord(a, b store.Change) bool {
 }
 
 // rewind goes on from where the database is now, and tells every follower to look at everything.
-func (f *feed) rewind(ctx context.Context) error {
+func (f *Feed) rewind(ctx context.Context) error {
 	var last int64
 	var newest []store.Change
 	err := f.store.View(ctx, func(tx store.Tx) (err error) {
@@ -57,7 +57,7 @@ func (f *feed) rewind(ctx context.Context) error {
 	return nil
 }
 
-func (f *feed) isRewound(fol *follower) bool {
+func (f *Feed) isRewound(fol *follower) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return fol.rewound
@@ -65,14 +65,14 @@ func (f *feed) isRewound(fol *follower) bool {
 
 // doubts reports whether a cursor may be of a history that the database has lost: the same numbers stand for other
 // records by now.
-func (f *feed) doubts(cursor int64) bool {
+func (f *Feed) doubts(cursor int64) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return cursor > 0 && cursor <= f.discarded
 }
 
 // since is where a follower of everything begins.
-func (f *feed) since() int64 {
+func (f *Feed) since() int64 {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.discarded > 0 {

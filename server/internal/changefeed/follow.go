@@ -1,4 +1,4 @@
-package control
+package changefeed
 
 import (
 	"context"
@@ -12,11 +12,11 @@ import (
 // everything again.
 var ErrCursorLost = errors.New("the cursor is older than what is kept: read the current state anew")
 
-// followAll calls fn with every batch of changes, of all tenants, that was committed after the start position, in
+// FollowAll calls fn with every batch of changes, of all tenants, that was committed after the start position, in
 // order, until ctx ends. When it fails, the follower has to look at everything again and may call it again;
 // changes that are no longer kept are not reported then. It fails with ErrRewound when the database went back: then
 // nothing that the follower remembers of it counts.
-func (f *feed) followAll(ctx context.Context, fn func([]store.Change)) error {
+func (f *Feed) FollowAll(ctx context.Context, fn func([]store.Change)) error {
 	from := f.since()
 	err := f.store.View(ctx, func(tx store.Tx) error {
 		first, err := tx.Changes().First(ctx)
@@ -34,9 +34,9 @@ func (f *feed) followAll(ctx context.Context, fn func([]store.Change)) error {
 	})
 }
 
-// resume returns the position of a cursor that a client brings back; a negative one means now. It fails with
+// Resume returns the position of a cursor that a client brings back; a negative one means now. It fails with
 // ErrCursorLost when records after the cursor are no longer kept, or when the database has lost its history.
-func (f *feed) resume(ctx context.Context, tx store.Tx, after int64) (int64, error) {
+func (f *Feed) Resume(ctx context.Context, tx store.Tx, after int64) (int64, error) {
 	last, err := tx.Changes().Last(ctx)
 	if err != nil {
 		return 0, err
@@ -54,9 +54,9 @@ func (f *feed) resume(ctx context.Context, tx store.Tx, after int64) (int64, err
 	return after, err
 }
 
-// followTenant calls fn with no changes at once, then with every batch of changes of one tenant after a position of
-// resume, in order, until ctx ends or fn fails.
-func (f *feed) followTenant(ctx context.Context, tenant fleet.TenantID, after int64, fn func([]store.Change) error) error {
+// FollowTenant calls fn with no changes at once, then with every batch of changes of one tenant after a position of
+// Resume, in order, until ctx ends or fn fails.
+func (f *Feed) FollowTenant(ctx context.Context, tenant fleet.TenantID, after int64, fn func([]store.Change) error) error {
 	follower := f.join(tenant, false, after)
 	defer f.leave(follower)
 	if err := fn(nil); err != nil {

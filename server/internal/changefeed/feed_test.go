@@ -1,4 +1,4 @@
-package control
+package changefeed
 
 import (
 	"log/slog"
@@ -10,8 +10,8 @@ import (
 // The feed below has no store: whoever is in step with it must not need one.
 func TestFollowersThatAreInStepReadFromMemory(t *testing.T) {
 	t.Parallel()
-	f := newFeed(nil, slog.New(slog.DiscardHandler))
-	f.startAt(10)
+	f := New(nil, slog.New(slog.DiscardHandler))
+	f.StartAt(10)
 	f.begin()
 	silent, loud, all := f.join("silent", false, 10), f.join("loud", false, 10), f.join("", true, 10)
 	read := func(fol *follower) (out []store.Change) {

@@ -1,4 +1,4 @@
-package control
+package changefeed
 
 import (
 	"context"
@@ -21,11 +21,11 @@ const (
 	feedRing = 4096
 )
 
-// feed reads the outbox once per process and hands it to every follower in memory, so that many
+// Feed reads the outbox once per process and hands it to every follower in memory, so that many
 // followers cost one query per commit.
 //
 // A follower that nothing in a batch is for is not woken: its cursor is moved along.
-type feed struct {
+type Feed struct {
 	store store.Store
 	log   *slog.Logger
 
@@ -50,8 +50,9 @@ type follower struct {
 	wake     chan struct{}
 }
 
-func newFeed(st store.Store, log *slog.Logger) *feed {
-	return &feed{store: st, log: log, followers: map[*follower]struct{}{}}
+// New makes a feed over a store; Run reads it. It does no I/O.
+func New(st store.Store, log *slog.Logger) *Feed {
+	return &Feed{store: st, log: log, followers: map[*follower]struct{}{}}
 }
 
 // wants reports whether a record is for the follower. Pushes are for the servers alone.
@@ -59,16 +60,16 @@ func (f *follower) wants(c store.Change) bool {
 	return f.everyone || (c.TenantID == f.tenant && c.Kind != store.ChangePush)
 }
 
-// startAt sets the position that run and followAll begin after: what was committed up to there is known. It is
+// StartAt sets the position that Run and FollowAll begin after: what was committed up to there is known. It is
 // called before either.
-func (f *feed) startAt(position int64) {
+func (f *Feed) StartAt(position int64) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.start = position
 }
 
-// run reads from the start position on until ctx ends. It retries what fails: a cursor loses nothing.
-func (f *feed) run(ctx context.Context) error {
+// Run reads from the start position on until ctx ends. It retries what fails: a cursor loses nothing.
+func (f *Feed) Run(ctx context.Context) error {
 	// Subscribed before the first read: a commit in between wakes the loop.
 	wake := f.store.Notify(ctx)
 	f.begin()
@@ -92,7 +93,7 @@ func (f *feed) run(ctx context.Context) error {
 	return nil
 }
 
-func (f *feed) begin() {
+func (f *Feed) begin() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.begun, f.floor, f.head = true, f.start, f.start
@@ -102,7 +103,7 @@ func (f *feed) begin() {
 }
 
 // advance reads one batch; more says that another one may be waiting.
-func (f *feed) advance(ctx context.Context) (more bool, err error) {
+func (f *Feed) advance(ctx context.Context) (more bool, err error) {
 	var batch []store.Change
 	var first int64
 	err = f.store.View(ctx, func(tx store.Tx) (err error) {
@@ -129,7 +130,7 @@ func (f *feed) advance(ctx context.Context) (more bool, err error) {
 	return more, nil
 }
 
-func (f *feed) publish(batch []store.Change, first int64) {
+func (f *Feed) publish(batch []store.Change, first int64) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	lost := first > f.head+1 // records were trimmed before this server read them
@@ -173,7 +174,7 @@ func (f *follower) alert() {
 }
 
 // join adds a follower that has everything up to after.
-func (f *feed) join(tenant fleet.TenantID, everyone bool, after int64) *follower {
+func (f *Feed) join(tenant fleet.TenantID, everyone bool, after int64) *follower {
 	fol := &follower{tenant: tenant, everyone: everyone, after: after, wake: make(chan struct{}, 1)}
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -182,14 +183,14 @@ func (f *feed) join(tenant fleet.TenantID, everyone bool, after int64) *follower
 	return fol
 }
 
-func (f *feed) leave(fol *follower) {
+func (f *Feed) leave(fol *follower) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	delete(f.followers, fol)
 }
 
 // follow hands everything after a position to fn, in order, until ctx ends or fn fails.
-func (f *feed) follow(ctx context.Context, fol *follower, fn func([]store.Change) error) error {
+func (f *Feed) follow(ctx context.Context, fol *follower, fn func([]store.Change) error) error {
 	for {
 		select {
 		case <-ctx.Done():
@@ -218,7 +219,7 @@ func (f *feed) follow(ctx context.Context, fol *follower, fn func([]store.Change
 
 // next returns what comes next for a follower, from memory or else from the store; done says that it
 // is not behind any more.
-func (f *feed) next(ctx context.Context, fol *follower) (batch []store.Change, done bool, err error) {
+func (f *Feed) next(ctx context.Context, fol *follower) (batch []store.Change, done bool, err error) {
 	batch, floor, done, ok := f.fromRing(fol)
 	if !ok {
 		batch, done, err = f.fromStore(ctx, fol, floor)
@@ -229,7 +230,7 @@ func (f *feed) next(ctx context.Context, fol *follower) (batch []store.Change, d
 	return batch, done, err
 }
 
-func (f *feed) fromRing(fol *follower) (batch []store.Change, floor int64, done, ok bool) {
+func (f *Feed) fromRing(fol *follower) (batch []store.Change, floor int64, done, ok bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if !f.begun || fol.rewound {
@@ -255,7 +256,7 @@ func (f *feed) fromRing(fol *follower) (batch []store.Change, floor int64, done,
 
 // fromStore reads for a follower that is further behind than what is kept in memory. floor was the end of
 // that before the read, so a short answer means that nothing up to floor is left.
-func (f *feed) fromStore(ctx context.Context, fol *follower, floor int64) ([]store.Change, bool, error) {
+func (f *Feed) fromStore(ctx context.Context, fol *follower, floor int64) ([]store.Change, bool, error) {
 	var batch []store.Change
 	err := f.store.View(ctx, func(tx store.Tx) error {
 		first, err := tx.Changes().First(ctx)
