@@ -107,7 +107,7 @@ func weigh(id, name string) uint64 {
 // lead calls run whenever this replica is the one for name and holds its lock, until ctx ends. The
 // context of run ends with ctx, when the lock is lost, and when another replica is to take over; run
 // returns then. One that returns earlier is called again after a moment.
-func (s *Service) lead(ctx context.Context, name string, run func(ctx context.Context)) {
+func (s *thisReplica) lead(ctx context.Context, name string, run func(ctx context.Context)) {
 	for attempt := 0; ctx.Err() == nil; attempt++ {
 		mine, changed := s.crew.chosen(name)
 		if !mine {
@@ -132,7 +132,7 @@ func (s *Service) lead(ctx context.Context, name string, run func(ctx context.Co
 }
 
 // hold runs for as long as the lock is this replica's and it is still chosen.
-func (s *Service) hold(ctx context.Context, name string, lock store.Lock, run func(ctx context.Context)) {
+func (s *thisReplica) hold(ctx context.Context, name string, lock store.Lock, run func(ctx context.Context)) {
 	defer lock.Release()
 	ctx, cancel := context.WithCancel(ctx)
 	var watching sync.WaitGroup
@@ -155,4 +155,17 @@ func (s *Service) hold(ctx context.Context, name string, lock store.Lock, run fu
 		}
 	})
 	run(ctx)
+}
+
+// await takes a lock, however long another replica has it.
+func (s *thisReplica) await(ctx context.Context, name string) (store.Lock, error) {
+	for {
+		lock, ok, err := s.store.Lock(ctx, name)
+		if err != nil || ok {
+			return lock, err
+		}
+		if !pause.For(ctx, lockRetry) {
+			return nil, ctx.Err()
+		}
+	}
 }

@@ -25,7 +25,7 @@ const (
 	deadBeats       = 10. / 3
 )
 
-func newReplica(cfg Config) fleet.ServerReplica {
+func newReplica(cfg memberConfig) fleet.ServerReplica {
 	return fleet.ServerReplica{
 		ID: "srv-" + strings.ToLower(rand.Text()[:20]), Address: cfg.Address, Version: cfg.Version, StartedAt: cfg.Now(),
 	}
@@ -33,7 +33,7 @@ func newReplica(cfg Config) fleet.ServerReplica {
 
 // takePlace makes this server one of the replicas. A server that has the database to itself knows
 // that all others are gone; in a shared one, they are watched first.
-func (s *Service) takePlace(ctx context.Context, tx store.Tx) error {
+func (s *thisReplica) takePlace(ctx context.Context, tx store.Tx) error {
 	others, err := tx.Replicas().List(ctx)
 	if err != nil {
 		return err
@@ -56,7 +56,7 @@ func (s *Service) takePlace(ctx context.Context, tx store.Tx) error {
 }
 
 // closeReplica closes what a replica that is gone left open. Its last beat is when it last heard of its agents.
-func (s *Service) closeReplica(ctx context.Context, tx store.Tx, r fleet.ServerReplica) error {
+func (s *thisReplica) closeReplica(ctx context.Context, tx store.Tx, r fleet.ServerReplica) error {
 	if _, err := tx.Connections().CloseOfServerAllTenants(ctx, r.ID, r.BeatAt); err != nil {
 		return err
 	}
@@ -65,7 +65,7 @@ func (s *Service) closeReplica(ctx context.Context, tx store.Tx, r fleet.ServerR
 
 // beat says again and again that this server is alive and, in a shared database, looks who else is.
 // It is the one write of an idle server.
-func (s *Service) beat(ctx context.Context) error {
+func (s *thisReplica) beat(ctx context.Context) error {
 	tick := time.NewTicker(s.cfg.BeatEvery)
 	defer tick.Stop()
 	watch := newReplicaWatch(s.replica.ID, s.cfg.BeatLapse)
@@ -82,7 +82,7 @@ func (s *Service) beat(ctx context.Context) error {
 	}
 }
 
-func (s *Service) beatOnce(ctx context.Context, watch *replicaWatch) error {
+func (s *thisReplica) beatOnce(ctx context.Context, watch *replicaWatch) error {
 	if !s.cfg.Shared {
 		return s.store.Update(ctx, func(tx store.Tx) error { return s.beatIn(ctx, tx) })
 	}
@@ -101,7 +101,7 @@ func (s *Service) beatOnce(ctx context.Context, watch *replicaWatch) error {
 	if seen.missing {
 		// Somebody took this server for dead and closed its connections.
 		s.cfg.Log.Warn("this server was too slow to say that it is alive: telling anew who is connected")
-		if err := s.reappear(ctx); err != nil {
+		if err := s.cfg.Reopen(ctx); err != nil {
 			return err
 		}
 	}
@@ -114,14 +114,14 @@ func (s *Service) beatOnce(ctx context.Context, watch *replicaWatch) error {
 	return nil
 }
 
-func (s *Service) beatIn(ctx context.Context, tx store.Tx) error {
+func (s *thisReplica) beatIn(ctx context.Context, tx store.Tx) error {
 	r := s.replica
 	r.BeatAt = s.cfg.Now()
 	return tx.Replicas().Beat(ctx, r)
 }
 
 // leavePlace ends an orderly stop: the others need not wait.
-func (s *Service) leavePlace(ctx context.Context) {
+func (s *thisReplica) leavePlace(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
 	defer cancel()
 	r := s.replica

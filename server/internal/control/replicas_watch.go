@@ -18,7 +18,7 @@ const watched = 4
 func lifeOf(replica string) string { return "replica/" + replica }
 
 // showLife takes the lock that the others watch, before they can know of this replica.
-func (s *Service) showLife(ctx context.Context) (err error) {
+func (s *thisReplica) showLife(ctx context.Context) (err error) {
 	if s.cfg.Shared && s.alive == nil {
 		s.alive, err = s.await(ctx, lifeOf(s.replica.ID))
 	}
@@ -26,7 +26,7 @@ func (s *Service) showLife(ctx context.Context) (err error) {
 }
 
 // vouch holds that lock until ctx ends, and takes it anew when it was lost.
-func (s *Service) vouch(ctx context.Context) error {
+func (s *thisReplica) vouch(ctx context.Context) error {
 	if !s.cfg.Shared {
 		return nil
 	}
@@ -55,7 +55,7 @@ func stay(ctx context.Context, lock store.Lock) store.Lock {
 
 // watchOthers passes a replica over as soon as the database has noticed that it is gone, until ctx
 // ends. What it led is led by others then, at once: the beats, which are slower, are the backstop.
-func (s *Service) watchOthers(ctx context.Context) error {
+func (s *thisReplica) watchOthers(ctx context.Context) error {
 	if !s.cfg.Shared {
 		return nil
 	}
@@ -91,7 +91,7 @@ func (s *Service) watchOthers(ctx context.Context) error {
 }
 
 // watchOne returns when a replica is gone, or ctx ends.
-func (s *Service) watchOne(ctx context.Context, id string) {
+func (s *thisReplica) watchOne(ctx context.Context, id string) {
 	for ctx.Err() == nil {
 		err := s.store.AwaitFree(ctx, lifeOf(id))
 		switch {

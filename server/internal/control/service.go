@@ -69,9 +69,7 @@ type Service struct {
 	store   store.Store
 	git     Git
 	sources *sources
-	replica fleet.ServerReplica // this process
-	crew    *crew
-	alive   store.Lock // that the others watch; nil when they do not
+	member  *thisReplica
 	feed    *changefeed.Feed
 	bells   bells
 	pollers pollers
@@ -106,16 +104,11 @@ func New(cfg Config, st store.Store, git Git) (*Service, error) {
 	if cfg.RenderLimits == (render.Limits{}) {
 		cfg.RenderLimits = render.DefaultLimits()
 	}
-	cfg.BeatEvery = cmp.Or(cfg.BeatEvery, beatAlone)
-	if cfg.Shared {
-		cfg.BeatEvery = min(cfg.BeatEvery, beatShared)
-	}
-	cfg.BeatLapse = cmp.Or(cfg.BeatLapse, cfg.BeatEvery)
-	replica := newReplica(cfg)
-	s := &Service{
-		cfg: cfg, store: st, git: git, replica: replica,
-		crew: newCrew(replica.ID), feed: changefeed.New(st, cfg.Log),
-	}
+	s := &Service{cfg: cfg, store: st, git: git, feed: changefeed.New(st, cfg.Log)}
+	s.member = newThisReplica(memberConfig{
+		Shared: cfg.Shared, Address: cfg.Address, Version: cfg.Version, BeatEvery: cfg.BeatEvery, BeatLapse: cfg.BeatLapse,
+		Reopen: s.reappear, Now: cfg.Now, Log: cfg.Log,
+	}, st)
 	if cfg.Builder != nil {
 		s.builder = render.NewCache(cfg.Builder, 0)
 	}
@@ -129,9 +122,7 @@ func (s *Service) Work(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return s.feed.Run(ctx) })
 	g.Go(func() error { return s.sources.run(ctx) })
-	g.Go(func() error { return s.beat(ctx) })
-	g.Go(func() error { return s.vouch(ctx) })
-	g.Go(func() error { return s.watchOthers(ctx) })
+	g.Go(func() error { return s.member.run(ctx) })
 	g.Go(func() error { return s.keepHouse(ctx) })
 	g.Go(func() error { return s.ringBells(ctx) })
 	g.Go(func() error { return s.followAheads(ctx) })
