@@ -15,17 +15,17 @@ import (
 // returned this once. Connections that servers which are gone left open are closed. Of several
 // replicas that start at once, one makes the token.
 func (s *Service) Bootstrap(ctx context.Context, newToken bool) (adminToken string, err error) {
-	lock, err := s.member.await(ctx, "bootstrap")
+	lock, err := s.member.AwaitLock(ctx, "bootstrap")
 	if err != nil {
 		return "", fmt.Errorf("preparing the database: %w", err)
 	}
 	defer lock.Release()
-	if err := s.member.showLife(ctx); err != nil {
+	if err := s.member.ShowAlive(ctx); err != nil {
 		return "", fmt.Errorf("preparing the database: %w", err)
 	}
 	err = s.store.Update(ctx, func(tx store.Tx) error {
 		adminToken = "" // this may run more than once
-		if err := s.member.takePlace(ctx, tx); err != nil {
+		if err := s.member.Join(ctx, tx); err != nil {
 			return err
 		}
 		if err := s.readSettings(ctx, tx); err != nil {

@@ -27,7 +27,7 @@ const (
 // keepHouse trims what nobody needs any more, on one replica at a time. It and the beat are the only
 // places with timers that no event could replace: time itself passing.
 func (s *Service) keepHouse(ctx context.Context) error {
-	s.member.lead(ctx, "housekeeping", func(ctx context.Context) {
+	s.member.Lead(ctx, "housekeeping", func(ctx context.Context) {
 		tick := time.NewTicker(trimEvery)
 		defer tick.Stop()
 		for {

@@ -46,7 +46,7 @@ func (p *present) all() []fleet.Connection {
 
 // AgentConnected records that a replica of an agent has introduced itself to this server.
 func (s *Service) AgentConnected(ctx context.Context, c fleet.Connection) error {
-	c.Server = s.member.id()
+	c.Server = s.member.ID()
 	err := s.store.Update(ctx, func(tx store.Tx) error {
 		agent, err := tx.Agents().Get(ctx, c.TenantID, c.AgentID)
 		if err != nil {

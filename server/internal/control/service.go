@@ -16,6 +16,7 @@ import (
 	"github.com/kedge-dev/kedge/internal/fleet"
 	"github.com/kedge-dev/kedge/internal/render"
 	"github.com/kedge-dev/kedge/server/internal/changefeed"
+	"github.com/kedge-dev/kedge/server/internal/membership"
 	"github.com/kedge-dev/kedge/server/internal/store"
 )
 
@@ -69,7 +70,7 @@ type Service struct {
 	store   store.Store
 	git     Git
 	sources *sources
-	member  *thisReplica
+	member  *membership.Member
 	feed    *changefeed.Feed
 	bells   bells
 	pollers pollers
@@ -105,7 +106,7 @@ func New(cfg Config, st store.Store, git Git) (*Service, error) {
 		cfg.RenderLimits = render.DefaultLimits()
 	}
 	s := &Service{cfg: cfg, store: st, git: git, feed: changefeed.New(st, cfg.Log)}
-	s.member = newThisReplica(memberConfig{
+	s.member = membership.New(membership.Config{
 		Shared: cfg.Shared, Address: cfg.Address, Version: cfg.Version, BeatEvery: cfg.BeatEvery, BeatLapse: cfg.BeatLapse,
 		Reopen: s.reappear, Now: cfg.Now, Log: cfg.Log,
 	}, st)
@@ -122,7 +123,7 @@ func (s *Service) Work(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return s.feed.Run(ctx) })
 	g.Go(func() error { return s.sources.run(ctx) })
-	g.Go(func() error { return s.member.run(ctx) })
+	g.Go(func() error { return s.member.Run(ctx) })
 	g.Go(func() error { return s.keepHouse(ctx) })
 	g.Go(func() error { return s.ringBells(ctx) })
 	g.Go(func() error { return s.followAheads(ctx) })

@@ -109,7 +109,7 @@ func (s *sources) run(ctx context.Context) error {
 		w.stop = cancel
 		g.Go(func() error {
 			defer cancel()
-			s.svc.member.lead(ctx, "repository/"+string(w.id), w.run)
+			s.svc.member.Lead(ctx, "repository/"+string(w.id), w.run)
 			return nil
 		})
 	}

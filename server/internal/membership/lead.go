@@ -1,4 +1,4 @@
-package control
+package membership
 
 import (
 	"context"
@@ -104,10 +104,10 @@ func weigh(id, name string) uint64 {
 	return x ^ x>>33
 }
 
-// lead calls run whenever this replica is the one for name and holds its lock, until ctx ends. The
+// Lead calls run whenever this replica is the one for name and holds its lock, until ctx ends. The
 // context of run ends with ctx, when the lock is lost, and when another replica is to take over; run
 // returns then. One that returns earlier is called again after a moment.
-func (s *thisReplica) lead(ctx context.Context, name string, run func(ctx context.Context)) {
+func (s *Member) Lead(ctx context.Context, name string, run func(ctx context.Context)) {
 	for attempt := 0; ctx.Err() == nil; attempt++ {
 		mine, changed := s.crew.chosen(name)
 		if !mine {
@@ -132,7 +132,7 @@ func (s *thisReplica) lead(ctx context.Context, name string, run func(ctx contex
 }
 
 // hold runs for as long as the lock is this replica's and it is still chosen.
-func (s *thisReplica) hold(ctx context.Context, name string, lock store.Lock, run func(ctx context.Context)) {
+func (s *Member) hold(ctx context.Context, name string, lock store.Lock, run func(ctx context.Context)) {
 	defer lock.Release()
 	ctx, cancel := context.WithCancel(ctx)
 	var watching sync.WaitGroup
@@ -157,8 +157,8 @@ func (s *thisReplica) hold(ctx context.Context, name string, lock store.Lock, ru
 	run(ctx)
 }
 
-// await takes a lock, however long another replica has it.
-func (s *thisReplica) await(ctx context.Context, name string) (store.Lock, error) {
+// AwaitLock takes a lock, however long another replica has it.
+func (s *Member) AwaitLock(ctx context.Context, name string) (store.Lock, error) {
 	for {
 		lock, ok, err := s.store.Lock(ctx, name)
 		if err != nil || ok {

@@ -1,4 +1,4 @@
-package control
+package membership
 
 import (
 	"context"
@@ -25,15 +25,15 @@ const (
 	deadBeats       = 10. / 3
 )
 
-func newReplica(cfg memberConfig) fleet.ServerReplica {
+func newReplica(cfg Config) fleet.ServerReplica {
 	return fleet.ServerReplica{
 		ID: "srv-" + strings.ToLower(rand.Text()[:20]), Address: cfg.Address, Version: cfg.Version, StartedAt: cfg.Now(),
 	}
 }
 
-// takePlace makes this server one of the replicas. A server that has the database to itself knows
+// Join makes this server one of the replicas. A server that has the database to itself knows
 // that all others are gone; in a shared one, they are watched first.
-func (s *thisReplica) takePlace(ctx context.Context, tx store.Tx) error {
+func (s *Member) Join(ctx context.Context, tx store.Tx) error {
 	others, err := tx.Replicas().List(ctx)
 	if err != nil {
 		return err
@@ -56,7 +56,7 @@ func (s *thisReplica) takePlace(ctx context.Context, tx store.Tx) error {
 }
 
 // closeReplica closes what a replica that is gone left open. Its last beat is when it last heard of its agents.
-func (s *thisReplica) closeReplica(ctx context.Context, tx store.Tx, r fleet.ServerReplica) error {
+func (s *Member) closeReplica(ctx context.Context, tx store.Tx, r fleet.ServerReplica) error {
 	if _, err := tx.Connections().CloseOfServerAllTenants(ctx, r.ID, r.BeatAt); err != nil {
 		return err
 	}
@@ -65,7 +65,7 @@ func (s *thisReplica) closeReplica(ctx context.Context, tx store.Tx, r fleet.Ser
 
 // beat says again and again that this server is alive and, in a shared database, looks who else is.
 // It is the one write of an idle server.
-func (s *thisReplica) beat(ctx context.Context) error {
+func (s *Member) beat(ctx context.Context) error {
 	tick := time.NewTicker(s.cfg.BeatEvery)
 	defer tick.Stop()
 	watch := newReplicaWatch(s.replica.ID, s.cfg.BeatLapse)
@@ -82,7 +82,7 @@ func (s *thisReplica) beat(ctx context.Context) error {
 	}
 }
 
-func (s *thisReplica) beatOnce(ctx context.Context, watch *replicaWatch) error {
+func (s *Member) beatOnce(ctx context.Context, watch *replicaWatch) error {
 	if !s.cfg.Shared {
 		return s.store.Update(ctx, func(tx store.Tx) error { return s.beatIn(ctx, tx) })
 	}
@@ -114,14 +114,14 @@ func (s *thisReplica) beatOnce(ctx context.Context, watch *replicaWatch) error {
 	return nil
 }
 
-func (s *thisReplica) beatIn(ctx context.Context, tx store.Tx) error {
+func (s *Member) beatIn(ctx context.Context, tx store.Tx) error {
 	r := s.replica
 	r.BeatAt = s.cfg.Now()
 	return tx.Replicas().Beat(ctx, r)
 }
 
 // leavePlace ends an orderly stop: the others need not wait.
-func (s *thisReplica) leavePlace(ctx context.Context) {
+func (s *Member) leavePlace(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
 	defer cancel()
 	r := s.replica

@@ -1,4 +1,4 @@
-package control
+package membership
 
 import (
 	"cmp"
@@ -12,8 +12,8 @@ import (
 	"github.com/kedge-dev/kedge/server/internal/store"
 )
 
-// memberConfig configures a member. Zero fields take their defaults.
-type memberConfig struct {
+// Config configures a member. Zero fields take their defaults.
+type Config struct {
 	// Shared says that other servers may use the same database.
 	Shared bool
 	// Address is how other replicas reach this one; "" when they cannot.
@@ -34,17 +34,17 @@ type memberConfig struct {
 	Log *slog.Logger
 }
 
-// thisReplica is this process as one of the replicas that share a database. It is safe for concurrent use.
-type thisReplica struct {
-	cfg     memberConfig
+// Member is this process as one of the replicas that share a database. It is safe for concurrent use.
+type Member struct {
+	cfg     Config
 	store   store.Store
 	replica fleet.ServerReplica
 	crew    *crew
 	alive   store.Lock // that the others watch; nil when they do not
 }
 
-// newThisReplica makes a member; it does no I/O.
-func newThisReplica(cfg memberConfig, st store.Store) *thisReplica {
+// New makes a member; it does no I/O.
+func New(cfg Config, st store.Store) *Member {
 	cfg.Log = cmp.Or(cfg.Log, slog.New(slog.DiscardHandler))
 	if cfg.Now == nil {
 		cfg.Now = time.Now
@@ -58,14 +58,14 @@ func newThisReplica(cfg memberConfig, st store.Store) *thisReplica {
 	}
 	cfg.BeatLapse = cmp.Or(cfg.BeatLapse, cfg.BeatEvery)
 	replica := newReplica(cfg)
-	return &thisReplica{cfg: cfg, store: st, replica: replica, crew: newCrew(replica.ID)}
+	return &Member{cfg: cfg, store: st, replica: replica, crew: newCrew(replica.ID)}
 }
 
-// id names this replica.
-func (s *thisReplica) id() string { return s.replica.ID }
+// ID names this replica.
+func (s *Member) ID() string { return s.replica.ID }
 
-// run writes heartbeats and watches the other replicas until ctx ends, and then leaves.
-func (s *thisReplica) run(ctx context.Context) error {
+// Run writes heartbeats and watches the other replicas until ctx ends, and then leaves.
+func (s *Member) Run(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return s.beat(ctx) })
 	g.Go(func() error { return s.vouch(ctx) })

@@ -1,4 +1,4 @@
-package control
+package membership
 
 import (
 	"context"
@@ -17,23 +17,23 @@ const watched = 4
 // lives.
 func lifeOf(replica string) string { return "replica/" + replica }
 
-// showLife takes the lock that the others watch, before they can know of this replica.
-func (s *thisReplica) showLife(ctx context.Context) (err error) {
+// ShowAlive takes the lock that the others watch, before they can know of this replica.
+func (s *Member) ShowAlive(ctx context.Context) (err error) {
 	if s.cfg.Shared && s.alive == nil {
-		s.alive, err = s.await(ctx, lifeOf(s.replica.ID))
+		s.alive, err = s.AwaitLock(ctx, lifeOf(s.replica.ID))
 	}
 	return err
 }
 
 // vouch holds that lock until ctx ends, and takes it anew when it was lost.
-func (s *thisReplica) vouch(ctx context.Context) error {
+func (s *Member) vouch(ctx context.Context) error {
 	if !s.cfg.Shared {
 		return nil
 	}
 	for lock := s.alive; ctx.Err() == nil; {
 		if lock == nil {
 			var err error
-			if lock, err = s.await(ctx, lifeOf(s.replica.ID)); err != nil {
+			if lock, err = s.AwaitLock(ctx, lifeOf(s.replica.ID)); err != nil {
 				pause.For(ctx, lockRetry)
 				continue
 			}
@@ -55,7 +55,7 @@ func stay(ctx context.Context, lock store.Lock) store.Lock {
 
 // watchOthers passes a replica over as soon as the database has noticed that it is gone, until ctx
 // ends. What it led is led by others then, at once: the beats, which are slower, are the backstop.
-func (s *thisReplica) watchOthers(ctx context.Context) error {
+func (s *Member) watchOthers(ctx context.Context) error {
 	if !s.cfg.Shared {
 		return nil
 	}
@@ -91,7 +91,7 @@ func (s *thisReplica) watchOthers(ctx context.Context) error {
 }
 
 // watchOne returns when a replica is gone, or ctx ends.
-func (s *thisReplica) watchOne(ctx context.Context, id string) {
+func (s *Member) watchOne(ctx context.Context, id string) {
 	for ctx.Err() == nil {
 		err := s.store.AwaitFree(ctx, lifeOf(id))
 		switch {
