@@ -20,7 +20,7 @@ func (s *Service) Bootstrap(ctx context.Context, newToken bool) (adminToken stri
 		return "", fmt.Errorf("preparing the database: %w", err)
 	}
 	defer lock.Release()
-	if err := s.member.ShowAlive(ctx); err != nil {
+	if err := s.member.TakeAliveLock(ctx); err != nil {
 		return "", fmt.Errorf("preparing the database: %w", err)
 	}
 	err = s.store.Update(ctx, func(tx store.Tx) error {

@@ -9,42 +9,42 @@ import (
 	"github.com/kedge-dev/kedge/server/internal/store"
 )
 
-// watched is how many others a replica watches, with a connection to the database each. Of more
-// replicas than that and one, some hear of a death only by the beats that are missing.
+// watched is how many other replicas a replica watches, with one connection to the database each. With more
+// replicas than that, some notice a death only by missing beats.
 const watched = 4
 
-// lifeOf names the lock that a replica holds for as long as its process, and so every other lock of it,
-// lives.
-func lifeOf(replica string) string { return "replica/" + replica }
+// aliveLock names the lock that a replica holds for as long as its process lives. Its other locks end with the
+// process as well.
+func aliveLock(replica string) string { return "replica/" + replica }
 
-// ShowAlive takes the lock that the others watch, before they can know of this replica.
-func (s *Member) ShowAlive(ctx context.Context) (err error) {
-	if s.cfg.Shared && s.alive == nil {
-		s.alive, err = s.AwaitLock(ctx, lifeOf(s.replica.ID))
+// TakeAliveLock takes the lock that the other replicas watch. It is called before they can know of this one.
+func (m *Member) TakeAliveLock(ctx context.Context) (err error) {
+	if m.cfg.Shared && m.alive == nil {
+		m.alive, err = m.AwaitLock(ctx, aliveLock(m.replica.ID))
 	}
 	return err
 }
 
-// vouch holds that lock until ctx ends, and takes it anew when it was lost.
-func (s *Member) vouch(ctx context.Context) error {
-	if !s.cfg.Shared {
+// holdAlive holds that lock until ctx ends, and takes it again when it was lost.
+func (m *Member) holdAlive(ctx context.Context) error {
+	if !m.cfg.Shared {
 		return nil
 	}
-	for lock := s.alive; ctx.Err() == nil; {
+	for lock := m.alive; ctx.Err() == nil; {
 		if lock == nil {
 			var err error
-			if lock, err = s.AwaitLock(ctx, lifeOf(s.replica.ID)); err != nil {
+			if lock, err = m.AwaitLock(ctx, aliveLock(m.replica.ID)); err != nil {
 				pause.For(ctx, lockRetry)
 				continue
 			}
 		}
-		lock = stay(ctx, lock)
+		lock = holdUntilLost(ctx, lock)
 	}
 	return nil
 }
 
-// stay holds a lock until it is lost, and gives it back when ctx ends.
-func stay(ctx context.Context, lock store.Lock) store.Lock {
+// holdUntilLost holds a lock until it is lost, and releases it when ctx ends.
+func holdUntilLost(ctx context.Context, lock store.Lock) store.Lock {
 	select {
 	case <-ctx.Done():
 		lock.Release()
@@ -53,24 +53,24 @@ func stay(ctx context.Context, lock store.Lock) store.Lock {
 	return nil
 }
 
-// watchOthers passes a replica over as soon as the database has noticed that it is gone, until ctx
-// ends. What it led is led by others then, at once: the beats, which are slower, are the backstop.
-func (s *Member) watchOthers(ctx context.Context) error {
-	if !s.cfg.Shared {
+// watchOthers marks a replica as gone as soon as the database has released its lock, until ctx ends. Others lead
+// its work at once. The beats are slower and serve as the backstop.
+func (m *Member) watchOthers(ctx context.Context) error {
+	if !m.cfg.Shared {
 		return nil
 	}
 	var all sync.WaitGroup
 	defer all.Wait()
 	watching := map[string]context.CancelFunc{}
 	for ctx.Err() == nil {
-		next, changed := s.crew.next(watched)
+		next, changed := m.replicas.next(watched)
 		wanted := map[string]bool{}
 		for _, id := range next {
 			wanted[id] = true
 			if watching[id] == nil {
 				own, cancel := context.WithCancel(ctx)
 				watching[id] = cancel
-				all.Go(func() { s.watchOne(own, id) })
+				all.Go(func() { m.watchOne(own, id) })
 			}
 		}
 		for id, cancel := range watching {
@@ -90,19 +90,19 @@ func (s *Member) watchOthers(ctx context.Context) error {
 	return nil
 }
 
-// watchOne returns when a replica is gone, or ctx ends.
-func (s *Member) watchOne(ctx context.Context, id string) {
+// watchOne returns when a replica is gone or ctx ends.
+func (m *Member) watchOne(ctx context.Context, id string) {
 	for ctx.Err() == nil {
-		err := s.store.AwaitFree(ctx, lifeOf(id))
+		err := m.store.AwaitFree(ctx, aliveLock(id))
 		switch {
 		case ctx.Err() != nil:
 			return
 		case err == nil:
-			s.cfg.Log.Warn("a server replica has let go of its work", "server", id)
-			s.crew.pass(id)
+			m.cfg.Log.Warn("a server replica has released its lock", "server", id)
+			m.replicas.markGone(id)
 			return
 		}
-		s.cfg.Log.Warn("watching another server, trying again", "server", id, obs.KeyError, err)
-		pause.For(ctx, s.cfg.BeatEvery) // by then it has its lock again, if it was the database that was away
+		m.cfg.Log.Warn("watching another server, trying again", "server", id, obs.KeyError, err)
+		pause.For(ctx, m.cfg.BeatEvery) // by then it has its lock again, if it was the database that was away
 	}
 }

@@ -18,8 +18,8 @@ const (
 	lockRetry = 250 * time.Millisecond
 )
 
-// A replica whose beats are not seen for this many of our own is passed over when work is given out
-// (a lock keeps it to one replica even if that was wrong), or taken for dead: 5 s and 10 s.
+// A replica whose beats do not change for this many of our own gets no work (a lock keeps the work on one
+// replica even if that was wrong), and later counts as dead: 5 s and 10 s.
 const (
 	passedOverBeats = 5. / 3
 	deadBeats       = 10. / 3
@@ -31,109 +31,109 @@ func newReplica(cfg Config) fleet.ServerReplica {
 	}
 }
 
-// Join makes this server one of the replicas. A server that has the database to itself knows
-// that all others are gone; in a shared one, they are watched first.
-func (s *Member) Join(ctx context.Context, tx store.Tx) error {
+// Join makes this server one of the replicas. A server that has the database to itself knows that all others are
+// gone; in a shared database it watches them first.
+func (m *Member) Join(ctx context.Context, tx store.Tx) error {
 	others, err := tx.Replicas().List(ctx)
 	if err != nil {
 		return err
 	}
-	live := []string{s.replica.ID}
+	live := []string{m.replica.ID}
 	for _, r := range others {
-		if s.cfg.Shared {
+		if m.cfg.Shared {
 			live = append(live, r.ID)
-		} else if err := s.closeReplica(ctx, tx, r); err != nil {
+		} else if err := m.closeReplica(ctx, tx, r); err != nil {
 			return err
 		}
 	}
-	s.crew.set(live, nil)
-	if err := s.beatIn(ctx, tx); err != nil {
+	m.replicas.set(live, nil)
+	if err := m.beatIn(ctx, tx); err != nil {
 		return err
 	}
-	// Of servers that nobody knows: a restored backup has connections, and its servers are elsewhere.
+	// Close connections of unknown servers: a restored backup lists connections of servers that are elsewhere.
 	_, err = tx.Connections().CloseOfServerAllTenants(ctx, "", time.Time{})
 	return err
 }
 
-// closeReplica closes what a replica that is gone left open. Its last beat is when it last heard of its agents.
-func (s *Member) closeReplica(ctx context.Context, tx store.Tx, r fleet.ServerReplica) error {
+// closeReplica closes the connections of a replica that is gone, as of its last beat, and removes its row.
+func (m *Member) closeReplica(ctx context.Context, tx store.Tx, r fleet.ServerReplica) error {
 	if _, err := tx.Connections().CloseOfServerAllTenants(ctx, r.ID, r.BeatAt); err != nil {
 		return err
 	}
 	return tx.Replicas().Remove(ctx, r.ID)
 }
 
-// beat says again and again that this server is alive and, in a shared database, looks who else is.
-// It is the one write of an idle server.
-func (s *Member) beat(ctx context.Context) error {
-	tick := time.NewTicker(s.cfg.BeatEvery)
+// beat writes the heartbeat of this server at an interval and, in a shared database, reads those of the others.
+// It is the only write of an idle server.
+func (m *Member) beat(ctx context.Context) error {
+	tick := time.NewTicker(m.cfg.BeatEvery)
 	defer tick.Stop()
-	watch := newReplicaWatch(s.replica.ID, s.cfg.BeatLapse)
+	watch := newBeatTracker(m.replica.ID, m.cfg.BeatLapse)
 	for {
 		select {
 		case <-ctx.Done():
-			s.leavePlace(ctx)
+			m.leave(ctx)
 			return nil
 		case <-tick.C:
 		}
-		if err := s.beatOnce(ctx, watch); err != nil && ctx.Err() == nil {
-			s.cfg.Log.Error("telling the other servers that this one is alive", obs.KeyError, err)
+		if err := m.beatOnce(ctx, watch); err != nil && ctx.Err() == nil {
+			m.cfg.Log.Error("writing the heartbeat of this server", obs.KeyError, err)
 		}
 	}
 }
 
-func (s *Member) beatOnce(ctx context.Context, watch *replicaWatch) error {
-	if !s.cfg.Shared {
-		return s.store.Update(ctx, func(tx store.Tx) error { return s.beatIn(ctx, tx) })
+func (m *Member) beatOnce(ctx context.Context, watch *beatTracker) error {
+	if !m.cfg.Shared {
+		return m.store.Update(ctx, func(tx store.Tx) error { return m.beatIn(ctx, tx) })
 	}
 	var known []fleet.ServerReplica
-	err := s.store.Update(ctx, func(tx store.Tx) (err error) {
+	err := m.store.Update(ctx, func(tx store.Tx) (err error) {
 		if known, err = tx.Replicas().List(ctx); err != nil {
 			return err
 		}
-		return s.beatIn(ctx, tx)
+		return m.beatIn(ctx, tx)
 	})
 	if err != nil {
 		return err
 	}
-	seen := watch.look(time.Now(), known)
-	s.crew.set(seen.live, seen.beaten)
+	seen := watch.observe(time.Now(), known)
+	m.replicas.set(seen.live, seen.beaten)
 	if seen.missing {
-		// Somebody took this server for dead and closed its connections.
-		s.cfg.Log.Warn("this server was too slow to say that it is alive: telling anew who is connected")
-		if err := s.cfg.Reopen(ctx); err != nil {
+		// Another replica took this server for dead and closed its connections.
+		m.cfg.Log.Warn("the heartbeat of this server was too late: recording its connections again")
+		if err := m.cfg.Reopen(ctx); err != nil {
 			return err
 		}
 	}
 	for _, r := range seen.dead {
-		s.cfg.Log.Warn("a server replica is gone", "server", r.ID, obs.KeyVersion, r.Version, obs.KeyAddress, r.Address, "lastBeat", r.BeatAt)
-		if err := s.store.Update(ctx, func(tx store.Tx) error { return s.closeReplica(ctx, tx, r) }); err != nil {
+		m.cfg.Log.Warn("a server replica is gone", "server", r.ID, obs.KeyVersion, r.Version, obs.KeyAddress, r.Address, "lastBeat", r.BeatAt)
+		if err := m.store.Update(ctx, func(tx store.Tx) error { return m.closeReplica(ctx, tx, r) }); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (s *Member) beatIn(ctx context.Context, tx store.Tx) error {
-	r := s.replica
-	r.BeatAt = s.cfg.Now()
+func (m *Member) beatIn(ctx context.Context, tx store.Tx) error {
+	r := m.replica
+	r.BeatAt = m.cfg.Now()
 	return tx.Replicas().Beat(ctx, r)
 }
 
-// leavePlace ends an orderly stop: the others need not wait.
-func (s *Member) leavePlace(ctx context.Context) {
+// leave removes this replica at an orderly stop, so that the others need not wait for its beats to be missing.
+func (m *Member) leave(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
 	defer cancel()
-	r := s.replica
-	r.BeatAt = s.cfg.Now()
-	if err := s.store.Update(ctx, func(tx store.Tx) error { return s.closeReplica(ctx, tx, r) }); err != nil {
-		s.cfg.Log.Warn("telling the other servers that this one stops", obs.KeyError, err)
+	r := m.replica
+	r.BeatAt = m.cfg.Now()
+	if err := m.store.Update(ctx, func(tx store.Tx) error { return m.closeReplica(ctx, tx, r) }); err != nil {
+		m.cfg.Log.Warn("removing this server from the replicas", obs.KeyError, err)
 	}
 }
 
-// replicaWatch tells the living from the dead by whether their beats change, by our own clock: the
+// beatTracker finds out which replicas are live by whether their beats change, by the clock of this machine: the
 // clocks of machines need not agree.
-type replicaWatch struct {
+type beatTracker struct {
 	self  string
 	every time.Duration
 	last  time.Time // when we last looked; zero before the first time
@@ -145,21 +145,21 @@ type seenBeat struct {
 	since time.Time // when we first saw it
 }
 
-type sighting struct {
+type observation struct {
 	live    []string
 	beaten  []string // whose beat is another than before
 	dead    []fleet.ServerReplica
 	missing bool // we were there, and now we are not
 }
 
-func newReplicaWatch(self string, every time.Duration) *replicaWatch {
-	return &replicaWatch{self: self, every: every, beats: map[string]seenBeat{}}
+func newBeatTracker(self string, every time.Duration) *beatTracker {
+	return &beatTracker{self: self, every: every, beats: map[string]seenBeat{}}
 }
 
-// look takes what the table held before our own beat.
-func (w *replicaWatch) look(now time.Time, known []fleet.ServerReplica) sighting {
-	out := sighting{live: []string{w.self}, missing: true}
-	// While we could not look, nobody's silence counts: perhaps the database was away for all.
+// observe evaluates the rows as they were before our own beat.
+func (w *beatTracker) observe(now time.Time, known []fleet.ServerReplica) observation {
+	out := observation{live: []string{w.self}, missing: true}
+	// While this replica could not read, silence does not count: perhaps the database was away for all replicas.
 	gap := !w.last.IsZero() && now.Sub(w.last) > 2*w.every
 	before := w.beats
 	w.last, w.beats = now, map[string]seenBeat{}

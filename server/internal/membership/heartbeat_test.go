@@ -48,13 +48,13 @@ func TestReplicasAreToldAliveFromDeadByTheirBeats(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			w := newReplicaWatch("a", 3*time.Second)
+			w := newBeatTracker("a", 3*time.Second)
 			for _, l := range tt.looks {
 				known := []fleet.ServerReplica{{ID: "b", BeatAt: at(l.beat)}}
 				if l.self {
 					known = append(known, fleet.ServerReplica{ID: "a"})
 				}
-				got := w.look(start.Add(time.Duration(l.after)*time.Second), known)
+				got := w.observe(start.Add(time.Duration(l.after)*time.Second), known)
 				slices.Sort(got.live)
 				if !slices.Equal(got.live, l.live) || len(got.dead) != l.dead || got.missing != l.miss {
 					t.Errorf("%s: after %d s: live %v, dead %v, missing %v", tt.reason, l.after, got.live, got.dead, got.missing)
@@ -66,10 +66,10 @@ func TestReplicasAreToldAliveFromDeadByTheirBeats(t *testing.T) {
 
 func TestWorkIsSpreadAndOnlyTheShareOfOneMoves(t *testing.T) {
 	t.Parallel()
-	crews := map[string]*crew{}
+	crews := map[string]*replicaSet{}
 	all := []string{"srv-a", "srv-b", "srv-c"}
 	for _, id := range all {
-		crews[id] = newCrew(id)
+		crews[id] = newReplicaSet(id)
 		crews[id].set(slices.Clone(all), nil)
 	}
 	owner := func() map[string]string {
@@ -117,7 +117,7 @@ func TestWorkIsSpreadAndOnlyTheShareOfOneMoves(t *testing.T) {
 
 func TestAReplicaThatWasPassedOverComesBackByItsBeats(t *testing.T) {
 	t.Parallel()
-	c := newCrew("b")
+	c := newReplicaSet("b")
 	all := func() []string { return []string{"a", "b", "c"} }
 	c.set(all(), []string{"a", "c"})
 	steps := []struct {
@@ -126,12 +126,12 @@ func TestAReplicaThatWasPassedOverComesBackByItsBeats(t *testing.T) {
 		next   []string
 	}{
 		{"those that come after, and then from the beginning", func() {}, []string{"c", "a"}},
-		{"the database says that its connection is gone", func() { c.pass("c") }, []string{"a"}},
+		{"the database says that its connection is gone", func() { c.markGone("c") }, []string{"a"}},
 		{"no beat, no life", func() { c.set(all(), nil) }, []string{"a"}},
 		{"it may have beaten just before it died", func() { c.set(all(), []string{"c"}) }, []string{"a"}},
 		{"it is silent", func() { c.set(all(), nil) }, []string{"a"}},
 		{"who beats again lives", func() { c.set(all(), []string{"a", "c"}) }, []string{"c", "a"}},
-		{"one that is forgotten meanwhile", func() { c.pass("c"); c.set([]string{"a", "b"}, nil) }, []string{"a"}},
+		{"one that is forgotten meanwhile", func() { c.markGone("c"); c.set([]string{"a", "b"}, nil) }, []string{"a"}},
 		{"is a new one when it returns", func() { c.set(all(), nil) }, []string{"c", "a"}},
 	}
 	for _, step := range steps {

@@ -11,50 +11,50 @@ import (
 	"github.com/kedge-dev/kedge/server/internal/store"
 )
 
-// crew is the set of replicas that share the work, as this one sees them.
-type crew struct {
+// replicaSet holds the replicas that share the work, as this replica sees them.
+type replicaSet struct {
 	self string
 
 	mu      sync.Mutex
 	live    []string
-	passed  map[string]int // whom the database told to be gone, and how many beats would belie that
+	gone    map[string]int // replicas whose lock the database reported free, and how many new beats bring each back
 	changed chan struct{}  // closed and replaced when live changes
 }
 
-// belied is how many new beats are seen of a replica that is there after all. The first may be from
-// before it was gone.
-const belied = 2
+// beatsToReturn is how many new beats bring a replica back that was marked as gone. The first one may be from
+// before its lock was free.
+const beatsToReturn = 2
 
-func newCrew(self string) *crew {
-	return &crew{self: self, live: []string{self}, passed: map[string]int{}, changed: make(chan struct{})}
+func newReplicaSet(self string) *replicaSet {
+	return &replicaSet{self: self, live: []string{self}, gone: map[string]int{}, changed: make(chan struct{})}
 }
 
-// set takes who is live by their beats, and whose beats are new.
-func (c *crew) set(live, beaten []string) {
+// set replaces the live replicas by those with recent beats; beaten are those whose beats are new.
+func (c *replicaSet) set(live, beaten []string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, id := range beaten {
-		if c.passed[id]--; c.passed[id] <= 0 {
-			delete(c.passed, id)
+		if c.gone[id]--; c.gone[id] <= 0 {
+			delete(c.gone, id)
 		}
 	}
-	for id := range c.passed {
+	for id := range c.gone {
 		if !slices.Contains(live, id) {
-			delete(c.passed, id)
+			delete(c.gone, id)
 		}
 	}
-	c.setLocked(slices.DeleteFunc(live, func(id string) bool { return c.passed[id] > 0 }))
+	c.setLocked(slices.DeleteFunc(live, func(id string) bool { return c.gone[id] > 0 }))
 }
 
-// pass takes a replica for gone, until its beats belie it.
-func (c *crew) pass(id string) {
+// markGone removes a replica from the live ones until new beats bring it back.
+func (c *replicaSet) markGone(id string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.passed[id] = belied
+	c.gone[id] = beatsToReturn
 	c.setLocked(slices.DeleteFunc(slices.Clone(c.live), func(other string) bool { return other == id }))
 }
 
-func (c *crew) setLocked(live []string) {
+func (c *replicaSet) setLocked(live []string) {
 	slices.Sort(live)
 	if slices.Equal(live, c.live) {
 		return
@@ -66,7 +66,7 @@ func (c *crew) setLocked(live []string) {
 
 // next returns up to n others, those that come after this replica in the order of their names, and
 // a channel that is closed when they may have changed. Everybody is next to n.
-func (c *crew) next(n int) ([]string, <-chan struct{}) {
+func (c *replicaSet) next(n int) ([]string, <-chan struct{}) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	after, found := slices.BinarySearch(c.live, c.self)
@@ -81,7 +81,7 @@ func (c *crew) next(n int) ([]string, <-chan struct{}) {
 // chosen reports whether this replica is the one for name, and a channel that is closed when that
 // may have changed. Every replica that sees the same members chooses the same (rendezvous hashing),
 // and one more or one less moves only its own share.
-func (c *crew) chosen(name string) (bool, <-chan struct{}) {
+func (c *replicaSet) chosen(name string) (bool, <-chan struct{}) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	var best string
@@ -107,9 +107,9 @@ func weigh(id, name string) uint64 {
 // Lead calls run whenever this replica is the one for name and holds its lock, until ctx ends. The
 // context of run ends with ctx, when the lock is lost, and when another replica is to take over; run
 // returns then. One that returns earlier is called again after a moment.
-func (s *Member) Lead(ctx context.Context, name string, run func(ctx context.Context)) {
+func (m *Member) Lead(ctx context.Context, name string, run func(ctx context.Context)) {
 	for attempt := 0; ctx.Err() == nil; attempt++ {
-		mine, changed := s.crew.chosen(name)
+		mine, changed := m.replicas.chosen(name)
 		if !mine {
 			attempt = 0
 			select {
@@ -118,21 +118,21 @@ func (s *Member) Lead(ctx context.Context, name string, run func(ctx context.Con
 			}
 			continue
 		}
-		lock, ok, err := s.store.Lock(ctx, name)
+		lock, ok, err := m.store.Lock(ctx, name)
 		if err != nil && ctx.Err() == nil {
-			s.cfg.Log.Warn("taking over work, trying again", "work", name, obs.KeyError, err)
+			m.cfg.Log.Warn("taking over work, trying again", "work", name, obs.KeyError, err)
 		}
 		if ok {
-			s.hold(ctx, name, lock, run)
+			m.leadWhile(ctx, name, lock, run)
 			attempt = 0
 		}
-		// Who had it before may still be at it, for as long as it takes to notice.
+		// The previous leader may still run, until it notices that it lost the lead.
 		pause.For(ctx, lockRetry<<min(attempt, 3))
 	}
 }
 
-// hold runs for as long as the lock is this replica's and it is still chosen.
-func (s *Member) hold(ctx context.Context, name string, lock store.Lock, run func(ctx context.Context)) {
+// leadWhile calls run for as long as this replica holds the lock and is still chosen.
+func (m *Member) leadWhile(ctx context.Context, name string, lock store.Lock, run func(ctx context.Context)) {
 	defer lock.Release()
 	ctx, cancel := context.WithCancel(ctx)
 	var watching sync.WaitGroup
@@ -141,7 +141,7 @@ func (s *Member) hold(ctx context.Context, name string, lock store.Lock, run fun
 	watching.Go(func() {
 		defer cancel()
 		for {
-			mine, changed := s.crew.chosen(name)
+			mine, changed := m.replicas.chosen(name)
 			if !mine {
 				return
 			}
@@ -157,10 +157,10 @@ func (s *Member) hold(ctx context.Context, name string, lock store.Lock, run fun
 	run(ctx)
 }
 
-// AwaitLock takes a lock, however long another replica has it.
-func (s *Member) AwaitLock(ctx context.Context, name string) (store.Lock, error) {
+// AwaitLock waits for a lock that another replica may hold, and takes it.
+func (m *Member) AwaitLock(ctx context.Context, name string) (store.Lock, error) {
 	for {
-		lock, ok, err := s.store.Lock(ctx, name)
+		lock, ok, err := m.store.Lock(ctx, name)
 		if err != nil || ok {
 			return lock, err
 		}

@@ -36,11 +36,11 @@ type Config struct {
 
 // Member is this process as one of the replicas that share a database. It is safe for concurrent use.
 type Member struct {
-	cfg     Config
-	store   store.Store
-	replica fleet.ServerReplica
-	crew    *crew
-	alive   store.Lock // that the others watch; nil when they do not
+	cfg      Config
+	store    store.Store
+	replica  fleet.ServerReplica
+	replicas *replicaSet
+	alive    store.Lock // that the others watch; nil when they do not
 }
 
 // New makes a member; it does no I/O.
@@ -58,17 +58,17 @@ func New(cfg Config, st store.Store) *Member {
 	}
 	cfg.BeatLapse = cmp.Or(cfg.BeatLapse, cfg.BeatEvery)
 	replica := newReplica(cfg)
-	return &Member{cfg: cfg, store: st, replica: replica, crew: newCrew(replica.ID)}
+	return &Member{cfg: cfg, store: st, replica: replica, replicas: newReplicaSet(replica.ID)}
 }
 
 // ID names this replica.
-func (s *Member) ID() string { return s.replica.ID }
+func (m *Member) ID() string { return m.replica.ID }
 
 // Run writes heartbeats and watches the other replicas until ctx ends, and then leaves.
-func (s *Member) Run(ctx context.Context) error {
+func (m *Member) Run(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
-	g.Go(func() error { return s.beat(ctx) })
-	g.Go(func() error { return s.vouch(ctx) })
-	g.Go(func() error { return s.watchOthers(ctx) })
+	g.Go(func() error { return m.beat(ctx) })
+	g.Go(func() error { return m.holdAlive(ctx) })
+	g.Go(func() error { return m.watchOthers(ctx) })
 	return g.Wait()
 }
