@@ -9,7 +9,9 @@ import (
 	"github.com/kedge-dev/kedge/internal/agentconfig"
 	"github.com/kedge-dev/kedge/internal/fleet"
 	"github.com/kedge-dev/kedge/server/internal/auth"
+	"github.com/kedge-dev/kedge/server/internal/quota"
 	"github.com/kedge-dev/kedge/server/internal/store"
+	"github.com/kedge-dev/kedge/server/internal/wording"
 )
 
 // configDoor is what the audit log has for changes that a file makes.
@@ -28,7 +30,7 @@ const (
 // why not.
 func (s *Service) applyConfig(ctx context.Context, look configLook) (applied, error) {
 	result, err := s.applyOnce(ctx, look)
-	var quota *QuotaError
+	var quota *quota.ExceededError
 	var held *ConflictError
 	var invalid *fleet.InvalidError
 	if !errors.As(err, &quota) && !errors.As(err, &held) && !errors.As(err, &invalid) {
@@ -122,7 +124,7 @@ func (s *Service) recordLook(ctx context.Context, tx store.Tx, look configLook, 
 	where := fmt.Sprintf("%s at commit %.12s", c.RepoURL, c.Commit)
 	switch c.State {
 	case fleet.ConfigApplied:
-		event.Reason, event.Message = "ConfigApplied", fmt.Sprintf("%s of %s declares %s", c.File, where, counted(c.Declares, "deployment"))
+		event.Reason, event.Message = "ConfigApplied", fmt.Sprintf("%s of %s declares %s", c.File, where, wording.Count(c.Declares, "deployment"))
 	case fleet.ConfigAbsent:
 		event.Reason, event.Message = "ConfigAbsent", where+" has no file for this agent: nothing is declared"
 	default:

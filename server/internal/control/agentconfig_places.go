@@ -80,7 +80,7 @@ func notOfConfiguration(env fleet.Environment) error {
 	if !ofConfiguration(env.Name) {
 		return nil
 	}
-	return conflict("environment %q belongs to the configuration of an agent in Git, and goes with it", env.Name)
+	return fleet.Conflict("environment %q belongs to the configuration of an agent in Git, and goes with it", env.Name)
 }
 
 // notConfigured is a ConflictError for a repository that the configuration of an agent is in.
@@ -89,7 +89,7 @@ func notConfigured(ctx context.Context, tx store.Tx, repo fleet.Repository) erro
 	if err != nil || len(configs) == 0 {
 		return err
 	}
-	return conflict("the configuration of agent %q is in repository %s: end that first, with kedge agent config unset %s",
+	return fleet.Conflict("the configuration of agent %q is in repository %s: end that first, with kedge agent config unset %s",
 		configs[0].AgentName, repo.URL, configs[0].AgentName)
 }
 
@@ -104,10 +104,10 @@ func notDeclared(ctx context.Context, tx store.Tx, d fleet.Deployment, doing str
 	where := fmt.Sprintf("%s of %s", by.File, by.RepoURL)
 	switch {
 	case by.ReleasedAt.IsZero():
-		return conflict("deployment %q is declared by %s and cannot be %s otherwise: change it there", d.Name, where, doing)
+		return fleet.Conflict("deployment %q is declared by %s and cannot be %s otherwise: change it there", d.Name, where, doing)
 	case doing == "deleted":
 		return nil
 	default:
-		return conflict("deployment %q was declared by %s and was let go: declare it there again, or delete it and create one of your own", d.Name, where)
+		return fleet.Conflict("deployment %q was declared by %s and was let go: declare it there again, or delete it and create one of your own", d.Name, where)
 	}
 }

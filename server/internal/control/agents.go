@@ -9,6 +9,7 @@ import (
 
 	"github.com/kedge-dev/kedge/internal/fleet"
 	"github.com/kedge-dev/kedge/server/internal/auth"
+	"github.com/kedge-dev/kedge/server/internal/quota"
 	"github.com/kedge-dev/kedge/server/internal/store"
 )
 
@@ -34,7 +35,7 @@ func (s *Service) EnrollAgent(ctx context.Context, p auth.Principal, tenant stri
 		if err != nil {
 			return err
 		}
-		if err := s.withinQuota(ctx, tx, t, quotaAgents, 1); err != nil {
+		if err := quota.Check(ctx, tx, t, quota.Agents, 1); err != nil {
 			return err
 		}
 		agent := fleet.Agent{
@@ -288,12 +289,4 @@ func (s *Service) orphan(ctx context.Context, tx store.Tx, a fleet.Agent, t flee
 		TenantID: t.TenantID, Type: fleet.EventWarning, Reason: "DeletionAbandoned", Agent: a.Name, Deployment: t.DeploymentName,
 		Message: why + ": the objects were not deleted before, and stay where they are",
 	})
-}
-
-// allAgents lists every agent that matches, page by page.
-func allAgents(ctx context.Context, tx store.Tx, tenant fleet.TenantID, f store.AgentFilter) ([]fleet.Agent, error) {
-	return all(func(page store.Page) ([]fleet.Agent, error) {
-		f.Page = page
-		return tx.Agents().List(ctx, tenant, f)
-	}, func(a fleet.Agent) string { return a.Name })
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/kedge-dev/kedge/internal/fleet"
 	"github.com/kedge-dev/kedge/server/internal/store"
+	"github.com/kedge-dev/kedge/server/internal/wording"
 )
 
 // AgentCapable records what the cluster of an agent offers. The charts on it are then those that were
@@ -31,7 +32,7 @@ func (s *Service) AgentCapable(ctx context.Context, who fleet.Agent, c fleet.Cap
 		}
 		return s.tell(ctx, tx, fleet.Event{
 			TenantID: agent.TenantID, Type: fleet.EventNormal, Reason: "CapabilitiesChanged", Agent: agent.Name,
-			Message: fmt.Sprintf("the cluster runs Kubernetes %s and serves %s: charts are rendered for that", c.KubeVersion, counted(len(c.APIVersions), "API version")),
+			Message: fmt.Sprintf("the cluster runs Kubernetes %s and serves %s: charts are rendered for that", c.KubeVersion, wording.Count(len(c.APIVersions), "API version")),
 		})
 	})
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/kedge-dev/kedge/internal/fleet"
 	"github.com/kedge-dev/kedge/server/internal/auth"
 	"github.com/kedge-dev/kedge/server/internal/store"
+	"github.com/kedge-dev/kedge/server/internal/wording"
 )
 
 // DeleteDeployment turns every target into a tombstone. The operation completes, and the deployment
@@ -60,7 +61,7 @@ func (s *Service) delete(ctx context.Context, tx store.Tx, p auth.Principal, d f
 		return fleet.Operation{}, err
 	}
 	if held != "" {
-		return fleet.Operation{}, conflict("deployment %q cannot be deleted now: %s", d.Name, held)
+		return fleet.Operation{}, fleet.Conflict("deployment %q cannot be deleted now: %s", d.Name, held)
 	}
 	operation, err := s.openOperation(ctx, tx, p, fleet.Operation{
 		TenantID: d.TenantID, Action: actionDelete, Kind: "deployment", Name: d.Name, ResourceID: string(d.ID), State: fleet.OperationInProgress,
@@ -180,7 +181,7 @@ func (s *Service) targetGone(ctx context.Context, tx store.Tx, t fleet.Target) e
 	}
 	if err := s.tell(ctx, tx, fleet.Event{
 		TenantID: t.TenantID, Type: fleet.EventNormal, Reason: "TargetDeleted", Agent: t.AgentName, Deployment: d.Name,
-		Message: goneMessage(t) + suffixed(t.Observed.Message),
+		Message: goneMessage(t) + wording.Suffix(t.Observed.Message),
 	}); err != nil {
 		return err
 	}
@@ -236,7 +237,7 @@ func (s *Service) DismissTarget(ctx context.Context, p auth.Principal, tenant, d
 			return fmt.Errorf("target %q: %w", id, err)
 		}
 		if t.AgentID != "" && !letGo(t) {
-			return conflict("agent %q still manages its part of deployment %q", t.AgentName, d.Name)
+			return fleet.Conflict("agent %q still manages its part of deployment %q", t.AgentName, d.Name)
 		}
 		if err := tx.Targets().Remove(ctx, t.TenantID, t.ID); err != nil {
 			return err

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"maps"
-	"slices"
 	"strings"
 
 	"github.com/kedge-dev/kedge/internal/fleet"
@@ -86,7 +85,7 @@ func changes(a, b fleet.Deployment) []string {
 		same bool
 	}{
 		{"labels", maps.Equal(a.Labels, b.Labels)},
-		{"source", sameSource(a.Source, b.Source)},
+		{"source", a.Source.Equal(b.Source)},
 		{"environment", a.Environment == b.Environment},
 		{"namespace", a.Namespace == b.Namespace},
 		{"policy", a.Policy.Equal(b.Policy)},
@@ -96,11 +95,6 @@ func changes(a, b fleet.Deployment) []string {
 		}
 	}
 	return out
-}
-
-func sameSource(a, b fleet.Source) bool {
-	return a.RepoURL == b.RepoURL && a.Path == b.Path && a.Revision == b.Revision &&
-		a.Kind == b.Kind && a.Helm.Equal(b.Helm) && slices.Equal(a.Globs, b.Globs) && maps.Equal(a.Variables, b.Variables)
 }
 
 // edit is a change of a deployment that a user or a file has asked for.
@@ -134,7 +128,7 @@ func (s *Service) move(ctx context.Context, tx store.Tx, t fleet.Tenant, was fle
 		return err
 	}
 	if held != "" {
-		return conflict("deployment %q cannot leave environment %q now: %s", d.Name, was.Environment, held)
+		return fleet.Conflict("deployment %q cannot leave environment %q now: %s", d.Name, was.Environment, held)
 	}
 	return s.aim(ctx, tx, t, d)
 }

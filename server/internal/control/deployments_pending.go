@@ -6,6 +6,7 @@ import (
 
 	"github.com/kedge-dev/kedge/internal/fleet"
 	"github.com/kedge-dev/kedge/server/internal/auth"
+	"github.com/kedge-dev/kedge/server/internal/quota"
 	"github.com/kedge-dev/kedge/server/internal/store"
 )
 
@@ -34,7 +35,7 @@ func newestSpec(ctx context.Context, tx store.Tx, d fleet.Deployment) (fleet.Dep
 // needsRender reports whether a spec may replace the one in force only once its source is rendered for it: other
 // objects, or the same on other agents or in another namespace, may come of it.
 func needsRender(inForce, wanted fleet.Deployment) bool {
-	return !sameSource(inForce.Source, wanted.Source) || inForce.Namespace != wanted.Namespace ||
+	return !inForce.Source.Equal(wanted.Source) || inForce.Namespace != wanted.Namespace ||
 		inForce.EnvironmentID != wanted.EnvironmentID || inForce.Policy.AllowEmpty != wanted.Policy.AllowEmpty
 }
 
@@ -80,7 +81,7 @@ func (s *Service) roomFor(ctx context.Context, tx store.Tx, t fleet.Tenant, d fl
 	if added == 0 {
 		return nil
 	}
-	return s.withinQuota(ctx, tx, t, quotaTargets, added)
+	return quota.Check(ctx, tx, t, quota.Targets, added)
 }
 
 // setPending stores an edit that is to come into force when its source is rendered.
@@ -93,7 +94,7 @@ func (s *Service) setPending(ctx context.Context, tx store.Tx, p auth.Principal,
 		}
 		pending.EditedAt = was.EditedAt
 	}
-	if !sameSource(e.newest.Source, e.wanted.Source) || e.newest.Namespace != e.wanted.Namespace {
+	if !e.newest.Source.Equal(e.wanted.Source) || e.newest.Namespace != e.wanted.Namespace {
 		pending.EditedAt = s.cfg.Now()
 	}
 	if err := tx.PendingSpecs().Put(ctx, pending); err != nil {

@@ -136,7 +136,7 @@ func (s *Service) newComparison(ctx context.Context, p auth.Principal, tenant, n
 	}
 	if len(c.units) == 0 {
 		if c.deployment.Source.Templated() {
-			return nil, conflict("the source of deployment %q speaks of agents, and it has none yet: there is nothing to compare", name)
+			return nil, fleet.Conflict("the source of deployment %q speaks of agents, and it has none yet: there is nothing to compare", name)
 		}
 		c.units = []unit{{source: c.deployment.Source, was: c.deployment.Rendered}}
 	}
@@ -217,7 +217,7 @@ func (c *comparison) fetch(ctx context.Context) error {
 			continue
 		}
 		if err := refs[side.asked].Err; err != nil {
-			return conflict("%v", err)
+			return fleet.Conflict("%v", err)
 		}
 		side.Commit = refs[side.asked].Commit
 	}

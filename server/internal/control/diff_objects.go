@@ -9,6 +9,7 @@ import (
 	"github.com/kedge-dev/kedge/internal/manifest"
 	"github.com/kedge-dev/kedge/internal/wire"
 	"github.com/kedge-dev/kedge/server/internal/store"
+	"github.com/kedge-dev/kedge/server/internal/wording"
 )
 
 // bundleObjects reads what a bundle holds.
@@ -64,7 +65,7 @@ func areOrIs(n int, noun string) string {
 	if n == 1 {
 		return "1 " + noun + " is"
 	}
-	return counted(n, noun) + " are"
+	return wording.Count(n, noun) + " are"
 }
 
 // rendered renders a commit for a variant, unless that would give what was rendered before. Nothing of it

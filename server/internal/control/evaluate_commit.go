@@ -10,6 +10,7 @@ import (
 	"github.com/kedge-dev/kedge/internal/fleet"
 	"github.com/kedge-dev/kedge/internal/obs"
 	"github.com/kedge-dev/kedge/server/internal/store"
+	"github.com/kedge-dev/kedge/server/internal/wording"
 )
 
 // recorded is the source error of d as far as the source has to do with it.
@@ -176,7 +177,7 @@ func (w *worker) current(ctx context.Context, tx store.Tx, was fleet.Deployment)
 	if errors.Is(err, store.ErrNotFound) {
 		return fleet.Deployment{}, false, nil
 	}
-	same := err == nil && d.DeletedAt.IsZero() && d.RepositoryID == w.id && d.SourceRevision == was.SourceRevision && sameSource(d.Source, was.Source) &&
+	same := err == nil && d.DeletedAt.IsZero() && d.RepositoryID == w.id && d.SourceRevision == was.SourceRevision && d.Source.Equal(was.Source) &&
 		d.Namespace == was.Namespace && d.Policy.AllowEmpty == was.Policy.AllowEmpty
 	return d, same, err
 }
@@ -294,7 +295,7 @@ func (w *worker) commitRendered(ctx context.Context, tx store.Tx, d *fleet.Deplo
 	w.log.Info("a revision was rendered", obs.KeyDeployment, d.Name, obs.KeyCommit, o.commit, "objects", objects, "variants", len(o.parts))
 	err := w.svc.tell(ctx, tx, fleet.Event{
 		TenantID: d.TenantID, Type: fleet.EventNormal, Reason: "RevisionRendered", Deployment: d.Name,
-		Message: fmt.Sprintf("commit %.12s: %s", o.commit, counted(objects, "object")),
+		Message: fmt.Sprintf("commit %.12s: %s", o.commit, wording.Count(objects, "object")),
 	})
 	if err != nil {
 		return err

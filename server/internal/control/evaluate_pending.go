@@ -96,7 +96,7 @@ func (w *worker) judgePending(ctx context.Context, d fleet.Deployment, refs map[
 		return nil, err
 	}
 	next := d.With(out.spec)
-	if !sameSource(d.Source, next.Source) {
+	if !d.Source.Equal(next.Source) {
 		next.Detected = fleet.SourceDetected
 	}
 	if out.outcome, out.failure = w.judgeNext(ctx, d, next, ref, trees); out.failure != nil {
@@ -161,7 +161,7 @@ func (w *worker) nextUnits(ctx context.Context, tx store.Tx, d, next fleet.Deplo
 		if err != nil {
 			continue // its target keeps what it has, and says why
 		}
-		if keeps := known[has[agent.ID]]; fleet.SameButCapabilities(keeps.Name, name) && keeps.Rendered.Volatile && keeps.Rendered.Digest != "" && sameSource(d.Source, next.Source) {
+		if keeps := known[has[agent.ID]]; fleet.SameButCapabilities(keeps.Name, name) && keeps.Rendered.Volatile && keeps.Rendered.Digest != "" && d.Source.Equal(next.Source) {
 			name = keeps.Name // see keepsVariant
 		}
 		if taken[name] {

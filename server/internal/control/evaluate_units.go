@@ -3,10 +3,10 @@ package control
 import (
 	"context"
 	"fmt"
-	"maps"
 	"slices"
 
 	"github.com/kedge-dev/kedge/internal/fleet"
+	"github.com/kedge-dev/kedge/server/internal/listing"
 	"github.com/kedge-dev/kedge/server/internal/store"
 )
 
@@ -71,7 +71,7 @@ func (w *worker) unitsIn(ctx context.Context, tx store.Tx, deployments []fleet.D
 			finders, asked = append(finders, f), append(asked, f.first...)
 		}
 	}
-	agents, err := findAgents(ctx, tx, asked)
+	agents, err := listing.FindAgents(ctx, tx, asked)
 	if err != nil {
 		return nil, err
 	}
@@ -139,7 +139,7 @@ func (f *unitFinder) spokesmen(targets []fleet.Target) (first, rest []fleet.Targ
 
 // add finds the units of some targets.
 func (f *unitFinder) add(ctx context.Context, targets []fleet.Target) error {
-	agents, err := agentsOf(ctx, f.tx, targets, f.agents)
+	agents, err := listing.AgentsOf(ctx, f.tx, targets, f.agents)
 	if err != nil {
 		return err
 	}
@@ -162,52 +162,6 @@ func (f *unitFinder) add(ctx context.Context, targets []fleet.Target) error {
 		f.out = append(f.out, u)
 	}
 	return nil
-}
-
-// agentsOf reads the agents of targets, those of each tenant at once. known are some that were read before.
-func agentsOf(ctx context.Context, tx store.Tx, targets []fleet.Target, known map[fleet.AgentID]fleet.Agent) (map[fleet.AgentID]fleet.Agent, error) {
-	isKnown := func(t fleet.Target) bool { _, ok := known[t.AgentID]; return ok }
-	missing := slices.DeleteFunc(slices.Clone(targets), isKnown)
-	if len(missing) == 0 {
-		return known, nil
-	}
-	out, err := findAgents(ctx, tx, missing)
-	if err != nil {
-		return nil, err
-	}
-	for _, t := range targets {
-		if _, ok := out[t.AgentID]; ok {
-			continue
-		}
-		agent, ok := known[t.AgentID]
-		if !ok {
-			return nil, fmt.Errorf("agent %q: %w", t.AgentName, store.ErrNotFound)
-		}
-		out[t.AgentID] = agent
-	}
-	return out, nil
-}
-
-// findAgents reads the agents of targets; those that are gone are absent.
-func findAgents(ctx context.Context, tx store.Tx, targets []fleet.Target) (map[fleet.AgentID]fleet.Agent, error) {
-	ids := map[fleet.TenantID]map[fleet.AgentID]bool{}
-	for _, t := range targets {
-		if ids[t.AgentTenant] == nil {
-			ids[t.AgentTenant] = map[fleet.AgentID]bool{}
-		}
-		ids[t.AgentTenant][t.AgentID] = true
-	}
-	out := make(map[fleet.AgentID]fleet.Agent, len(targets))
-	for tenant, ids := range ids {
-		agents, err := tx.Agents().Of(ctx, tenant, slices.Sorted(maps.Keys(ids)))
-		if err != nil {
-			return nil, err
-		}
-		for _, a := range agents {
-			out[a.ID] = a
-		}
-	}
-	return out, nil
 }
 
 // capabilities are those of an agent's cluster, as far as d may ask for them.
@@ -255,7 +209,7 @@ func (w *worker) release(ctx context.Context, tx store.Tx, d fleet.Deployment) e
 		return err
 	}
 	targets = slices.DeleteFunc(targets, func(t fleet.Target) bool { return !attached(t) || refused(t) })
-	agents, err := agentsOf(ctx, tx, targets, nil)
+	agents, err := listing.AgentsOf(ctx, tx, targets, nil)
 	if err != nil {
 		return err
 	}

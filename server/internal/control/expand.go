@@ -7,6 +7,8 @@ import (
 	"strings"
 
 	"github.com/kedge-dev/kedge/internal/fleet"
+	"github.com/kedge-dev/kedge/server/internal/listing"
+	"github.com/kedge-dev/kedge/server/internal/quota"
 	"github.com/kedge-dev/kedge/server/internal/store"
 )
 
@@ -101,7 +103,7 @@ const fewAgents = 10
 // however large the fleet is.
 func candidates(ctx context.Context, tx store.Tx, env fleet.Environment) ([]fleet.Agent, error) {
 	if len(env.Agents) == 0 || len(env.Agents) > fewAgents || len(env.MatchLabels) > 0 {
-		return allAgents(ctx, tx, env.TenantID, store.AgentFilter{})
+		return listing.Agents(ctx, tx, env.TenantID, store.AgentFilter{})
 	}
 	var out []fleet.Agent
 	for _, name := range env.Agents {
@@ -188,7 +190,7 @@ func (s *Service) targetsWithinQuota(ctx context.Context, tx store.Tx, tenant fl
 	if err != nil {
 		return err
 	}
-	return s.withinQuota(ctx, tx, t, quotaTargets, 0)
+	return quota.Check(ctx, tx, t, quota.Targets, 0)
 }
 
 // placeEnvironment places every deployment that goes to an environment.
@@ -202,7 +204,7 @@ func (s *Service) placeWithin(ctx context.Context, tx store.Tx, env fleet.Enviro
 	if err != nil {
 		return err
 	}
-	agents, err := allAgents(ctx, tx, env.TenantID, store.AgentFilter{})
+	agents, err := listing.Agents(ctx, tx, env.TenantID, store.AgentFilter{})
 	if err != nil {
 		return err
 	}
@@ -222,53 +224,4 @@ func (s *Service) placeWithin(ctx context.Context, tx store.Tx, env fleet.Enviro
 		}
 	}
 	return nil
-}
-
-// all reads a listing to its end, page by page.
-func all[T any](list func(store.Page) ([]T, error), key func(T) string) ([]T, error) {
-	const size = 500
-	var out []T
-	page := store.Page{Limit: size}
-	for {
-		items, err := list(page)
-		if err != nil {
-			return nil, err
-		}
-		out = append(out, items...)
-		if len(items) < size {
-			return out, nil
-		}
-		page.After = key(items[len(items)-1])
-	}
-}
-
-func allTenants(ctx context.Context, tx store.Tx) ([]fleet.Tenant, error) {
-	return all(func(page store.Page) ([]fleet.Tenant, error) {
-		return tx.Tenants().List(ctx, page)
-	}, func(t fleet.Tenant) string { return t.Name })
-}
-
-func allEnvironments(ctx context.Context, tx store.Tx, tenant fleet.TenantID) ([]fleet.Environment, error) {
-	return all(func(page store.Page) ([]fleet.Environment, error) {
-		return tx.Environments().List(ctx, tenant, page)
-	}, func(e fleet.Environment) string { return e.Name })
-}
-
-// allDeployments lists every deployment of a tenant, those on their way out too.
-func allDeployments(ctx context.Context, tx store.Tx, tenant fleet.TenantID) ([]fleet.Deployment, error) {
-	const size = 500
-	var out []fleet.Deployment
-	page := store.Page{Limit: size}
-	for {
-		items, err := tx.Deployments().List(ctx, tenant, store.DeploymentFilter{Page: page})
-		if err != nil {
-			return nil, err
-		}
-		out = append(out, items...)
-		if len(items) < size {
-			return out, nil
-		}
-		last := items[len(items)-1]
-		page.After, page.AfterID = last.Name, string(last.ID)
-	}
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/kedge-dev/kedge/internal/fleet"
+	"github.com/kedge-dev/kedge/server/internal/listing"
 	"github.com/kedge-dev/kedge/server/internal/store"
 )
 
@@ -33,7 +34,7 @@ func (s *Service) seatAgent(ctx context.Context, tx store.Tx, a fleet.Agent) (ad
 	for _, t := range targets {
 		byDeployment[t.DeploymentID] = t
 	}
-	environments, err := allEnvironments(ctx, tx, a.TenantID)
+	environments, err := listing.Environments(ctx, tx, a.TenantID)
 	if err != nil {
 		return false, err
 	}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/kedge-dev/kedge/internal/fleet"
 	"github.com/kedge-dev/kedge/server/internal/store"
+	"github.com/kedge-dev/kedge/server/internal/wording"
 )
 
 // holds finds out why nothing new may be sent, for many deployments in one transaction.
@@ -91,5 +92,5 @@ func holding(what string, s fleet.Suspension) string {
 	if !s.Active() {
 		return ""
 	}
-	return fmt.Sprintf("%s is suspended by %s since %s%s", what, s.By, s.At.UTC().Format(time.RFC3339), suffixed(s.Reason))
+	return fmt.Sprintf("%s is suspended by %s since %s%s", what, s.By, s.At.UTC().Format(time.RFC3339), wording.Suffix(s.Reason))
 }

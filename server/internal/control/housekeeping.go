@@ -6,6 +6,7 @@ import (
 
 	"github.com/kedge-dev/kedge/internal/fleet"
 	"github.com/kedge-dev/kedge/internal/obs"
+	"github.com/kedge-dev/kedge/server/internal/listing"
 	"github.com/kedge-dev/kedge/server/internal/store"
 )
 
@@ -53,7 +54,7 @@ func (s *Service) trim(ctx context.Context) {
 	chores := s.fleetChores(ctx)
 	var tenants []fleet.Tenant
 	err := s.store.View(ctx, func(tx store.Tx) (err error) {
-		tenants, err = all(func(page store.Page) ([]fleet.Tenant, error) { return tx.Tenants().List(ctx, page) },
+		tenants, err = listing.All(func(page store.Page) ([]fleet.Tenant, error) { return tx.Tenants().List(ctx, page) },
 			func(t fleet.Tenant) string { return t.Name })
 		return err
 	})

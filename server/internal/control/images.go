@@ -74,7 +74,7 @@ func (s *Service) SetImages(ctx context.Context, p auth.Principal, tenant, name 
 			return update, sourceProblem(err)
 		}
 		if try == imageTries || !pause.For(ctx, time.Duration(try)*imagePause) {
-			return ImageUpdate{}, conflict("branch %q of %s moved %d times while the change was made: try again", c.branchName(), c.repo.URL, try)
+			return ImageUpdate{}, fleet.Conflict("branch %q of %s moved %d times while the change was made: try again", c.branchName(), c.repo.URL, try)
 		}
 		if err := c.fetch(ctx); err != nil {
 			return ImageUpdate{}, sourceProblem(err)
@@ -158,7 +158,7 @@ func (s *Service) setImagesOnce(ctx context.Context, p auth.Principal, c *checko
 func (s *Service) push(ctx context.Context, c *checkout, commit gitsource.CommitRequest, update *ImageUpdate) (gitsource.Pushed, error) {
 	git, ok := s.git.(committer)
 	if !ok {
-		return gitsource.Pushed{}, conflict("this server cannot write to Git")
+		return gitsource.Pushed{}, fleet.Conflict("this server cannot write to Git")
 	}
 	pushed, err := git.Commit(ctx, c.access, commit)
 	var protected *gitsource.ProtectedError

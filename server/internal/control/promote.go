@@ -12,6 +12,7 @@ import (
 	"github.com/kedge-dev/kedge/internal/obs"
 	"github.com/kedge-dev/kedge/internal/wire"
 	"github.com/kedge-dev/kedge/server/internal/auth"
+	"github.com/kedge-dev/kedge/server/internal/quota"
 	"github.com/kedge-dev/kedge/server/internal/store"
 )
 
@@ -114,7 +115,7 @@ func (w *worker) pendingOvertaken(ctx context.Context, tx store.Tx, d fleet.Depl
 // when it was asked for, and may have changed since.
 func (w *worker) refusalOf(ctx context.Context, tx store.Tx, d fleet.Deployment, p pendingOutcome) (string, error) {
 	err := w.refuse(ctx, tx, d, p)
-	var quota *QuotaError
+	var quota *quota.ExceededError
 	var held *ConflictError
 	var invalid *fleet.InvalidError
 	if errors.As(err, &quota) || errors.As(err, &held) || errors.As(err, &invalid) {
@@ -150,7 +151,7 @@ func (w *worker) refuse(ctx context.Context, tx store.Tx, d fleet.Deployment, p 
 			return err
 		}
 		if why != "" {
-			return conflict("%s", why)
+			return fleet.Conflict("%s", why)
 		}
 	}
 	return nil

@@ -118,7 +118,7 @@ func (s *Service) ConfirmPrune(ctx context.Context, p auth.Principal, tenant, na
 			return err
 		}
 		if held != "" {
-			return conflict("nothing of deployment %q can be deleted now: %s", name, held)
+			return fleet.Conflict("nothing of deployment %q can be deleted now: %s", name, held)
 		}
 		out, err = s.confirm(ctx, tx, d, req)
 		if err != nil || out.Targets == 0 {
@@ -231,10 +231,10 @@ func (req ConfirmPrune) choose(held map[string][]fleet.TargetID) (map[fleet.Targ
 		}
 	}
 	if len(unknown) > 0 {
-		return nil, conflict("not held now, or the agent has not answered to the newest state yet: %s", some(unknown))
+		return nil, fleet.Conflict("not held now, or the agent has not answered to the newest state yet: %s", some(unknown))
 	}
 	if req.All && n != req.Count {
-		return nil, conflict("%d deletions are held now, and not %d: look at them again", n, req.Count)
+		return nil, fleet.Conflict("%d deletions are held now, and not %d: look at them again", n, req.Count)
 	}
 	return out, nil
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/kedge-dev/kedge/internal/fleet"
 	"github.com/kedge-dev/kedge/server/internal/store"
+	"github.com/kedge-dev/kedge/server/internal/wording"
 )
 
 // Report writes what agents said, all in one transaction and with a few statements per tenant. What is
@@ -114,7 +115,7 @@ func understood(t fleet.Target, r store.Report) store.Report {
 	case t.Desired.Tombstone || t.Desired.Detached:
 	case ahead(t, *o):
 		// In sync with what, only the agent knows.
-		o.Sync, o.Message = fleet.SyncRewound, rewoundMessage+suffixed(said(o.Message))
+		o.Sync, o.Message = fleet.SyncRewound, rewoundMessage+wording.Suffix(said(o.Message))
 	case o.Sync == fleet.SyncRewound:
 		o.Sync, o.Message = fleet.SyncPending, "" // what the server has for it is newer already
 	}

@@ -63,7 +63,7 @@ func (s *Service) ReleaseDeployment(ctx context.Context, p auth.Principal, tenan
 			return err
 		}
 		if d.Policy.Manual {
-			return conflict("deployment %q is manual: start a sync run, or make it automated", name)
+			return fleet.Conflict("deployment %q is manual: start a sync run, or make it automated", name)
 		}
 		if !d.Pin.Active() {
 			return nil

@@ -11,6 +11,7 @@ import (
 	"github.com/kedge-dev/kedge/internal/obs"
 	"github.com/kedge-dev/kedge/server/internal/auth"
 	"github.com/kedge-dev/kedge/server/internal/store"
+	"github.com/kedge-dev/kedge/server/internal/wording"
 )
 
 // maxOpenRuns bounds how many runs of one deployment may wait.
@@ -26,7 +27,7 @@ func (s *Service) CreateRun(ctx context.Context, p auth.Principal, tenant, deplo
 	return s.createRun(ctx, p, tenant, deployment, func(_ store.Tx, d fleet.Deployment) (fleet.SyncRun, error) {
 		run := fleet.SyncRun{Kind: fleet.RunSync, Revision: req.Revision}
 		if d.Pin.Active() && !d.Policy.Manual && !pins(d, run) {
-			return run, conflict("deployment %q is pinned to revision %d: release it, or name the revision to sync to", d.Name, d.Pin.Revision)
+			return run, fleet.Conflict("deployment %q is pinned to revision %d: release it, or name the revision to sync to", d.Name, d.Pin.Revision)
 		}
 		return run, nil
 	})
@@ -49,7 +50,7 @@ func (s *Service) createRun(ctx context.Context, p auth.Principal, tenant, deplo
 		}
 		replaced := supersededBy(run, open)
 		if len(open)-len(replaced) >= maxOpenRuns {
-			return conflict("%d runs of deployment %q wait already: terminate some", len(open), d.Name)
+			return fleet.Conflict("%d runs of deployment %q wait already: terminate some", len(open), d.Name)
 		}
 		if err := s.enqueue(ctx, tx, p, d, &run); err != nil {
 			return err
@@ -156,10 +157,10 @@ func (s *Service) UpdateRun(ctx context.Context, p auth.Principal, tenant string
 	}
 	return s.changeRun(ctx, p, tenant, id, "run.update", match, func(tx store.Tx, run *fleet.SyncRun) error {
 		if run.Phase != fleet.RunPending {
-			return conflict("run %d has started and can no longer be changed: it is %s", run.Seq, run.Phase)
+			return fleet.Conflict("run %d has started and can no longer be changed: it is %s", run.Seq, run.Phase)
 		}
 		if run.Kind != fleet.RunSync {
-			return conflict("run %d is a rollback: terminate it and start another", run.Seq)
+			return fleet.Conflict("run %d is a rollback: terminate it and start another", run.Seq)
 		}
 		if run.Revision == req.Revision {
 			return nil
@@ -254,7 +255,7 @@ func (s *Service) expire(ctx context.Context, run fleet.SyncRun, deadline time.T
 		if err != nil {
 			return err
 		}
-		message := fmt.Sprintf("%s did not answer within %s, and %d failed", counted(open, "target"), s.runTimeout(), failed)
+		message := fmt.Sprintf("%s did not answer within %s, and %d failed", wording.Count(open, "target"), s.runTimeout(), failed)
 		if err := s.newSettler(tx).finish(ctx, run, fleet.RunFailed, message); err != nil {
 			return err
 		}

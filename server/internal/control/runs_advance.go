@@ -8,6 +8,7 @@ import (
 
 	"github.com/kedge-dev/kedge/internal/fleet"
 	"github.com/kedge-dev/kedge/server/internal/store"
+	"github.com/kedge-dev/kedge/server/internal/wording"
 )
 
 // Everything about a run is in the store, so a server that is started anew goes on with it:
@@ -155,7 +156,7 @@ func (st *settler) awaitTargets(ctx context.Context, d fleet.Deployment, run *fl
 	if err := st.tx.Runs().SetTargets(ctx, run.TenantID, run.ID, waiting); err != nil || len(never) == 0 {
 		return err
 	}
-	run.Message = fmt.Sprintf("not waiting for %s that%s", counted(len(never), "agent"), haveNever(len(never)))
+	run.Message = fmt.Sprintf("not waiting for %s that%s", wording.Count(len(never), "agent"), haveNever(len(never)))
 	return st.tx.Runs().Update(ctx, *run)
 }
 
@@ -184,7 +185,7 @@ func (st *settler) await(d fleet.Deployment, t fleet.Target, w wish, problems ma
 		rt.Version = st.s.next(newest(t))
 	case t.Desired.Digest != bundle.Digest:
 		rt.Done, rt.Failed = true, true
-		rt.Message = "it was not given the revision" + suffixed(d.SourceError)
+		rt.Message = "it was not given the revision" + wording.Suffix(d.SourceError)
 	}
 	return rt
 }
@@ -217,7 +218,7 @@ func (st *settler) review(ctx context.Context, run fleet.SyncRun, targets []flee
 func answer(t fleet.Target, rt *fleet.RunTarget) bool {
 	switch {
 	case !attached(t):
-		rt.Done, rt.Message = true, "no longer waited for: it has left"+suffixed(t.DetachedWhy)
+		rt.Done, rt.Message = true, "no longer waited for: it has left"+wording.Suffix(t.DetachedWhy)
 	case t.Observed.Version.Compare(rt.Version) < 0:
 	case t.Observed.Sync == fleet.SyncSynced:
 		rt.Done, rt.Message = true, ""
@@ -261,7 +262,7 @@ func (st *settler) failures(ctx context.Context, run fleet.SyncRun, failed int) 
 		if err != nil && !errors.Is(err, store.ErrNotFound) {
 			return "", err
 		}
-		parts = append(parts, t.AgentName+suffixed(rt.Message))
+		parts = append(parts, t.AgentName+wording.Suffix(rt.Message))
 	}
 	return fmt.Sprintf("%d of %d targets failed: %s", failed, len(waiting), strings.Join(parts, "; ")), nil
 }
@@ -293,7 +294,7 @@ func (st *settler) tellRun(ctx context.Context, d fleet.Deployment, run fleet.Sy
 		what += fmt.Sprintf(" to commit %.12s", run.Commit)
 	}
 	return st.s.tell(ctx, st.tx, fleet.Event{
-		TenantID: d.TenantID, Type: kind, Reason: reason, Deployment: d.Name, Message: what + suffixed(run.Message),
+		TenantID: d.TenantID, Type: kind, Reason: reason, Deployment: d.Name, Message: what + wording.Suffix(run.Message),
 	})
 }
 

@@ -20,7 +20,7 @@ func (s *Service) TerminateRun(ctx context.Context, p auth.Principal, tenant str
 			return nil
 		}
 		if run.Phase.Done() {
-			return conflict("run %d is done: it has %s", run.Seq, strings.ToLower(string(run.Phase)))
+			return fleet.Conflict("run %d is done: it has %s", run.Seq, strings.ToLower(string(run.Phase)))
 		}
 		st := s.newSettler(tx)
 		if err := st.finish(ctx, *run, fleet.RunTerminated, "terminated by "+p.Name); err != nil {

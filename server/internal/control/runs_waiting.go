@@ -8,6 +8,7 @@ import (
 	"github.com/kedge-dev/kedge/internal/fleet"
 	"github.com/kedge-dev/kedge/server/internal/auth"
 	"github.com/kedge-dev/kedge/server/internal/store"
+	"github.com/kedge-dev/kedge/server/internal/wording"
 )
 
 // The reasons for which a run waits, beside those of findings.
@@ -114,7 +115,7 @@ func waitsForAgent(t fleet.Target, presence fleet.Presence) RunWait {
 	switch lost := t.LostSince(presence); {
 	case presence.Connected:
 		view := t.ViewAt(presence)
-		w.Reason, w.Message = ReasonApplying, string(view.Sync)+suffixed(view.Message)
+		w.Reason, w.Message = ReasonApplying, string(view.Sync)+wording.Suffix(view.Message)
 	case lost.IsZero():
 		w.Reason, w.Message = ReasonNeverConnected, "it has never connected"
 	default:

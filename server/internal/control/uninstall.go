@@ -88,9 +88,9 @@ func (s *Service) DeleteAgentObjects(ctx context.Context, p auth.Principal, tena
 			out = found
 			return nil // it was asked for before
 		case !found.Connected:
-			return conflict("agent %q is not connected, so that nobody can delete its objects: nothing was deleted", name)
+			return fleet.Conflict("agent %q is not connected, so that nobody can delete its objects: nothing was deleted", name)
 		case found.Objects != objects:
-			return conflict("agent %q has %d objects now, not %d: look again, nothing was deleted", name, found.Objects, objects)
+			return fleet.Conflict("agent %q has %d objects now, not %d: look again, nothing was deleted", name, found.Objects, objects)
 		}
 		if err := s.removable(ctx, tx, a, targets); err != nil {
 			return err
@@ -130,10 +130,10 @@ func (s *Service) removable(ctx context.Context, tx store.Tx, a fleet.Agent, tar
 			return err
 		}
 		if held != "" {
-			return conflict("the objects of deployment %q cannot be deleted now: %s; nothing was deleted", d.Name, held)
+			return fleet.Conflict("the objects of deployment %q cannot be deleted now: %s; nothing was deleted", d.Name, held)
 		}
 		if s.behind(t) {
-			return conflict("agent %q is ahead of the server with deployment %q: wait until its source was read anew; nothing was deleted", a.Name, d.Name)
+			return fleet.Conflict("agent %q is ahead of the server with deployment %q: wait until its source was read anew; nothing was deleted", a.Name, d.Name)
 		}
 	}
 	return nil

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/kedge-dev/kedge/internal/fleet"
+	"github.com/kedge-dev/kedge/server/internal/wording"
 )
 
 // viewTarget is a target as users see it. What is ahead of everything else is what they can do
@@ -15,7 +16,7 @@ func viewTarget(t fleet.Target, connections []fleet.Connection, out outlook) Tar
 	v := TargetView{Target: t, View: t.ViewAt(presence)}
 	switch {
 	case !t.DetachedAt.IsZero():
-		v.View.Sync, v.View.Message = fleet.SyncDetached, "detached since "+t.DetachedAt.UTC().Format(time.RFC3339)+suffixed(t.DetachedWhy)
+		v.View.Sync, v.View.Message = fleet.SyncDetached, "detached since "+t.DetachedAt.UTC().Format(time.RFC3339)+wording.Suffix(t.DetachedWhy)
 	case t.Desired.Tombstone:
 	case refused(t):
 		v.View.Sync, v.View.Message = fleet.SyncFailed, strings.TrimPrefix(t.Variant, "!")
@@ -67,7 +68,7 @@ func sumUp(d fleet.Deployment, n tally, worst TargetView, repoError, held string
 		v.Message = held
 	}
 	if never := n.counts.Never; never > 0 && n.weight == weightKnown {
-		v.Message = strings.TrimPrefix(v.Message+"; "+counted(never, "agent")+haveNever(never), "; ")
+		v.Message = strings.TrimPrefix(v.Message+"; "+wording.Count(never, "agent")+haveNever(never), "; ")
 	}
 	problem := d.SourceError
 	if repoError != "" {
@@ -80,7 +81,7 @@ func sumUp(d fleet.Deployment, n tally, worst TargetView, repoError, held string
 		}
 	}
 	if !d.DeletedAt.IsZero() {
-		v.Message = "being deleted: waiting for its agents" + suffixed(v.Message)
+		v.Message = "being deleted: waiting for its agents" + wording.Suffix(v.Message)
 	}
 	return v
 }
@@ -97,11 +98,4 @@ func prefixed(agent, message string) string {
 		return ""
 	}
 	return agent + ": " + message
-}
-
-func suffixed(message string) string {
-	if message == "" {
-		return ""
-	}
-	return ": " + message
 }
