@@ -170,7 +170,7 @@ func (s *Service) reconcileConfig(ctx context.Context, tx store.Tx, t fleet.Tena
 		if err := s.undeclare(ctx, tx, p, t, look, d); err != nil {
 			return false, err
 		}
-		if err := newHandOvers(s, tx, &scope).keepAll(ctx, t.ID, d.DeploymentID); err != nil {
+		if err := newHandOvers(s.planner, tx, &scope).keepAll(ctx, t.ID, d.DeploymentID); err != nil {
 			return false, err
 		}
 	}

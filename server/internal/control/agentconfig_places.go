@@ -33,9 +33,6 @@ func releaseOf(deployment string) string {
 	return deployment[strings.LastIndexByte(deployment, '.')+1:]
 }
 
-// ofConfiguration reports whether a name is kept for configuration in Git.
-func ofConfiguration(name string) bool { return strings.Contains(name, ".") }
-
 // ensurePlace makes one of the two environments of an agent, unless it is there.
 func (s *Service) ensurePlace(ctx context.Context, tx store.Tx, tenant fleet.TenantID, name, agent string) error {
 	_, err := tx.Environments().ByName(ctx, tenant, name)

@@ -231,7 +231,7 @@ func (s *Service) DeleteAgent(ctx context.Context, p auth.Principal, tenant, nam
 		}
 		// No operation is orphaned.
 		message := fmt.Sprintf("agent %q was deleted", a.Name)
-		if err := s.finishOperationsOf(ctx, tx, a.TenantID, string(a.ID), ActionRotate, message); err != nil {
+		if err := s.planner.finishOperationsOf(ctx, tx, a.TenantID, string(a.ID), ActionRotate, message); err != nil {
 			return err
 		}
 		if err := tx.Agents().Delete(ctx, a.TenantID, a.ID); err != nil {
@@ -264,29 +264,4 @@ func (s *Service) detachAgent(ctx context.Context, tx store.Tx, a fleet.Agent) e
 		}
 	}
 	return nil
-}
-
-// orphan detaches one target that is about to have no agent, and writes where it was left. One of a deleted
-// deployment goes: nobody is left to carry its tombstone out.
-func (s *Service) orphan(ctx context.Context, tx store.Tx, a fleet.Agent, t fleet.Target, why string) error {
-	d, err := tx.Deployments().Get(ctx, t.TenantID, t.DeploymentID)
-	if err != nil {
-		return err
-	}
-	if d.DeletedAt.IsZero() {
-		if !t.DetachedAt.IsZero() {
-			return tx.Targets().SetPlace(ctx, t)
-		}
-		if err := s.detach(ctx, tx, t, why, false); err != nil {
-			return err
-		}
-		return s.settleOne(ctx, tx, d, t.ID)
-	}
-	if err := s.targetGone(ctx, tx, t); err != nil {
-		return err
-	}
-	return s.tell(ctx, tx, fleet.Event{
-		TenantID: t.TenantID, Type: fleet.EventWarning, Reason: "DeletionAbandoned", Agent: a.Name, Deployment: t.DeploymentName,
-		Message: why + ": the objects were not deleted before, and stay where they are",
-	})
 }

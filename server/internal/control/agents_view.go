@@ -111,11 +111,3 @@ func (s *Service) viewAgent(a fleet.Agent, connections []fleet.Connection, targe
 	}
 	return v
 }
-
-func groupConnections(connections []fleet.Connection) map[fleet.AgentID][]fleet.Connection {
-	out := map[fleet.AgentID][]fleet.Connection{}
-	for _, c := range connections {
-		out[c.AgentID] = append(out[c.AgentID], c)
-	}
-	return out
-}

@@ -6,7 +6,6 @@ import (
 
 	"github.com/kedge-dev/kedge/internal/fleet"
 	"github.com/kedge-dev/kedge/server/internal/auth"
-	"github.com/kedge-dev/kedge/server/internal/quota"
 	"github.com/kedge-dev/kedge/server/internal/store"
 )
 
@@ -54,36 +53,6 @@ func (s *Service) aimEdit(ctx context.Context, tx store.Tx, t fleet.Tenant, e *e
 	return s.roomFor(ctx, tx, t, e.wanted)
 }
 
-// roomFor fails with a QuotaError when the targets that d would have are more than its tenant may have.
-func (s *Service) roomFor(ctx context.Context, tx store.Tx, t fleet.Tenant, d fleet.Deployment) error {
-	w, err := destinationOf(ctx, tx, d)
-	if err != nil {
-		return err
-	}
-	agents, err := candidates(ctx, tx, w.env)
-	if err != nil {
-		return err
-	}
-	targets, err := tx.Targets().OfDeployment(ctx, d.TenantID, d.ID)
-	if err != nil {
-		return err
-	}
-	has := make(map[fleet.AgentID]bool, len(targets))
-	for _, target := range targets {
-		has[target.AgentID] = true
-	}
-	added := 0
-	for _, a := range agents {
-		if w.selects(a) && !has[a.ID] {
-			added++
-		}
-	}
-	if added == 0 {
-		return nil
-	}
-	return quota.Check(ctx, tx, t, quota.Targets, added)
-}
-
 // setPending stores an edit that is to come into force when its source is rendered.
 func (s *Service) setPending(ctx context.Context, tx store.Tx, p auth.Principal, e edit, what string) error {
 	pending := e.wanted.Pending(p.Name)
@@ -103,7 +72,7 @@ func (s *Service) setPending(ctx context.Context, tx store.Tx, p auth.Principal,
 	if err := s.record(ctx, tx, p, e.wanted, "deployment.update", "DeploymentEdited", what); err != nil {
 		return err
 	}
-	return s.nextRun(ctx, tx, e.inForce.TenantID, e.inForce.ID) // runs wait for it from now on
+	return s.planner.nextRun(ctx, tx, e.inForce.TenantID, e.inForce.ID) // runs wait for it from now on
 }
 
 // editInForce makes an edit that needs no render. A spec that was pending is replaced by it.
@@ -120,9 +89,9 @@ func (s *Service) editInForce(ctx context.Context, tx store.Tx, p auth.Principal
 		if err := s.record(ctx, tx, p, d, "deployment.update", "DeploymentEdited", what); err != nil {
 			return err
 		}
-		return s.nextRun(ctx, tx, d.TenantID, d.ID)
+		return s.planner.nextRun(ctx, tx, d.TenantID, d.ID)
 	}
-	if err := s.repin(ctx, tx, p, e.inForce, &d); err != nil {
+	if err := s.planner.repin(ctx, tx, p.Name, e.inForce, &d); err != nil {
 		return err
 	}
 	return s.edited(ctx, tx, p, t, d, "deployment.update", what)

@@ -14,7 +14,7 @@ import (
 // settle gives every target of d what it shall be now, and moves its sync runs on. Nothing is
 // written when nothing differs. It deletes nothing: tombstones are made elsewhere, on purpose, and
 // are left alone here.
-func (s *Service) settle(ctx context.Context, tx store.Tx, d fleet.Deployment) error {
+func (s *planner) settle(ctx context.Context, tx store.Tx, d fleet.Deployment) error {
 	targets, err := tx.Targets().OfDeployment(ctx, d.TenantID, d.ID)
 	if err != nil {
 		return err
@@ -23,13 +23,13 @@ func (s *Service) settle(ctx context.Context, tx store.Tx, d fleet.Deployment) e
 }
 
 // settleTargets is settle for some targets of d.
-func (s *Service) settleTargets(ctx context.Context, tx store.Tx, d fleet.Deployment, targets []fleet.Target) error {
+func (s *planner) settleTargets(ctx context.Context, tx store.Tx, d fleet.Deployment, targets []fleet.Target) error {
 	return s.newSettler(tx).settle(ctx, d, targets)
 }
 
 // settler gives targets what they shall be, within one transaction, for one deployment or many.
 type settler struct {
-	s     *Service
+	s     *planner
 	tx    store.Tx
 	holds *holds
 	// resolved says that the sources were read from Git for this very step, so that targets whose
@@ -51,8 +51,31 @@ type settler struct {
 	stopped map[fleet.TargetID]bool
 }
 
-func (s *Service) newSettler(tx store.Tx) *settler {
+func (s *planner) newSettler(tx store.Tx) *settler {
 	return &settler{s: s, tx: tx, holds: newHolds(tx), broken: map[fleet.DeploymentID]map[string]bool{}, edits: map[fleet.DeploymentID]bool{}, handOvers: newHandOvers(s, tx, nil)}
+}
+
+// newResolvedSettler is newSettler for a step whose sources were read from Git. scope is what is known of the other
+// deployments of the commit; it may be nil.
+func (s *planner) newResolvedSettler(tx store.Tx, scope *commitScope) *settler {
+	st := s.newSettler(tx)
+	st.resolved, st.handOvers = true, newHandOvers(s, tx, scope)
+	return st
+}
+
+// setBroken notes the variants of a deployment whose newest revision cannot be used.
+func (st *settler) setBroken(id fleet.DeploymentID, variants map[string]bool) {
+	st.broken[id] = variants
+}
+
+// heldBy says why nothing new may be sent to the targets of d; "" when nothing holds it.
+func (st *settler) heldBy(ctx context.Context, d fleet.Deployment) (string, error) {
+	return st.holds.of(ctx, d)
+}
+
+// refreshHandOvers writes again what targets of a tenant hand over for the reasons that have changed.
+func (st *settler) refreshHandOvers(ctx context.Context, tenant fleet.TenantID, changed func(fleet.HandOver) bool) error {
+	return st.handOvers.refresh(ctx, tenant, changed)
 }
 
 func (st *settler) settle(ctx context.Context, d fleet.Deployment, targets []fleet.Target) error {
@@ -242,12 +265,12 @@ func otherBundle(t fleet.Target) bool {
 }
 
 // behind reports whether the agent of a target is ahead of the server, or may be.
-func (s *Service) behind(t fleet.Target) bool { return rewound(t) || s.restored(t) }
+func (s *planner) behind(t fleet.Target) bool { return rewound(t) || s.restored(t) }
 
 // restored reports whether what is desired of a target is from before a backup was restored. Its agent
 // may be ahead and not have said so yet, and whatever the new epoch gives it is newer than what it has:
 // so the target goes on as one that is ahead does.
-func (s *Service) restored(t fleet.Target) bool {
+func (s *planner) restored(t fleet.Target) bool {
 	return t.Desired.Version != (fleet.Version{}) && t.Desired.Epoch < s.epoch
 }
 

@@ -87,7 +87,7 @@ func (c situation) inputs() (*settler, fleet.Deployment, fleet.Target, wish) {
 	if c.restored {
 		epoch = 3
 	}
-	st := &settler{s: &Service{epoch: epoch}, resolved: c.resolved, broken: map[fleet.DeploymentID]map[string]bool{"dep": {t.Variant: c.broken}}, edits: map[fleet.DeploymentID]bool{"dep": c.firstOfEdit}}
+	st := &settler{s: &planner{epoch: epoch}, resolved: c.resolved, broken: map[fleet.DeploymentID]map[string]bool{"dep": {t.Variant: c.broken}}, edits: map[fleet.DeploymentID]bool{"dep": c.firstOfEdit}}
 	return st, d, t, w
 }
 

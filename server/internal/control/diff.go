@@ -256,10 +256,10 @@ func (c *comparison) objects(ctx context.Context, side diffSide, u unit, out *Va
 		if digest == "" {
 			return nil, nil
 		}
-		return c.worker.svc.bundleObjects(ctx, c.tenant.ID, digest)
+		return c.worker.svc.planner.bundleObjects(ctx, c.tenant.ID, digest)
 	case side.kept != nil:
 		if digest := c.keptDigest(*side.kept, u); digest != "" {
-			return c.worker.svc.bundleObjects(ctx, c.tenant.ID, digest)
+			return c.worker.svc.planner.bundleObjects(ctx, c.tenant.ID, digest)
 		}
 		if side.number {
 			out.Problem = fmt.Sprintf("revision %d was kept for other variants: a rollback to it leaves these clusters as they are", side.Revision)

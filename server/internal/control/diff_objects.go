@@ -7,31 +7,8 @@ import (
 
 	"github.com/kedge-dev/kedge/internal/fleet"
 	"github.com/kedge-dev/kedge/internal/manifest"
-	"github.com/kedge-dev/kedge/internal/wire"
-	"github.com/kedge-dev/kedge/server/internal/store"
 	"github.com/kedge-dev/kedge/server/internal/wording"
 )
-
-// bundleObjects reads what a bundle holds.
-func (s *Service) bundleObjects(ctx context.Context, tenant fleet.TenantID, digest string) ([]manifest.Object, error) {
-	var bundle fleet.Bundle
-	err := s.store.View(ctx, func(tx store.Tx) (err error) {
-		bundle, err = tx.Bundles().Get(ctx, tenant, digest)
-		return err
-	})
-	if err != nil {
-		return nil, fmt.Errorf("reading bundle %s: %w", digest, err)
-	}
-	return unpacked(digest, bundle.Content)
-}
-
-func unpacked(digest string, content []byte) ([]manifest.Object, error) {
-	set, err := manifest.Unpack(digest, content, wire.MaxBundleContent)
-	if err != nil {
-		return nil, err
-	}
-	return set.Objects(), nil
-}
 
 // desiredDigest is what the agents of a variant are told to hold; "" before they are told anything.
 func (c *comparison) desiredDigest(u unit, out *VariantDiff) string {
@@ -83,7 +60,7 @@ func (c *comparison) rendered(ctx context.Context, side diffSide, u unit, out *V
 		out.Problem = fmt.Sprintf("%s (commit %.12s) cannot be rendered: %s", side.Name, side.Commit, v.problem)
 		return nil, nil
 	case v.packed == nil:
-		return c.worker.svc.bundleObjects(ctx, c.tenant.ID, v.digest)
+		return c.worker.svc.planner.bundleObjects(ctx, c.tenant.ID, v.digest)
 	}
 	if v.packed.volatile {
 		out.Notes = append(out.Notes, "the chart uses time or randomness: some of what differs may do so every time")

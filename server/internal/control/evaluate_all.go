@@ -188,7 +188,7 @@ func (c *collector) add(ctx context.Context, o outcome) error {
 	if o.unevaluated() {
 		c.scope.unevaluated = append(c.scope.unevaluated, o.deployment)
 	}
-	c.scope.lookedAt(o)
+	noteEvaluated(&c.scope, o)
 	if !o.needed() && !c.round.due.rewound {
 		c.w.keepVerdicts(o)
 		c.w.evaluatedAt(o)
@@ -234,7 +234,7 @@ func (c *collector) flush(ctx context.Context) error {
 	rest := append(c.changed, c.losing...)
 	c.changed, c.losing, c.bytes, c.late = nil, nil, 0, nil
 	for _, o := range rest {
-		if err := c.scope.add(o); err != nil {
+		if err := addWanted(&c.scope, o); err != nil {
 			return err
 		}
 	}
@@ -279,7 +279,7 @@ func (c *collector) write(ctx context.Context, chunk []outcome, whole bool) (ove
 // allEvaluated notes that every deployment of the repository was evaluated: what waited for that is decided now.
 func (w *worker) allEvaluated(ctx context.Context, scope commitScope) error {
 	scope.evaluated = w.id
-	waits := func(h fleet.HandOver) bool { return h.Repository == w.id || scope.looked[h.To] }
+	waits := func(h fleet.HandOver) bool { return h.Repository == w.id || scope.isEvaluated(h.To) }
 	var found bool
 	err := w.svc.store.View(ctx, func(tx store.Tx) error {
 		targets, err := tx.Targets().HandingOver(ctx, w.tenant)
@@ -290,7 +290,7 @@ func (w *worker) allEvaluated(ctx context.Context, scope commitScope) error {
 		return err
 	}
 	return w.svc.store.Update(ctx, func(tx store.Tx) error {
-		return newHandOvers(w.svc, tx, &scope).refresh(ctx, w.tenant, waits)
+		return newHandOvers(w.svc.planner, tx, &scope).refresh(ctx, w.tenant, waits)
 	})
 }
 
@@ -314,7 +314,7 @@ func (w *worker) takesAway(ctx context.Context, o outcome) (bool, error) {
 		if p.packed == nil || p.was.Digest == "" {
 			continue
 		}
-		before, err := w.svc.bundleObjects(ctx, w.tenant, p.was.Digest)
+		before, err := w.svc.planner.bundleObjects(ctx, w.tenant, p.was.Digest)
 		if err != nil {
 			return false, err
 		}

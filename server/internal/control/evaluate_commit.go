@@ -5,21 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/kedge-dev/kedge/internal/fleet"
 	"github.com/kedge-dev/kedge/internal/obs"
 	"github.com/kedge-dev/kedge/server/internal/store"
 	"github.com/kedge-dev/kedge/server/internal/wording"
 )
-
-// recorded is the source error of d as far as the source has to do with it.
-func recorded(d fleet.Deployment) string {
-	if strings.HasPrefix(d.SourceError, refusedPrefix) {
-		return ""
-	}
-	return d.SourceError
-}
 
 // summary is what is wrong with the source, for the deployment as a whole.
 func (o outcome) summary() string {
@@ -107,9 +98,11 @@ func (w *worker) commit(ctx context.Context, changed []outcome, scope *commitSco
 // commitAll records what was rendered for all deployments before any target is given something: which objects
 // one of them loses and another one wants is known only then.
 func (w *worker) commitAll(ctx context.Context, tx store.Tx, changed []outcome, scope *commitScope) (overtaken bool, err error) {
-	st := w.svc.newSettler(tx)
-	st.resolved, st.handOvers = true, newHandOvers(w.svc, tx, scope)
-	st.handOvers.scope.writes(changed)
+	if scope == nil {
+		scope = &commitScope{}
+	}
+	st := w.svc.planner.newResolvedSettler(tx, scope)
+	noteNewest(scope, changed)
 	var usable []fleet.Deployment
 	written := map[fleet.DeploymentID]bool{}
 	for _, o := range changed {
@@ -132,7 +125,7 @@ func (w *worker) commitAll(ctx context.Context, tx store.Tx, changed []outcome, 
 			return false, err
 		}
 	}
-	return overtaken, st.handOvers.refresh(ctx, w.tenant, func(h fleet.HandOver) bool { return written[h.To] })
+	return overtaken, st.refreshHandOvers(ctx, w.tenant, func(h fleet.HandOver) bool { return written[h.To] })
 }
 
 // recordOne records what was found out about a deployment, and reports whether that still applies. One that is gone
@@ -226,7 +219,7 @@ func (w *worker) commitParts(ctx context.Context, tx store.Tx, st *settler, d *f
 			return false, err
 		}
 	}
-	st.broken[d.ID] = broken
+	st.setBroken(d.ID, broken)
 	if err := w.dropVariants(ctx, tx, *d, o); err != nil {
 		return false, err
 	}
@@ -286,7 +279,7 @@ func (w *worker) commitRendered(ctx context.Context, tx store.Tx, d *fleet.Deplo
 		return err
 	}
 	d.SourceError = ""
-	if _, err := w.svc.keep(ctx, tx, *d, o.commit, bundles); err != nil {
+	if _, err := w.svc.planner.keep(ctx, tx, *d, o.commit, bundles); err != nil {
 		return err
 	}
 	if d.Rendered.Digest != "" && d.Rendered.Digest == was.Digest {

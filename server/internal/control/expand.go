@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 
 	"github.com/kedge-dev/kedge/internal/fleet"
 	"github.com/kedge-dev/kedge/server/internal/listing"
@@ -43,43 +42,6 @@ func destinationIn(ctx context.Context, tx store.Tx, tenant fleet.TenantID, env 
 	}
 	w.grant, w.open = grant, err == nil
 	return w, err
-}
-
-// environmentOf finds the environment that a deployment of tenant t names: "name" for one of its own,
-// "owner/name" for one that was granted to it. One that was not granted does not exist for it; both
-// are an InvalidError.
-func (s *Service) environmentOf(
-	ctx context.Context, tx store.Tx, t fleet.Tenant, name string,
-) (fleet.Environment, fleet.GrantID, fleet.Limits, error) {
-	unknown := fleet.Invalid("environment", "there is no environment %q in tenant %q, and none was granted to it by that name", name, t.Name)
-	owner, short := t, name
-	if before, after, ok := strings.Cut(name, "/"); ok {
-		var err error
-		if owner, err = tx.Tenants().ByName(ctx, before); err != nil {
-			return fleet.Environment{}, "", fleet.Limits{}, replaced(err, unknown)
-		}
-		short = after
-	}
-	env, err := tx.Environments().ByName(ctx, owner.ID, short)
-	if err != nil {
-		return fleet.Environment{}, "", fleet.Limits{}, replaced(err, unknown)
-	}
-	if owner.ID == t.ID {
-		return env, "", fleet.Limits{}, nil
-	}
-	grant, err := tx.Grants().OfEnvironment(ctx, t.ID, env.ID)
-	if err != nil {
-		return fleet.Environment{}, "", fleet.Limits{}, replaced(err, unknown)
-	}
-	return env, grant.ID, grant.Limits, nil
-}
-
-// replaced gives another error for something that is not there.
-func replaced(err, instead error) error {
-	if errors.Is(err, store.ErrNotFound) {
-		return instead
-	}
-	return err
 }
 
 // place makes the targets of d those of the agents that its environment selects, and settles them. It is
@@ -130,7 +92,7 @@ func (s *Service) placeOn(
 	if err := s.seatOn(ctx, tx, d, w, agents, acting); err != nil {
 		return err
 	}
-	return s.settle(ctx, tx, d)
+	return s.planner.settle(ctx, tx, d)
 }
 
 // seatOn is placeOn without settling.

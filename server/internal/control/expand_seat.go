@@ -77,7 +77,7 @@ func (s *Service) attach(ctx context.Context, tx store.Tx, d fleet.Deployment, w
 	if err := tx.Targets().SetPlace(ctx, t); err != nil {
 		return err
 	}
-	again := fleet.Desired{Version: s.next(newest(t)), Namespace: d.Namespace, Policy: w.grant.Applied(d.Policy), HoldPrune: anew || s.behind(t) || holdsOn(t), HandOvers: t.Desired.HandOvers}
+	again := fleet.Desired{Version: s.planner.next(newest(t)), Namespace: d.Namespace, Policy: w.grant.Applied(d.Policy), HoldPrune: anew || s.planner.behind(t) || holdsOn(t), HandOvers: t.Desired.HandOvers}
 	if err := tx.Targets().SetDesired(ctx, t.TenantID, t.ID, again); err != nil {
 		return err
 	}
@@ -112,7 +112,7 @@ func (s *Service) unseat(ctx context.Context, tx store.Tx, d fleet.Deployment, w
 	if err != nil {
 		return seatSame, err
 	}
-	return seatMoved, s.detach(ctx, tx, t, why, held == "" && !s.behind(t) && !holdsOn(t))
+	return seatMoved, s.detach(ctx, tx, t, why, held == "" && !s.planner.behind(t) && !holdsOn(t))
 }
 
 // detach lets go of a target: its objects stay as they are, and are listed, unless they are to be
@@ -121,7 +121,7 @@ func (s *Service) detach(ctx context.Context, tx store.Tx, t fleet.Target, why s
 	if t.Desired.Version == (fleet.Version{}) && t.Observed.Version == (fleet.Version{}) {
 		return tx.Targets().Remove(ctx, t.TenantID, t.ID)
 	}
-	last := fleet.Desired{Version: s.next(newest(t)), Commit: t.Desired.Commit, Namespace: t.Desired.Namespace, Policy: t.Desired.Policy}
+	last := fleet.Desired{Version: s.planner.next(newest(t)), Commit: t.Desired.Commit, Namespace: t.Desired.Namespace, Policy: t.Desired.Policy}
 	what := "its objects stay and are no longer managed"
 	if prune {
 		last.Tombstone, last.Commit = true, ""
@@ -133,7 +133,7 @@ func (s *Service) detach(ctx context.Context, tx store.Tx, t fleet.Target, why s
 			return err
 		}
 	}
-	handOvers := newHandOvers(s, tx, nil)
+	handOvers := newHandOvers(s.planner, tx, nil)
 	var err error
 	if last.HandOvers, err = handOvers.of(ctx, t, last); err != nil {
 		return err

@@ -24,7 +24,7 @@ import (
 //
 // What was kept before is kept for as long as one of these is true.
 type handOvers struct {
-	s     *Service
+	s     *planner
 	tx    store.Tx
 	scope *commitScope
 
@@ -40,7 +40,7 @@ type refKey struct {
 	revision   string
 }
 
-func newHandOvers(s *Service, tx store.Tx, scope *commitScope) *handOvers {
+func newHandOvers(s *planner, tx store.Tx, scope *commitScope) *handOvers {
 	if scope == nil {
 		scope = &commitScope{}
 	}

@@ -77,59 +77,42 @@ type comingObjects struct {
 	objects    []string
 }
 
-// add notes what a deployment wants from the commit on.
-func (c *commitScope) add(o outcome) error {
-	if o.pending.promotable() && !o.pending.refused {
-		o = o.pending.outcome
+// add notes what one variant of a deployment wants from the commit on: the objects of a packed bundle.
+func (c *commitScope) add(d fleet.Deployment, variant, digest string, content []byte) error {
+	objects, err := unpacked(digest, content)
+	if err != nil {
+		return fmt.Errorf("deployment %q: %w", d.Name, err)
 	}
-	for _, p := range o.parts {
-		if p.packed == nil || p.verdict.problem != "" {
-			continue
-		}
-		objects, err := unpacked(p.packed.digest, p.packed.content)
-		if err != nil {
-			return fmt.Errorf("deployment %q: %w", o.deployment.Name, err)
-		}
-		if c.index == nil {
-			c.index = map[string][]int{}
-		}
-		for _, object := range objects {
-			for _, ref := range manifest.Claims(object.Ref, o.deployment.Namespace) {
-				name := ref.String()
-				c.index[name] = append(c.index[name], len(c.comes))
-			}
-		}
-		c.comes = append(c.comes, comingObjects{deployment: o.deployment.ID, name: o.deployment.Name, variant: p.variant})
+	if c.index == nil {
+		c.index = map[string][]int{}
 	}
+	for _, object := range objects {
+		for _, ref := range manifest.Claims(object.Ref, d.Namespace) {
+			name := ref.String()
+			c.index[name] = append(c.index[name], len(c.comes))
+		}
+	}
+	c.comes = append(c.comes, comingObjects{deployment: d.ID, name: d.Name, variant: variant})
 	return nil
 }
 
-// lookedAt notes a deployment that was evaluated.
-func (c *commitScope) lookedAt(o outcome) {
-	broken := slices.ContainsFunc(o.parts, func(p part) bool { return p.verdict.problem != "" })
-	if o.skipped || o.problem != "" || broken || o.pending != nil {
-		return
-	}
+// markEvaluated notes a deployment that was evaluated at the commit, whole.
+func (c *commitScope) markEvaluated(id fleet.DeploymentID) {
 	if c.looked == nil {
 		c.looked = map[fleet.DeploymentID]bool{}
 	}
-	c.looked[o.deployment.ID] = true
+	c.looked[id] = true
 }
 
-// writes notes which bundles were newest before outcomes are written.
-func (c *commitScope) writes(outcomes []outcome) {
-	for _, o := range outcomes {
-		if recorded(o.deployment) != "" || o.deployment.PendingSpec != 0 {
-			continue
-		}
-		if c.newest == nil {
-			c.newest = map[fleet.DeploymentID]map[string]string{}
-		}
-		c.newest[o.deployment.ID] = map[string]string{}
-		for _, p := range o.parts {
-			c.newest[o.deployment.ID][p.variant] = p.was.Digest
-		}
+// isEvaluated reports whether a deployment was evaluated at the commit, whole.
+func (c *commitScope) isEvaluated(id fleet.DeploymentID) bool { return c.looked[id] }
+
+// setNewest notes which bundles of a deployment, by variant, were newest before the commit is written.
+func (c *commitScope) setNewest(id fleet.DeploymentID, digests map[string]string) {
+	if c.newest == nil {
+		c.newest = map[fleet.DeploymentID]map[string]string{}
 	}
+	c.newest[id] = digests
 }
 
 // upToDate reports whether a target had what was newest for it until the commit that is being written.
@@ -195,12 +178,12 @@ func (n *names) put(key string, found map[string]bool) {
 var errNoBundle = errors.New("the bundle cannot be read")
 
 // objectNames names the objects of a bundle, in every reading of manifest.Claims. Nobody changes the result.
-func (s *Service) objectNames(ctx context.Context, tx store.Tx, tenant fleet.TenantID, bundle store.PlacedBundle) (map[string]bool, error) {
+func (s *planner) objectNames(ctx context.Context, tx store.Tx, tenant fleet.TenantID, bundle store.PlacedBundle) (map[string]bool, error) {
 	if bundle.Digest == "" {
 		return nil, nil
 	}
 	key := fmt.Sprintf("%s %s %s", tenant, bundle.Digest, bundle.Namespace)
-	if found, ok := s.sources.names.get(key); ok {
+	if found, ok := s.names.get(key); ok {
 		return found, nil
 	}
 	stored, err := tx.Bundles().Get(ctx, tenant, bundle.Digest)
@@ -220,6 +203,6 @@ func (s *Service) objectNames(ctx context.Context, tx store.Tx, tenant fleet.Ten
 			found[ref.String()] = true
 		}
 	}
-	s.sources.names.put(key, found)
+	s.names.put(key, found)
 	return found, nil
 }

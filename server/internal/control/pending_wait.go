@@ -12,47 +12,6 @@ import (
 
 // Who waits for a pending spec, and what makes it looked at again.
 
-// holdForSpec says on a sync run that it waits for the pending spec of its deployment, which it is of.
-func (st *settler) holdForSpec(ctx context.Context, d fleet.Deployment, run fleet.SyncRun) error {
-	p, err := st.tx.PendingSpecs().Get(ctx, d.TenantID, d.ID)
-	if err != nil {
-		return err
-	}
-	return st.hold(ctx, run, p.String())
-}
-
-// retryPending has a spec looked at again that was refused: what forbade it may be gone.
-func (st *settler) retryPending(ctx context.Context, d fleet.Deployment) error {
-	if d.PendingSpec == 0 || st.resolved {
-		return nil
-	}
-	p, err := st.tx.PendingSpecs().Get(ctx, d.TenantID, d.ID)
-	if errors.Is(err, store.ErrNotFound) || err == nil && p.Reason != fleet.PendingRefused {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	return st.tx.Changes().RecordPush(ctx, p.TenantID, p.RepositoryID, "")
-}
-
-// lookAgain has the specs looked at again that go to an environment and cannot: its agents or its grants are others now.
-func lookAgain(ctx context.Context, tx store.Tx, env fleet.Environment) error {
-	pending, err := tx.PendingSpecs().OfEnvironmentAllTenants(ctx, env.ID)
-	if err != nil {
-		return err
-	}
-	for _, p := range pending {
-		if p.Problem == "" {
-			continue // it is going to be looked at
-		}
-		if err := tx.Changes().RecordPush(ctx, p.TenantID, p.RepositoryID, ""); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 // delayPending says on the pending specs of a repository why it cannot be read. They are looked at when it can.
 func (w *worker) delayPending(ctx context.Context, todo work, problem error) error {
 	var failed error
@@ -70,7 +29,7 @@ func (w *worker) delayPending(ctx context.Context, todo work, problem error) err
 			}
 			p := p // this may run more than once
 			p.Reason, p.Problem = fleet.PendingUnreadable, problem.Error()
-			st := w.svc.newSettler(tx)
+			st := w.svc.planner.newSettler(tx)
 			return w.pendingProblem(ctx, tx, st, d, p)
 		}))
 	}

@@ -59,7 +59,7 @@ func (s *Service) applications(ctx context.Context, agent fleet.Agent) ([]Applic
 				source = fleet.Source{} // what it was when the bundle was chosen is not known any more
 			}
 			// Whoever is ahead of the server, or may be, deletes nothing on its word.
-			t.Desired.HoldPrune = t.Desired.HoldPrune || s.behind(t.Target)
+			t.Desired.HoldPrune = t.Desired.HoldPrune || s.planner.behind(t.Target)
 			out = append(out, Application{AgentTarget: t, Source: source, Environment: d.Environment})
 		}
 		return nil

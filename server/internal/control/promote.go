@@ -11,7 +11,6 @@ import (
 	"github.com/kedge-dev/kedge/internal/manifest"
 	"github.com/kedge-dev/kedge/internal/obs"
 	"github.com/kedge-dev/kedge/internal/wire"
-	"github.com/kedge-dev/kedge/server/internal/auth"
 	"github.com/kedge-dev/kedge/server/internal/quota"
 	"github.com/kedge-dev/kedge/server/internal/store"
 )
@@ -160,7 +159,7 @@ func (w *worker) refuse(ctx context.Context, tx store.Tx, d fleet.Deployment, p 
 // beyondGrant says which object of a part is beyond the limits of a grant; "" when none is.
 func (w *worker) beyondGrant(ctx context.Context, tx store.Tx, next fleet.Deployment, p part, limits fleet.Limits) (string, error) {
 	if p.packed == nil {
-		return w.svc.refusal(ctx, tx, next, p.digest, limits)
+		return w.svc.planner.refusal(ctx, tx, next, p.digest, limits)
 	}
 	set, err := manifest.Unpack(p.packed.digest, p.packed.content, wire.MaxBundleContent)
 	if err != nil {
@@ -174,7 +173,7 @@ func (w *worker) beyondGrant(ctx context.Context, tx store.Tx, next fleet.Deploy
 func (w *worker) promote(ctx context.Context, tx store.Tx, st *settler, d fleet.Deployment, p fleet.PendingSpec, o outcome) (fleet.Deployment, error) {
 	next := d.With(p)
 	next.PendingSpec, next.SourceRevision, next.SourceError, next.Detected = 0, d.SourceRevision+1, "", o.detected()
-	if err := w.svc.repin(ctx, tx, auth.Principal{Name: p.By}, d, &next); err != nil {
+	if err := w.svc.planner.repin(ctx, tx, p.By, d, &next); err != nil {
 		return fleet.Deployment{}, err
 	}
 	if err := tx.Deployments().Promote(ctx, next); err != nil {

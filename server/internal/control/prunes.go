@@ -93,7 +93,7 @@ func (s *Service) holders(ctx context.Context, tx store.Tx, d fleet.Deployment, 
 // answered reports whether what an agent says of a target is about just what is desired of it now: only
 // then is what it holds back what a confirmation would let go.
 func (s *Service) answered(t fleet.Target) bool {
-	return (t.Desired.Digest != "" || t.Desired.Tombstone) && !holdsOn(t) && t.Observed.Version == t.Desired.Version && !s.behind(t)
+	return (t.Desired.Digest != "" || t.Desired.Tombstone) && !holdsOn(t) && t.Observed.Version == t.Desired.Version && !s.planner.behind(t)
 }
 
 // ConfirmPrune lets agents delete objects that they hold back, for the bundle that they have now and for no
@@ -170,7 +170,7 @@ func (s *Service) confirm(ctx context.Context, tx store.Tx, d fleet.Deployment, 
 			continue // once is enough
 		}
 		want := t.Desired
-		want.Version, want.Confirmed, want.HoldPrune = s.next(newest(t)), all, false // what is held is marked: answered
+		want.Version, want.Confirmed, want.HoldPrune = s.planner.next(newest(t)), all, false // what is held is marked: answered
 		if err := tx.Targets().SetDesired(ctx, t.TenantID, t.ID, want); err != nil {
 			return ConfirmedPrune{}, err
 		}

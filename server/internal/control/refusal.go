@@ -33,12 +33,12 @@ func (st *settler) grant(ctx context.Context, d fleet.Deployment, targets []flee
 }
 
 // refusal says which object of a bundle is beyond limits, and why; "" when none is.
-func (s *Service) refusal(ctx context.Context, tx store.Tx, d fleet.Deployment, digest string, limits fleet.Limits) (string, error) {
+func (s *planner) refusal(ctx context.Context, tx store.Tx, d fleet.Deployment, digest string, limits fleet.Limits) (string, error) {
 	if limits.None() {
 		return "", nil
 	}
 	key := fmt.Sprintf("%q %q %q %q", digest, d.Namespace, limits.Namespaces, limits.Kinds)
-	if why, ok := s.sources.refusals.get(key); ok {
+	if why, ok := s.refusals.get(key); ok {
 		return why, nil
 	}
 	bundle, err := tx.Bundles().Get(ctx, d.TenantID, digest)
@@ -50,7 +50,7 @@ func (s *Service) refusal(ctx context.Context, tx store.Tx, d fleet.Deployment, 
 		return "", err
 	}
 	why := beyond(set, d.Namespace, limits)
-	s.sources.refusals.put(key, why)
+	s.refusals.put(key, why)
 	return why, nil
 }
 
@@ -111,4 +111,12 @@ func (m *memo) put(key, value string) {
 		m.found = map[string]string{}
 	}
 	m.found[key] = value
+}
+
+// recorded is the source error of d as far as the source has to do with it.
+func recorded(d fleet.Deployment) string {
+	if strings.HasPrefix(d.SourceError, refusedPrefix) {
+		return ""
+	}
+	return d.SourceError
 }

@@ -13,7 +13,7 @@ import (
 // Report writes what agents said, all in one transaction and with a few statements per tenant. What is
 // not about a target of the agent is passed over; what says nothing new writes nothing. An agent that is
 // ahead of the server is heard of here too: one that polls says what it has in no other way.
-func (s *Service) Report(ctx context.Context, batch []AgentReports) error {
+func (s *planner) Report(ctx context.Context, batch []AgentReports) error {
 	return s.store.Update(ctx, func(tx store.Tx) error {
 		targets, err := standingsOf(ctx, tx, batch)
 		if err != nil {
@@ -130,7 +130,7 @@ func said(message string) string {
 }
 
 // reportsOf writes what was said of the targets of one tenant, and does what follows from it.
-func (s *Service) reportsOf(
+func (s *planner) reportsOf(
 	ctx context.Context, tx store.Tx, tenant fleet.TenantID, reports []store.AgentReport, targets standings,
 ) error {
 	changed, err := tx.Targets().SetObserved(ctx, tenant, reports)
@@ -193,7 +193,7 @@ func consequenceOf(t fleet.Target, now fleet.Observed, awaited bool) consequence
 }
 
 // conclude does what follows from what is said now of a target.
-func (s *Service) conclude(ctx context.Context, tx store.Tx, t fleet.Target, now fleet.Observed, awaited bool) error {
+func (s *planner) conclude(ctx context.Context, tx store.Tx, t fleet.Target, now fleet.Observed, awaited bool) error {
 	what := consequenceOf(t, now, awaited)
 	t.Observed = now
 	switch what {

@@ -77,13 +77,3 @@ func (s *Service) ReleaseDeployment(ctx context.Context, p auth.Principal, tenan
 	}
 	return s.Deployment(ctx, p, tenant, name)
 }
-
-// keep records that d was rendered whole, so that it can be gone back to.
-func (s *Service) keep(ctx context.Context, tx store.Tx, d fleet.Deployment, commit string, bundles map[string]string) (fleet.Revision, error) {
-	r := fleet.Revision{Commit: commit, RenderedAt: s.cfg.Now(), Bundles: bundles}
-	var err error
-	if r.Seq, err = tx.Revisions().Append(ctx, d.TenantID, d.ID, r, s.keepRevisions()); err != nil {
-		return fleet.Revision{}, fmt.Errorf("keeping a revision: %w", err)
-	}
-	return r, nil
-}

@@ -2,16 +2,12 @@ package control
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
-	"time"
 
 	"github.com/kedge-dev/kedge/internal/fleet"
-	"github.com/kedge-dev/kedge/internal/obs"
 	"github.com/kedge-dev/kedge/server/internal/auth"
 	"github.com/kedge-dev/kedge/server/internal/store"
-	"github.com/kedge-dev/kedge/server/internal/wording"
 )
 
 // maxOpenRuns bounds how many runs of one deployment may wait.
@@ -55,10 +51,10 @@ func (s *Service) createRun(ctx context.Context, p auth.Principal, tenant, deplo
 		if err := s.enqueue(ctx, tx, p, d, &run); err != nil {
 			return err
 		}
-		if err := s.supersede(ctx, tx, replaced, run); err != nil {
+		if err := s.planner.supersede(ctx, tx, replaced, run); err != nil {
 			return err
 		}
-		if err := s.settleTargets(ctx, tx, d, nil); err != nil {
+		if err := s.planner.settleTargets(ctx, tx, d, nil); err != nil {
 			return err
 		}
 		run, err = tx.Runs().Get(ctx, t.ID, run.ID)
@@ -102,18 +98,6 @@ func supersededBy(run fleet.SyncRun, open []fleet.SyncRun) []fleet.SyncRun {
 		return nil
 	}
 	return slices.DeleteFunc(slices.Clone(open), func(other fleet.SyncRun) bool { return other.Kind != fleet.RunSync })
-}
-
-// supersede terminates runs because another one replaces them.
-func (s *Service) supersede(ctx context.Context, tx store.Tx, replaced []fleet.SyncRun, by fleet.SyncRun) error {
-	why := fmt.Sprintf("superseded by rollback run %d to revision %d, started by %s", by.Seq, by.Kept, by.By)
-	st := s.newSettler(tx)
-	for _, run := range replaced {
-		if err := st.finish(ctx, run, fleet.RunTerminated, why); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // Runs lists the runs of a deployment, newest first.
@@ -195,70 +179,4 @@ func (s *Service) changeRun(ctx context.Context, p auth.Principal, tenant string
 		return err
 	})
 	return run, err
-}
-
-// endRuns terminates the runs of a deployment that is being deleted.
-func (s *Service) endRuns(ctx context.Context, tx store.Tx, d fleet.Deployment, why string) error {
-	open, err := tx.Runs().Open(ctx, d.TenantID, d.ID)
-	if err != nil {
-		return err
-	}
-	st := s.newSettler(tx)
-	for _, run := range open {
-		if err := st.finish(ctx, run, fleet.RunTerminated, why); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// expireRuns fails the runs that have waited for their targets for too long: the backstop for agents
-// that never come back.
-func (s *Service) expireRuns(ctx context.Context) error {
-	deadline := s.cfg.Now().Add(-s.runTimeout())
-	var late []fleet.SyncRun
-	err := s.store.View(ctx, func(tx store.Tx) error {
-		open, err := tx.Runs().OpenAllTenants(ctx)
-		for _, run := range open {
-			if expired(run, deadline) {
-				late = append(late, run)
-			}
-		}
-		return err
-	})
-	if err != nil {
-		return fmt.Errorf("looking for sync runs that wait too long: %w", err)
-	}
-	for _, run := range late {
-		if err := s.expire(ctx, run, deadline); err != nil {
-			return fmt.Errorf("ending sync run %s: %w", run.ID, err)
-		}
-		s.cfg.Log.Warn("a sync run waited for too long", obs.KeyDeployment, run.Deployment, "run", run.Seq)
-	}
-	return nil
-}
-
-func expired(run fleet.SyncRun, deadline time.Time) bool {
-	return run.Phase == fleet.RunRunning && run.StartedAt.Before(deadline)
-}
-
-func (s *Service) expire(ctx context.Context, run fleet.SyncRun, deadline time.Time) error {
-	return s.store.Update(ctx, func(tx store.Tx) error {
-		run, err := tx.Runs().Get(ctx, run.TenantID, run.ID)
-		if errors.Is(err, store.ErrNotFound) || (err == nil && !expired(run, deadline)) {
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-		open, failed, err := tx.Runs().CountOpenTargets(ctx, run.TenantID, run.ID)
-		if err != nil {
-			return err
-		}
-		message := fmt.Sprintf("%s did not answer within %s, and %d failed", wording.Count(open, "target"), s.runTimeout(), failed)
-		if err := s.newSettler(tx).finish(ctx, run, fleet.RunFailed, message); err != nil {
-			return err
-		}
-		return s.nextRun(ctx, tx, run.TenantID, run.DeploymentID)
-	})
 }

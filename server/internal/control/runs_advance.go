@@ -307,7 +307,7 @@ func (st *settler) setOperation(ctx context.Context, tenant fleet.TenantID, id f
 
 // observed is called after a report has changed a target: it may be what a run waits for, or what
 // a deletion waits for.
-func (s *Service) observed(ctx context.Context, tx store.Tx, t fleet.Target) error {
+func (s *planner) observed(ctx context.Context, tx store.Tx, t fleet.Target) error {
 	if letGo(t) {
 		return s.letGoOf(ctx, tx, t)
 	}
@@ -346,7 +346,7 @@ func (st *settler) hear(ctx context.Context, run fleet.SyncRun, t fleet.Target) 
 }
 
 // nextRun starts what waits behind a run that is done.
-func (s *Service) nextRun(ctx context.Context, tx store.Tx, tenant fleet.TenantID, id fleet.DeploymentID) error {
+func (s *planner) nextRun(ctx context.Context, tx store.Tx, tenant fleet.TenantID, id fleet.DeploymentID) error {
 	d, err := tx.Deployments().Get(ctx, tenant, id)
 	if errors.Is(err, store.ErrNotFound) {
 		return nil
@@ -355,4 +355,8 @@ func (s *Service) nextRun(ctx context.Context, tx store.Tx, tenant fleet.TenantI
 		return err
 	}
 	return s.settleTargets(ctx, tx, d, nil)
+}
+
+func startable(run fleet.SyncRun) bool {
+	return run.Phase == fleet.RunPending && run.Kind == fleet.RunSync
 }

@@ -75,16 +75,13 @@ type Service struct {
 	bells   bells
 	pollers pollers
 	present present
-	aheads  aheads
+	planner *planner
 	builder render.Builder // nil when there is none
 	checks  *sourceChecks
 	// capabilities are those of clusters that were looked up.
 	capabilities clusters
 	// tenantNames are names by id, of every tenant that was looked up.
 	tenantNames sync.Map
-
-	// Written by Bootstrap, before any door is open.
-	epoch int64 // of the database: restoring a backup raises it
 }
 
 // New makes a Service; it does no I/O.
@@ -93,9 +90,7 @@ func New(cfg Config, st store.Store, git Git) (*Service, error) {
 		return nil, errors.New("control: the server key is shorter than 32 bytes")
 	}
 	cfg.PollInterval = cmp.Or(cfg.PollInterval, 30*time.Second)
-	cfg.KeepRevisions = cmp.Or(cfg.KeepRevisions, 10)
 	cfg.PollLease = cmp.Or(cfg.PollLease, defaultPollLease)
-	cfg.RunTimeout = cmp.Or(cfg.RunTimeout, time.Hour)
 	cfg.RendersAtOnce = cmp.Or(cfg.RendersAtOnce, 4)
 	cfg.CheckTimeout = cmp.Or(cfg.CheckTimeout, 5*time.Second)
 	cfg.Log = cmp.Or(cfg.Log, slog.New(slog.DiscardHandler))
@@ -113,6 +108,7 @@ func New(cfg Config, st store.Store, git Git) (*Service, error) {
 	if cfg.Builder != nil {
 		s.builder = render.NewCache(cfg.Builder, 0)
 	}
+	s.planner = newPlanner(plannerConfig{KeepRevisions: cfg.KeepRevisions, RunTimeout: cfg.RunTimeout, Now: cfg.Now, Log: cfg.Log}, st)
 	s.sources = newSources(s)
 	s.checks = newSourceChecks(git, cfg)
 	return s, nil
@@ -126,7 +122,7 @@ func (s *Service) Work(ctx context.Context) error {
 	g.Go(func() error { return s.member.Run(ctx) })
 	g.Go(func() error { return s.keepHouse(ctx) })
 	g.Go(func() error { return s.ringBells(ctx) })
-	g.Go(func() error { return s.followAheads(ctx) })
+	g.Go(func() error { return s.planner.followAheads(ctx) })
 	return g.Wait()
 }
 
@@ -136,11 +132,6 @@ func (s *Service) Ready(ctx context.Context) error {
 		_, err := tx.Changes().Last(ctx)
 		return err
 	})
-}
-
-// next is the version after v, in the epoch of this database.
-func (s *Service) next(v fleet.Version) fleet.Version {
-	return fleet.Version{Epoch: max(v.Epoch, s.epoch), Generation: v.Generation + 1}
 }
 
 // tell appends an event, now.

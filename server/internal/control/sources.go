@@ -58,10 +58,8 @@ func (s *sources) countTenants(ctx context.Context) error {
 // when there is something to look at. A repository that hangs or fails holds up no other, and a
 // tenant no other tenant (invariant 12).
 type sources struct {
-	svc      *Service
-	renders  renders // over all repositories: they cost CPU, not waiting
-	refusals memo
-	names    names
+	svc     *Service
+	renders renders // over all repositories: they cost CPU, not waiting
 
 	mu      sync.Mutex
 	workers map[fleet.RepositoryID]*worker
@@ -96,9 +94,6 @@ func newSources(svc *Service) *sources {
 		workers: map[fleet.RepositoryID]*worker{},
 	}
 }
-
-func (s *Service) keepRevisions() int        { return cmp.Or(s.cfg.KeepRevisions, 10) }
-func (s *Service) runTimeout() time.Duration { return cmp.Or(s.cfg.RunTimeout, time.Hour) }
 
 // run keeps the workers of all repositories in use going until ctx ends.
 func (s *sources) run(ctx context.Context) error {
@@ -145,7 +140,7 @@ func (s *sources) reseal(ctx context.Context) {
 
 func (s *sources) tend(ctx context.Context) {
 	for pause.For(ctx, tendEvery) {
-		if err := s.svc.expireRuns(ctx); err != nil && ctx.Err() == nil {
+		if err := s.svc.planner.expireRuns(ctx); err != nil && ctx.Err() == nil {
 			s.svc.cfg.Log.Error("ending sync runs", obs.KeyError, err)
 		}
 		if err := s.sweep(ctx); err != nil && ctx.Err() == nil {

@@ -132,7 +132,7 @@ func (s *Service) removable(ctx context.Context, tx store.Tx, a fleet.Agent, tar
 		if held != "" {
 			return fleet.Conflict("the objects of deployment %q cannot be deleted now: %s; nothing was deleted", d.Name, held)
 		}
-		if s.behind(t) {
+		if s.planner.behind(t) {
 			return fleet.Conflict("agent %q is ahead of the server with deployment %q: wait until its source was read anew; nothing was deleted", a.Name, d.Name)
 		}
 	}

@@ -228,15 +228,3 @@ func repositoriesOf(deployments []fleet.Deployment) []fleet.RepositoryID {
 	}
 	return slices.Sorted(maps.Keys(ids))
 }
-
-// presenceOf reads the connections of the agents of targets, which may be other tenants'.
-func presenceOf(ctx context.Context, tx store.Tx, targets []fleet.Target) (map[fleet.AgentID][]fleet.Connection, error) {
-	agents := map[fleet.AgentID]bool{}
-	for _, t := range targets {
-		if t.AgentID != "" {
-			agents[t.AgentID] = true
-		}
-	}
-	connections, err := tx.Connections().OfAgentsAllTenants(ctx, slices.Sorted(maps.Keys(agents)))
-	return groupConnections(connections), err
-}

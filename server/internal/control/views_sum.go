@@ -34,24 +34,6 @@ func viewTarget(t fleet.Target, connections []fleet.Connection, out outlook) Tar
 // calm reports whether a sync state has nothing more urgent to say.
 func calm(s fleet.SyncState) bool { return s == fleet.SyncSynced || s == fleet.SyncPending }
 
-// presenceBy is the presence of an agent whose connections these are: it is there while a replica is
-// that leads. One that waits says nothing of the cluster: it was last heard of, as a leader, when it
-// came to wait.
-func presenceBy(connections []fleet.Connection) fleet.Presence {
-	var p fleet.Presence
-	for _, c := range connections {
-		p.Connected = p.Connected || c.Leads()
-		seen := c.LastSeenAt
-		if c.Standby {
-			seen = c.ConnectedAt
-		}
-		if seen.After(p.LastSeen) {
-			p.LastSeen = seen
-		}
-	}
-	return p
-}
-
 // sumUp is a deployment as the worst of its targets, with the first thing that a user should know.
 func sumUp(d fleet.Deployment, n tally, worst TargetView, repoError, held string) DeploymentView {
 	v := DeploymentView{Deployment: d, Counts: n.counts, Held: held, Sync: n.sync, Health: n.health}
@@ -84,13 +66,6 @@ func sumUp(d fleet.Deployment, n tally, worst TargetView, repoError, held string
 		v.Message = "being deleted: waiting for its agents" + wording.Suffix(v.Message)
 	}
 	return v
-}
-
-func haveNever(n int) string {
-	if n == 1 {
-		return " has never connected"
-	}
-	return " have never connected"
 }
 
 func prefixed(agent, message string) string {

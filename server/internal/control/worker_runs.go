@@ -41,17 +41,13 @@ func (w *worker) pendingRuns(ctx context.Context, tx store.Tx, todo work) ([]fle
 	return out, nil
 }
 
-func startable(run fleet.SyncRun) bool {
-	return run.Phase == fleet.RunPending && run.Kind == fleet.RunSync
-}
-
 // delayRuns says on the runs that wait why Git cannot be read. They start when it can.
 func (w *worker) delayRuns(ctx context.Context, todo work, problem error) error {
 	if len(todo.runs) == 0 {
 		return nil
 	}
 	return w.svc.store.Update(ctx, func(tx store.Tx) error {
-		st := w.svc.newSettler(tx)
+		st := w.svc.planner.newSettler(tx)
 		for _, run := range todo.runs {
 			run, err := tx.Runs().Get(ctx, run.TenantID, run.ID)
 			if errors.Is(err, store.ErrNotFound) || (err == nil && run.Phase != fleet.RunPending) {
@@ -155,12 +151,11 @@ func (w *worker) commitRun(ctx context.Context, tx store.Tx, was fleet.SyncRun, 
 	if !same || run.Revision != was.Revision {
 		return true, nil
 	}
-	st := w.svc.newSettler(tx)
-	st.resolved = true
+	st := w.svc.planner.newResolvedSettler(tx, nil)
 	if d.PendingSpec != 0 { // asked for meanwhile: the run is of that spec
 		return false, st.holdForSpec(ctx, d, run)
 	}
-	held, err := st.holds.of(ctx, d)
+	held, err := st.heldBy(ctx, d)
 	if err != nil {
 		return false, err
 	}
@@ -183,7 +178,7 @@ func (w *worker) commitRun(ctx context.Context, tx store.Tx, was fleet.SyncRun, 
 	if err := keepRunning(ctx, tx, d, bundles, problems); err != nil {
 		return false, err
 	}
-	revision, err := w.svc.keep(ctx, tx, d, o.commit, bundles)
+	revision, err := w.svc.planner.keep(ctx, tx, d, o.commit, bundles)
 	if err != nil {
 		return false, err
 	}
@@ -193,7 +188,7 @@ func (w *worker) commitRun(ctx context.Context, tx store.Tx, was fleet.SyncRun, 
 	}
 	w.lookedAt(d)
 	if done {
-		return false, w.svc.nextRun(ctx, tx, d.TenantID, d.ID)
+		return false, w.svc.planner.nextRun(ctx, tx, d.TenantID, d.ID)
 	}
 	return false, nil
 }
@@ -227,7 +222,7 @@ func (w *worker) endRun(ctx context.Context, tx store.Tx, st *settler, d fleet.D
 	if err := st.finish(ctx, run, phase, message); err != nil {
 		return err
 	}
-	return w.svc.nextRun(ctx, tx, d.TenantID, d.ID)
+	return w.svc.planner.nextRun(ctx, tx, d.TenantID, d.ID)
 }
 
 // bundles are the digests of the variants that could be rendered, and why the others could not.

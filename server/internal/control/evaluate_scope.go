@@ -1,0 +1,44 @@
+package control
+
+import (
+	"slices"
+)
+
+// addWanted notes what a deployment wants from the commit on.
+func addWanted(c *commitScope, o outcome) error {
+	if o.pending.promotable() && !o.pending.refused {
+		o = o.pending.outcome
+	}
+	for _, p := range o.parts {
+		if p.packed == nil || p.verdict.problem != "" {
+			continue
+		}
+		if err := c.add(o.deployment, p.variant, p.packed.digest, p.packed.content); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// noteEvaluated notes a deployment that was evaluated whole.
+func noteEvaluated(c *commitScope, o outcome) {
+	broken := slices.ContainsFunc(o.parts, func(p part) bool { return p.verdict.problem != "" })
+	if o.skipped || o.problem != "" || broken || o.pending != nil {
+		return
+	}
+	c.markEvaluated(o.deployment.ID)
+}
+
+// noteNewest notes which bundles were newest before outcomes are written.
+func noteNewest(c *commitScope, outcomes []outcome) {
+	for _, o := range outcomes {
+		if recorded(o.deployment) != "" || o.deployment.PendingSpec != 0 {
+			continue
+		}
+		digests := map[string]string{}
+		for _, p := range o.parts {
+			digests[p.variant] = p.was.Digest
+		}
+		c.setNewest(o.deployment.ID, digests)
+	}
+}
