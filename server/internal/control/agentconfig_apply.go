@@ -10,6 +10,7 @@ import (
 	"github.com/kedge-dev/kedge/internal/fleet"
 	"github.com/kedge-dev/kedge/server/internal/auth"
 	"github.com/kedge-dev/kedge/server/internal/quota"
+	"github.com/kedge-dev/kedge/server/internal/rollout"
 	"github.com/kedge-dev/kedge/server/internal/store"
 	"github.com/kedge-dev/kedge/server/internal/wording"
 )
@@ -151,14 +152,14 @@ func (s *Service) reconcileConfig(ctx context.Context, tx store.Tx, t fleet.Tena
 	changed := false
 	listed := map[fleet.DeploymentID]bool{}
 	// What leaves the file may have moved to what the same commit declares, or changes in the same repository.
-	scope := commitScope{pending: c.RepositoryID}
+	scope := rollout.CommitScope{Pending: c.RepositoryID}
 	for _, w := range want {
 		d, differs, err := s.declare(ctx, tx, p, t, look, w)
 		if err != nil {
 			return false, err
 		}
 		if differs {
-			scope.unevaluated = append(scope.unevaluated, d)
+			scope.Unevaluated = append(scope.Unevaluated, d)
 		}
 		listed[d.ID], changed = true, changed || differs
 	}
@@ -170,7 +171,7 @@ func (s *Service) reconcileConfig(ctx context.Context, tx store.Tx, t fleet.Tena
 		if err := s.undeclare(ctx, tx, p, t, look, d); err != nil {
 			return false, err
 		}
-		if err := newHandOvers(s.planner, tx, &scope).keepAll(ctx, t.ID, d.DeploymentID); err != nil {
+		if err := rollout.NewHandOvers(s.planner, tx, &scope).KeepAll(ctx, t.ID, d.DeploymentID); err != nil {
 			return false, err
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/kedge-dev/kedge/internal/fleet"
+	"github.com/kedge-dev/kedge/server/internal/rollout"
 	"github.com/kedge-dev/kedge/server/internal/store"
 )
 
@@ -66,7 +67,7 @@ func dropPlaces(ctx context.Context, tx store.Tx, tenant fleet.TenantID, agent s
 
 // checkPlace refuses an environment of a configuration where a user names one.
 func checkPlace(field, name string) error {
-	if !ofConfiguration(name) {
+	if !rollout.DeclaredInGit(name) {
 		return nil
 	}
 	return fleet.Invalid(field, "%q belongs to the configuration of an agent in Git: only its file deploys there", name)
@@ -74,7 +75,7 @@ func checkPlace(field, name string) error {
 
 // notOfConfiguration is a ConflictError for an environment that follows from a configuration.
 func notOfConfiguration(env fleet.Environment) error {
-	if !ofConfiguration(env.Name) {
+	if !rollout.DeclaredInGit(env.Name) {
 		return nil
 	}
 	return fleet.Conflict("environment %q belongs to the configuration of an agent in Git, and goes with it", env.Name)

@@ -28,7 +28,7 @@ func (s *Service) undeclare(ctx context.Context, tx store.Tx, p auth.Principal, 
 	if err != nil {
 		return err
 	}
-	if slices.ContainsFunc(targets, s.planner.behind) {
+	if slices.ContainsFunc(targets, s.planner.Ahead) {
 		// What was said of pruning may be as old as the backup that was restored.
 		return s.releaseDeclared(ctx, tx, p, t, d, fmt.Sprintf("%s of %s does not declare it, and its agent is ahead of the server", d.File, d.RepoURL))
 	}

@@ -231,7 +231,7 @@ func (s *Service) DeleteAgent(ctx context.Context, p auth.Principal, tenant, nam
 		}
 		// No operation is orphaned.
 		message := fmt.Sprintf("agent %q was deleted", a.Name)
-		if err := s.planner.finishOperationsOf(ctx, tx, a.TenantID, string(a.ID), ActionRotate, message); err != nil {
+		if err := s.planner.FinishOperationsOf(ctx, tx, a.TenantID, string(a.ID), ActionRotate, message); err != nil {
 			return err
 		}
 		if err := tx.Agents().Delete(ctx, a.TenantID, a.ID); err != nil {

@@ -6,6 +6,7 @@ import (
 
 	"github.com/kedge-dev/kedge/internal/fleet"
 	"github.com/kedge-dev/kedge/server/internal/auth"
+	"github.com/kedge-dev/kedge/server/internal/rollout"
 	"github.com/kedge-dev/kedge/server/internal/store"
 )
 
@@ -66,7 +67,7 @@ func (s *Service) viewAgents(ctx context.Context, tx store.Tx, agents []fleet.Ag
 	if err != nil {
 		return nil, err
 	}
-	byAgent := groupConnections(connections)
+	byAgent := rollout.GroupConnections(connections)
 	out := make([]AgentView, 0, len(agents))
 	for _, a := range agents {
 		v := s.viewAgent(a, byAgent[a.ID], counts[a.ID])

@@ -49,7 +49,7 @@ func (s *Service) readSettings(ctx context.Context, tx store.Tx) error {
 	if err != nil {
 		return err
 	}
-	s.planner.setEpoch(settings.Epoch)
+	s.planner.SetEpoch(settings.Epoch)
 	last, err := tx.Changes().Last(ctx)
 	s.feed.StartAt(last)
 	return err

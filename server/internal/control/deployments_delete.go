@@ -6,6 +6,7 @@ import (
 
 	"github.com/kedge-dev/kedge/internal/fleet"
 	"github.com/kedge-dev/kedge/server/internal/auth"
+	"github.com/kedge-dev/kedge/server/internal/rollout"
 	"github.com/kedge-dev/kedge/server/internal/store"
 )
 
@@ -45,7 +46,7 @@ func (s *Service) deleteDeployment(
 
 // delete is DeleteDeployment, whoever asks for it.
 func (s *Service) delete(ctx context.Context, tx store.Tx, p auth.Principal, d fleet.Deployment, fate objectFate) (fleet.Operation, error) {
-	held, err := newHolds(tx).around(ctx, d)
+	held, err := rollout.NewSuspensions(tx).Around(ctx, d)
 	if err != nil {
 		return fleet.Operation{}, err
 	}
@@ -53,7 +54,7 @@ func (s *Service) delete(ctx context.Context, tx store.Tx, p auth.Principal, d f
 		return fleet.Operation{}, fleet.Conflict("deployment %q cannot be deleted now: %s", d.Name, held)
 	}
 	operation, err := s.openOperation(ctx, tx, p, fleet.Operation{
-		TenantID: d.TenantID, Action: actionDelete, Kind: "deployment", Name: d.Name, ResourceID: string(d.ID), State: fleet.OperationInProgress,
+		TenantID: d.TenantID, Action: rollout.ActionDelete, Kind: "deployment", Name: d.Name, ResourceID: string(d.ID), State: fleet.OperationInProgress,
 	})
 	if err != nil {
 		return fleet.Operation{}, err
@@ -86,7 +87,7 @@ func (s *Service) DismissTarget(ctx context.Context, p auth.Principal, tenant, d
 		if err != nil {
 			return fmt.Errorf("target %q: %w", id, err)
 		}
-		if t.AgentID != "" && !letGo(t) {
+		if t.AgentID != "" && !rollout.Released(t) {
 			return fleet.Conflict("agent %q still manages its part of deployment %q", t.AgentName, d.Name)
 		}
 		if err := tx.Targets().Remove(ctx, t.TenantID, t.ID); err != nil {

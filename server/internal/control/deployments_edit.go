@@ -8,6 +8,7 @@ import (
 
 	"github.com/kedge-dev/kedge/internal/fleet"
 	"github.com/kedge-dev/kedge/server/internal/auth"
+	"github.com/kedge-dev/kedge/server/internal/rollout"
 	"github.com/kedge-dev/kedge/server/internal/store"
 )
 
@@ -123,7 +124,7 @@ func (s *Service) update(ctx context.Context, tx store.Tx, p auth.Principal, t f
 
 // move aims d at another environment. Targets leave the old one, so nothing may hold it.
 func (s *Service) move(ctx context.Context, tx store.Tx, t fleet.Tenant, was fleet.Deployment, d *fleet.Deployment) error {
-	held, err := newHolds(tx).around(ctx, was)
+	held, err := rollout.NewSuspensions(tx).Around(ctx, was)
 	if err != nil {
 		return err
 	}

@@ -72,7 +72,7 @@ func (s *Service) setPending(ctx context.Context, tx store.Tx, p auth.Principal,
 	if err := s.record(ctx, tx, p, e.wanted, "deployment.update", "DeploymentEdited", what); err != nil {
 		return err
 	}
-	return s.planner.nextRun(ctx, tx, e.inForce.TenantID, e.inForce.ID) // runs wait for it from now on
+	return s.planner.NextRun(ctx, tx, e.inForce.TenantID, e.inForce.ID) // runs wait for it from now on
 }
 
 // editInForce makes an edit that needs no render. A spec that was pending is replaced by it.
@@ -89,9 +89,9 @@ func (s *Service) editInForce(ctx context.Context, tx store.Tx, p auth.Principal
 		if err := s.record(ctx, tx, p, d, "deployment.update", "DeploymentEdited", what); err != nil {
 			return err
 		}
-		return s.planner.nextRun(ctx, tx, d.TenantID, d.ID)
+		return s.planner.NextRun(ctx, tx, d.TenantID, d.ID)
 	}
-	if err := s.planner.repin(ctx, tx, p.Name, e.inForce, &d); err != nil {
+	if err := s.planner.Repin(ctx, tx, p.Name, e.inForce, &d); err != nil {
 		return err
 	}
 	return s.edited(ctx, tx, p, t, d, "deployment.update", what)

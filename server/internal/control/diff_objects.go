@@ -7,6 +7,7 @@ import (
 
 	"github.com/kedge-dev/kedge/internal/fleet"
 	"github.com/kedge-dev/kedge/internal/manifest"
+	"github.com/kedge-dev/kedge/server/internal/rollout"
 	"github.com/kedge-dev/kedge/server/internal/wording"
 )
 
@@ -15,7 +16,7 @@ func (c *comparison) desiredDigest(u unit, out *VariantDiff) string {
 	digest, others := "", 0
 	for _, t := range c.targets {
 		switch {
-		case !attached(t) || t.Variant != u.variant || t.Desired.Digest == "":
+		case !rollout.Attached(t) || t.Variant != u.variant || t.Desired.Digest == "":
 		case digest == "":
 			digest = t.Desired.Digest
 		case digest != t.Desired.Digest:
@@ -31,10 +32,10 @@ func (c *comparison) desiredDigest(u unit, out *VariantDiff) string {
 // keptDigest is what the agents of a variant would be told by a rollback to a kept revision; "" when that is nothing.
 func (c *comparison) keptDigest(r fleet.Revision, u unit) string {
 	of := fleet.Target{Variant: u.variant}
-	if i := slices.IndexFunc(c.targets, func(t fleet.Target) bool { return attached(t) && t.Variant == u.variant }); i >= 0 {
+	if i := slices.IndexFunc(c.targets, func(t fleet.Target) bool { return rollout.Attached(t) && t.Variant == u.variant }); i >= 0 {
 		of = c.targets[i]
 	}
-	bundle, _ := wishOf(r).of(of)
+	bundle, _ := rollout.KeptBundle(r, of)
 	return bundle.Digest
 }
 
@@ -60,10 +61,10 @@ func (c *comparison) rendered(ctx context.Context, side diffSide, u unit, out *V
 		out.Problem = fmt.Sprintf("%s (commit %.12s) cannot be rendered: %s", side.Name, side.Commit, v.problem)
 		return nil, nil
 	case v.packed == nil:
-		return c.worker.svc.planner.bundleObjects(ctx, c.tenant.ID, v.digest)
+		return c.worker.svc.planner.BundleObjects(ctx, c.tenant.ID, v.digest)
 	}
 	if v.packed.volatile {
 		out.Notes = append(out.Notes, "the chart uses time or randomness: some of what differs may do so every time")
 	}
-	return unpacked(v.packed.digest, v.packed.content)
+	return rollout.Objects(v.packed.digest, v.packed.content)
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/kedge-dev/kedge/internal/fleet"
 	"github.com/kedge-dev/kedge/server/internal/gitsource"
+	"github.com/kedge-dev/kedge/server/internal/rollout"
 	"github.com/kedge-dev/kedge/server/internal/store"
 )
 
@@ -85,7 +86,7 @@ func (w *worker) judgePending(ctx context.Context, d fleet.Deployment, refs map[
 			return err
 		}
 		open, err := tx.Runs().Open(ctx, d.TenantID, d.ID)
-		out.awaited = slices.ContainsFunc(open, startable)
+		out.awaited = slices.ContainsFunc(open, rollout.NeedsGit)
 		return err
 	})
 	if errors.Is(err, store.ErrNotFound) {

@@ -2,10 +2,12 @@ package control
 
 import (
 	"slices"
+
+	"github.com/kedge-dev/kedge/server/internal/rollout"
 )
 
 // addWanted notes what a deployment wants from the commit on.
-func addWanted(c *commitScope, o outcome) error {
+func addWanted(c *rollout.CommitScope, o outcome) error {
 	if o.pending.promotable() && !o.pending.refused {
 		o = o.pending.outcome
 	}
@@ -13,7 +15,7 @@ func addWanted(c *commitScope, o outcome) error {
 		if p.packed == nil || p.verdict.problem != "" {
 			continue
 		}
-		if err := c.add(o.deployment, p.variant, p.packed.digest, p.packed.content); err != nil {
+		if err := c.Add(o.deployment, p.variant, p.packed.digest, p.packed.content); err != nil {
 			return err
 		}
 	}
@@ -21,24 +23,24 @@ func addWanted(c *commitScope, o outcome) error {
 }
 
 // noteEvaluated notes a deployment that was evaluated whole.
-func noteEvaluated(c *commitScope, o outcome) {
+func noteEvaluated(c *rollout.CommitScope, o outcome) {
 	broken := slices.ContainsFunc(o.parts, func(p part) bool { return p.verdict.problem != "" })
 	if o.skipped || o.problem != "" || broken || o.pending != nil {
 		return
 	}
-	c.markEvaluated(o.deployment.ID)
+	c.MarkEvaluated(o.deployment.ID)
 }
 
 // noteNewest notes which bundles were newest before outcomes are written.
-func noteNewest(c *commitScope, outcomes []outcome) {
+func noteNewest(c *rollout.CommitScope, outcomes []outcome) {
 	for _, o := range outcomes {
-		if recorded(o.deployment) != "" || o.deployment.PendingSpec != 0 {
+		if rollout.SourceError(o.deployment) != "" || o.deployment.PendingSpec != 0 {
 			continue
 		}
 		digests := map[string]string{}
 		for _, p := range o.parts {
 			digests[p.variant] = p.was.Digest
 		}
-		c.setNewest(o.deployment.ID, digests)
+		c.SetNewest(o.deployment.ID, digests)
 	}
 }

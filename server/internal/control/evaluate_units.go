@@ -7,6 +7,7 @@ import (
 
 	"github.com/kedge-dev/kedge/internal/fleet"
 	"github.com/kedge-dev/kedge/server/internal/listing"
+	"github.com/kedge-dev/kedge/server/internal/rollout"
 	"github.com/kedge-dev/kedge/server/internal/store"
 )
 
@@ -84,7 +85,7 @@ func (w *worker) unitsIn(ctx context.Context, tx store.Tx, deployments []fleet.D
 
 // soleUnit is that of a deployment that is the same for all of its agents.
 func soleUnit(d fleet.Deployment) unit {
-	return unit{source: d.Source, was: d.Rendered, problem: recorded(d)}
+	return unit{source: d.Source, was: d.Rendered, problem: rollout.SourceError(d)}
 }
 
 // unitFinder is one use of units.
@@ -126,7 +127,7 @@ func (f *unitFinder) spokesmen(targets []fleet.Target) (first, rest []fleet.Targ
 	found := map[string]bool{}
 	for _, t := range targets {
 		switch {
-		case !attached(t) || refused(t):
+		case !rollout.Attached(t) || rollout.Refused(t):
 		case !found[t.Variant] || f.known[t.Variant].Rendered.Volatile:
 			found[t.Variant] = true
 			first = append(first, t)
@@ -208,7 +209,7 @@ func (w *worker) release(ctx context.Context, tx store.Tx, d fleet.Deployment) e
 	if err != nil || !d.Chart() {
 		return err
 	}
-	targets = slices.DeleteFunc(targets, func(t fleet.Target) bool { return !attached(t) || refused(t) })
+	targets = slices.DeleteFunc(targets, func(t fleet.Target) bool { return !rollout.Attached(t) || rollout.Refused(t) })
 	agents, err := listing.AgentsOf(ctx, tx, targets, nil)
 	if err != nil {
 		return err

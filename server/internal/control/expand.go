@@ -92,7 +92,7 @@ func (s *Service) placeOn(
 	if err := s.seatOn(ctx, tx, d, w, agents, acting); err != nil {
 		return err
 	}
-	return s.planner.settle(ctx, tx, d)
+	return s.planner.Reconcile(ctx, tx, d)
 }
 
 // seatOn is placeOn without settling.

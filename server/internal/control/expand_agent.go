@@ -123,10 +123,10 @@ func (s *Service) seatOne(ctx context.Context, tx store.Tx, d fleet.Deployment, 
 func (s *Service) settleOne(ctx context.Context, tx store.Tx, d fleet.Deployment, id fleet.TargetID) error {
 	t, err := tx.Targets().Get(ctx, d.TenantID, id)
 	if errors.Is(err, store.ErrNotFound) {
-		return s.planner.settleTargets(ctx, tx, d, nil)
+		return s.planner.ReconcileTargets(ctx, tx, d, nil)
 	}
 	if err != nil {
 		return err
 	}
-	return s.planner.settleTargets(ctx, tx, d, []fleet.Target{t})
+	return s.planner.ReconcileTargets(ctx, tx, d, []fleet.Target{t})
 }

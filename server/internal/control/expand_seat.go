@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/kedge-dev/kedge/internal/fleet"
+	"github.com/kedge-dev/kedge/server/internal/rollout"
 	"github.com/kedge-dev/kedge/server/internal/store"
 )
 
@@ -77,7 +78,7 @@ func (s *Service) attach(ctx context.Context, tx store.Tx, d fleet.Deployment, w
 	if err := tx.Targets().SetPlace(ctx, t); err != nil {
 		return err
 	}
-	again := fleet.Desired{Version: s.planner.next(newest(t)), Namespace: d.Namespace, Policy: w.grant.Applied(d.Policy), HoldPrune: anew || s.planner.behind(t) || holdsOn(t), HandOvers: t.Desired.HandOvers}
+	again := fleet.Desired{Version: s.planner.Next(rollout.Newest(t)), Namespace: d.Namespace, Policy: w.grant.Applied(d.Policy), HoldPrune: anew || s.planner.Ahead(t) || rollout.HoldsOn(t), HandOvers: t.Desired.HandOvers}
 	if err := tx.Targets().SetDesired(ctx, t.TenantID, t.ID, again); err != nil {
 		return err
 	}
@@ -108,11 +109,11 @@ func (s *Service) unseat(ctx context.Context, tx store.Tx, d fleet.Deployment, w
 		return seatMoved, s.detach(ctx, tx, t, why, false)
 	}
 	// While anything is suspended nothing is deleted, nor after a restore before Git was read anew.
-	held, err := heldBy(ctx, tx, d)
+	held, err := rollout.SuspendedBy(ctx, tx, d)
 	if err != nil {
 		return seatSame, err
 	}
-	return seatMoved, s.detach(ctx, tx, t, why, held == "" && !s.planner.behind(t) && !holdsOn(t))
+	return seatMoved, s.detach(ctx, tx, t, why, held == "" && !s.planner.Ahead(t) && !rollout.HoldsOn(t))
 }
 
 // detach lets go of a target: its objects stay as they are, and are listed, unless they are to be
@@ -121,28 +122,28 @@ func (s *Service) detach(ctx context.Context, tx store.Tx, t fleet.Target, why s
 	if t.Desired.Version == (fleet.Version{}) && t.Observed.Version == (fleet.Version{}) {
 		return tx.Targets().Remove(ctx, t.TenantID, t.ID)
 	}
-	last := fleet.Desired{Version: s.planner.next(newest(t)), Commit: t.Desired.Commit, Namespace: t.Desired.Namespace, Policy: t.Desired.Policy}
+	last := fleet.Desired{Version: s.planner.Next(rollout.Newest(t)), Commit: t.Desired.Commit, Namespace: t.Desired.Namespace, Policy: t.Desired.Policy}
 	what := "its objects stay and are no longer managed"
 	if prune {
 		last.Tombstone, last.Commit = true, ""
 		what = "its objects are deleted"
 	} else {
-		last.Detached, last.HoldPrune = true, holdsOn(t) // it may come back before its agent has heard of this
+		last.Detached, last.HoldPrune = true, rollout.HoldsOn(t) // it may come back before its agent has heard of this
 		t.DetachedAt, t.DetachedWhy, t.GrantID = s.cfg.Now(), why, ""
 		if err := tx.Targets().SetPlace(ctx, t); err != nil {
 			return err
 		}
 	}
-	handOvers := newHandOvers(s.planner, tx, nil)
+	handOvers := rollout.NewHandOvers(s.planner, tx, nil)
 	var err error
-	if last.HandOvers, err = handOvers.of(ctx, t, last); err != nil {
+	if last.HandOvers, err = handOvers.Of(ctx, t, last); err != nil {
 		return err
 	}
 	if err := tx.Targets().SetDesired(ctx, t.TenantID, t.ID, last); err != nil {
 		return err
 	}
 	// What others on the agent keep for it they keep for nobody.
-	if err := handOvers.refresh(ctx, t.TenantID, func(h fleet.HandOver) bool { return h.To == t.DeploymentID }); err != nil {
+	if err := handOvers.Refresh(ctx, t.TenantID, func(h fleet.HandOver) bool { return h.To == t.DeploymentID }); err != nil {
 		return err
 	}
 	return s.tell(ctx, tx, fleet.Event{

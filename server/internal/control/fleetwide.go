@@ -234,7 +234,7 @@ func (s *Service) settleByKey(ctx context.Context, tx store.Tx, key deploymentKe
 	if err != nil {
 		return err
 	}
-	if err := s.planner.settle(ctx, tx, d); err != nil {
+	if err := s.planner.Reconcile(ctx, tx, d); err != nil {
 		return fmt.Errorf("deployment %q: %w", d.Name, err)
 	}
 	return nil

@@ -10,6 +10,7 @@ import (
 
 	"github.com/kedge-dev/kedge/internal/fleet"
 	"github.com/kedge-dev/kedge/server/internal/auth"
+	"github.com/kedge-dev/kedge/server/internal/rollout"
 	"github.com/kedge-dev/kedge/server/internal/store"
 )
 
@@ -221,11 +222,11 @@ func (s *Service) renewTargets(ctx context.Context, tx store.Tx, g fleet.Grant) 
 		return err
 	}
 	for _, t := range targets {
-		if left(t) || t.Desired.Digest == "" || s.planner.behind(t) { // the last hears of it once its source was read anew
+		if left(t) || t.Desired.Digest == "" || s.planner.Ahead(t) { // the last hears of it once its source was read anew
 			continue
 		}
 		again := t.Desired
-		again.Version, again.Policy = s.planner.next(newest(t)), g.Applied(t.Desired.Policy)
+		again.Version, again.Policy = s.planner.Next(rollout.Newest(t)), g.Applied(t.Desired.Policy)
 		if err := tx.Targets().SetDesired(ctx, t.TenantID, t.ID, again); err != nil {
 			return err
 		}

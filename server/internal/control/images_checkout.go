@@ -13,6 +13,7 @@ import (
 	"github.com/kedge-dev/kedge/internal/render"
 	"github.com/kedge-dev/kedge/server/internal/gitsource"
 	"github.com/kedge-dev/kedge/server/internal/listing"
+	"github.com/kedge-dev/kedge/server/internal/rollout"
 	"github.com/kedge-dev/kedge/server/internal/store"
 )
 
@@ -70,7 +71,7 @@ func sourcesOf(ctx context.Context, tx store.Tx, d fleet.Deployment) ([]fleet.So
 	}
 	taken := map[string]bool{}
 	targets = slices.DeleteFunc(targets, func(t fleet.Target) bool {
-		other := !attached(t) || refused(t) || taken[t.Variant]
+		other := !rollout.Attached(t) || rollout.Refused(t) || taken[t.Variant]
 		taken[t.Variant] = taken[t.Variant] || !other
 		return other
 	})

@@ -7,6 +7,7 @@ import (
 
 	"github.com/kedge-dev/kedge/internal/fleet"
 	"github.com/kedge-dev/kedge/server/internal/gitsource"
+	"github.com/kedge-dev/kedge/server/internal/rollout"
 	"github.com/kedge-dev/kedge/server/internal/store"
 )
 
@@ -29,7 +30,7 @@ func (w *worker) delayPending(ctx context.Context, todo work, problem error) err
 			}
 			p := p // this may run more than once
 			p.Reason, p.Problem = fleet.PendingUnreadable, problem.Error()
-			st := w.svc.planner.newSettler(tx)
+			st := w.svc.planner.NewReconciler(tx)
 			return w.pendingProblem(ctx, tx, st, d, p)
 		}))
 	}
@@ -81,7 +82,7 @@ func (s *sources) concernPending(ctx context.Context, tx store.Tx, c store.Chang
 	}
 	if c.Kind == store.ChangeRun {
 		open, err := tx.Runs().Open(ctx, d.TenantID, d.ID)
-		if err != nil || !slices.ContainsFunc(open, startable) {
+		if err != nil || !slices.ContainsFunc(open, rollout.NeedsGit) {
 			return err
 		}
 	} else if s.knows(p.RepositoryID, d) {

@@ -23,7 +23,7 @@ func (s *Service) orphan(ctx context.Context, tx store.Tx, a fleet.Agent, t flee
 		}
 		return s.settleOne(ctx, tx, d, t.ID)
 	}
-	if err := s.planner.targetGone(ctx, tx, t); err != nil {
+	if err := s.planner.TargetGone(ctx, tx, t); err != nil {
 		return err
 	}
 	return s.tell(ctx, tx, fleet.Event{

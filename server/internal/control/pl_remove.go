@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/kedge-dev/kedge/internal/fleet"
+	"github.com/kedge-dev/kedge/server/internal/rollout"
 	"github.com/kedge-dev/kedge/server/internal/store"
 )
 
@@ -20,7 +21,7 @@ const (
 // remove marks d as deleted, ends its runs and makes tombstones of the targets that an agent may
 // have heard of, or detaches them. The others go at once, and with the last one d itself.
 func (s *Service) remove(ctx context.Context, tx store.Tx, d fleet.Deployment, fate objectFate) error {
-	if err := s.planner.endRuns(ctx, tx, d, "its deployment was deleted"); err != nil {
+	if err := s.planner.EndRuns(ctx, tx, d, "its deployment was deleted"); err != nil {
 		return err
 	}
 	if err := tx.PendingSpecs().Remove(ctx, d.TenantID, d.ID); err != nil {
@@ -38,26 +39,26 @@ func (s *Service) remove(ctx context.Context, tx store.Tx, d fleet.Deployment, f
 		return err
 	}
 	d.Policy = w.grant.Applied(d.Policy)
-	handOvers := newHandOvers(s.planner, tx, nil)
+	handOvers := rollout.NewHandOvers(s.planner, tx, nil)
 	for _, t := range targets {
 		if err := s.bury(ctx, tx, d, t, fate, handOvers); err != nil {
 			return fmt.Errorf("burying target %s: %w", t.ID, err)
 		}
 	}
 	// What others keep for it they keep for nobody.
-	if err := handOvers.refresh(ctx, d.TenantID, func(h fleet.HandOver) bool { return h.To == d.ID }); err != nil {
+	if err := handOvers.Refresh(ctx, d.TenantID, func(h fleet.HandOver) bool { return h.To == d.ID }); err != nil {
 		return err
 	}
-	return s.planner.removeIfEmpty(ctx, tx, d.TenantID, d.ID)
+	return s.planner.RemoveIfEmpty(ctx, tx, d.TenantID, d.ID)
 }
 
 // bury makes a tombstone of a target, unless that is not what is due: one that was detached has let
 // its objects go, and they stay; one without an agent can be told nothing; one that nobody heard of
 // has nothing to delete. When objects are kept the target is detached instead.
-func (s *Service) bury(ctx context.Context, tx store.Tx, d fleet.Deployment, t fleet.Target, fate objectFate, handOvers *handOvers) error {
+func (s *Service) bury(ctx context.Context, tx store.Tx, d fleet.Deployment, t fleet.Target, fate objectFate, handOvers *rollout.HandOvers) error {
 	unheard := t.Desired.Version == (fleet.Version{}) && t.Observed.Version == (fleet.Version{})
 	switch {
-	case t.AgentID == "", letGo(t), unheard:
+	case t.AgentID == "", rollout.Released(t), unheard:
 		return tx.Targets().Remove(ctx, t.TenantID, t.ID)
 	case t.Desired.Tombstone, !t.DetachedAt.IsZero():
 		return nil // on its way: removed when its agent has answered
@@ -65,14 +66,14 @@ func (s *Service) bury(ctx context.Context, tx store.Tx, d fleet.Deployment, t f
 		return s.detach(ctx, tx, t, "the deployment was deleted with its objects kept", false)
 	}
 	want := fleet.Desired{
-		Version: s.planner.next(newest(t)), Namespace: d.Namespace, Policy: d.Policy, SourceRevision: d.SourceRevision,
+		Version: s.planner.Next(rollout.Newest(t)), Namespace: d.Namespace, Policy: d.Policy, SourceRevision: d.SourceRevision,
 		Tombstone: true, Consent: fate == deleteObjects,
 	}
 	if t.Desired.SourceRevision != d.SourceRevision && t.Desired.Digest != "" {
 		want.Namespace, want.Policy, want.SourceRevision = t.Desired.Namespace, t.Desired.Policy, t.Desired.SourceRevision
 	}
 	var err error
-	if want.HandOvers, err = handOvers.of(ctx, t, want); err != nil {
+	if want.HandOvers, err = handOvers.Of(ctx, t, want); err != nil {
 		return err
 	}
 	return tx.Targets().SetDesired(ctx, t.TenantID, t.ID, want)

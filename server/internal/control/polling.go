@@ -12,12 +12,13 @@ import (
 	"github.com/kedge-dev/kedge/internal/fleet"
 	"github.com/kedge-dev/kedge/internal/obs"
 	"github.com/kedge-dev/kedge/server/internal/pause"
+	"github.com/kedge-dev/kedge/server/internal/rollout"
 	"github.com/kedge-dev/kedge/server/internal/store"
 )
 
 // Application is one target of an agent as the polling contract tells of it.
 type Application struct {
-	AgentTarget
+	rollout.AgentTarget
 	Source      fleet.Source // as it is for this agent
 	Environment string
 }
@@ -59,7 +60,7 @@ func (s *Service) applications(ctx context.Context, agent fleet.Agent) ([]Applic
 				source = fleet.Source{} // what it was when the bundle was chosen is not known any more
 			}
 			// Whoever is ahead of the server, or may be, deletes nothing on its word.
-			t.Desired.HoldPrune = t.Desired.HoldPrune || s.planner.behind(t.Target)
+			t.Desired.HoldPrune = t.Desired.HoldPrune || s.planner.Ahead(t.Target)
 			out = append(out, Application{AgentTarget: t, Source: source, Environment: d.Environment})
 		}
 		return nil
@@ -72,7 +73,7 @@ func (s *Service) applications(ctx context.Context, agent fleet.Agent) ([]Applic
 }
 
 // deploymentsOn reads the deployments of an agent's targets by page, not one by one.
-func deploymentsOn(ctx context.Context, tx store.Tx, agent fleet.Agent, targets []AgentTarget) (map[fleet.DeploymentID]fleet.Deployment, error) {
+func deploymentsOn(ctx context.Context, tx store.Tx, agent fleet.Agent, targets []rollout.AgentTarget) (map[fleet.DeploymentID]fleet.Deployment, error) {
 	out := map[fleet.DeploymentID]fleet.Deployment{}
 	seen := map[fleet.TenantID]bool{}
 	for _, t := range targets {

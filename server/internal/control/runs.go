@@ -7,6 +7,7 @@ import (
 
 	"github.com/kedge-dev/kedge/internal/fleet"
 	"github.com/kedge-dev/kedge/server/internal/auth"
+	"github.com/kedge-dev/kedge/server/internal/rollout"
 	"github.com/kedge-dev/kedge/server/internal/store"
 )
 
@@ -22,7 +23,7 @@ func (s *Service) CreateRun(ctx context.Context, p auth.Principal, tenant, deplo
 	}
 	return s.createRun(ctx, p, tenant, deployment, func(_ store.Tx, d fleet.Deployment) (fleet.SyncRun, error) {
 		run := fleet.SyncRun{Kind: fleet.RunSync, Revision: req.Revision}
-		if d.Pin.Active() && !d.Policy.Manual && !pins(d, run) {
+		if d.Pin.Active() && !d.Policy.Manual && !rollout.PinsDeployment(d, run) {
 			return run, fleet.Conflict("deployment %q is pinned to revision %d: release it, or name the revision to sync to", d.Name, d.Pin.Revision)
 		}
 		return run, nil
@@ -51,10 +52,10 @@ func (s *Service) createRun(ctx context.Context, p auth.Principal, tenant, deplo
 		if err := s.enqueue(ctx, tx, p, d, &run); err != nil {
 			return err
 		}
-		if err := s.planner.supersede(ctx, tx, replaced, run); err != nil {
+		if err := s.planner.Supersede(ctx, tx, replaced, run); err != nil {
 			return err
 		}
-		if err := s.planner.settleTargets(ctx, tx, d, nil); err != nil {
+		if err := s.planner.ReconcileTargets(ctx, tx, d, nil); err != nil {
 			return err
 		}
 		run, err = tx.Runs().Get(ctx, t.ID, run.ID)

@@ -20,15 +20,15 @@ func (s *Service) TerminateRun(ctx context.Context, p auth.Principal, tenant str
 		if run.Phase.Done() {
 			return fleet.Conflict("run %d is done: it has %s", run.Seq, strings.ToLower(string(run.Phase)))
 		}
-		st := s.planner.newSettler(tx)
-		if err := st.finish(ctx, *run, fleet.RunTerminated, "terminated by "+p.Name); err != nil {
+		st := s.planner.NewReconciler(tx)
+		if err := st.FinishRun(ctx, *run, fleet.RunTerminated, "terminated by "+p.Name); err != nil {
 			return err
 		}
 		if run.Phase == fleet.RunRunning {
-			if err := st.stop(ctx, *run); err != nil {
+			if err := st.StopRun(ctx, *run); err != nil {
 				return err
 			}
 		}
-		return s.planner.nextRun(ctx, tx, run.TenantID, run.DeploymentID)
+		return s.planner.NextRun(ctx, tx, run.TenantID, run.DeploymentID)
 	})
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/kedge-dev/kedge/internal/fleet"
 	"github.com/kedge-dev/kedge/server/internal/auth"
+	"github.com/kedge-dev/kedge/server/internal/rollout"
 	"github.com/kedge-dev/kedge/server/internal/store"
 	"github.com/kedge-dev/kedge/server/internal/wording"
 )
@@ -68,7 +69,7 @@ func waitsToStart(ctx context.Context, tx store.Tx, run fleet.SyncRun) (RunWait,
 	if err != nil {
 		return RunWait{}, err
 	}
-	held, err := heldBy(ctx, tx, d)
+	held, err := rollout.SuspendedBy(ctx, tx, d)
 	if err != nil {
 		return RunWait{}, err
 	}
@@ -103,9 +104,9 @@ func waitsForAgents(ctx context.Context, tx store.Tx, run fleet.SyncRun) (waits 
 	if err != nil {
 		return nil, 0, err
 	}
-	connections, err := presenceOf(ctx, tx, targets)
+	connections, err := rollout.PresenceOf(ctx, tx, targets)
 	for _, t := range targets {
-		waits = append(waits, waitsForAgent(t, presenceBy(connections[t.AgentID])))
+		waits = append(waits, waitsForAgent(t, rollout.PresenceBy(connections[t.AgentID])))
 	}
 	return waits, more, err
 }

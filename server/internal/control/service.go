@@ -17,6 +17,7 @@ import (
 	"github.com/kedge-dev/kedge/internal/render"
 	"github.com/kedge-dev/kedge/server/internal/changefeed"
 	"github.com/kedge-dev/kedge/server/internal/membership"
+	"github.com/kedge-dev/kedge/server/internal/rollout"
 	"github.com/kedge-dev/kedge/server/internal/store"
 )
 
@@ -75,7 +76,7 @@ type Service struct {
 	bells   bells
 	pollers pollers
 	present present
-	planner *planner
+	planner *rollout.Planner
 	builder render.Builder // nil when there is none
 	checks  *sourceChecks
 	// capabilities are those of clusters that were looked up.
@@ -108,7 +109,7 @@ func New(cfg Config, st store.Store, git Git) (*Service, error) {
 	if cfg.Builder != nil {
 		s.builder = render.NewCache(cfg.Builder, 0)
 	}
-	s.planner = newPlanner(plannerConfig{KeepRevisions: cfg.KeepRevisions, RunTimeout: cfg.RunTimeout, Now: cfg.Now, Log: cfg.Log}, st)
+	s.planner = rollout.New(rollout.Config{KeepRevisions: cfg.KeepRevisions, RunTimeout: cfg.RunTimeout, Now: cfg.Now, Log: cfg.Log}, st)
 	s.sources = newSources(s)
 	s.checks = newSourceChecks(git, cfg)
 	return s, nil
@@ -122,7 +123,7 @@ func (s *Service) Work(ctx context.Context) error {
 	g.Go(func() error { return s.member.Run(ctx) })
 	g.Go(func() error { return s.keepHouse(ctx) })
 	g.Go(func() error { return s.ringBells(ctx) })
-	g.Go(func() error { return s.planner.followAheads(ctx) })
+	g.Go(func() error { return s.planner.FollowAhead(ctx) })
 	return g.Wait()
 }
 

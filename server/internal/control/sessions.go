@@ -5,13 +5,14 @@ import (
 	"fmt"
 
 	"github.com/kedge-dev/kedge/internal/fleet"
+	"github.com/kedge-dev/kedge/server/internal/rollout"
 	"github.com/kedge-dev/kedge/server/internal/store"
 )
 
 // TargetsOf returns the targets of an agent, of whatever tenant: all of them, or those named.
 // Tombstones are among them, and what is detached.
-func (s *Service) TargetsOf(ctx context.Context, agent fleet.Agent, ids []fleet.TargetID) ([]AgentTarget, error) {
-	var out []AgentTarget
+func (s *Service) TargetsOf(ctx context.Context, agent fleet.Agent, ids []fleet.TargetID) ([]rollout.AgentTarget, error) {
+	var out []rollout.AgentTarget
 	err := s.store.View(ctx, func(tx store.Tx) (err error) {
 		out, err = s.agentTargets(ctx, tx, agent, ids)
 		return err
@@ -19,7 +20,7 @@ func (s *Service) TargetsOf(ctx context.Context, agent fleet.Agent, ids []fleet.
 	return out, err
 }
 
-func (s *Service) agentTargets(ctx context.Context, tx store.Tx, agent fleet.Agent, ids []fleet.TargetID) ([]AgentTarget, error) {
+func (s *Service) agentTargets(ctx context.Context, tx store.Tx, agent fleet.Agent, ids []fleet.TargetID) ([]rollout.AgentTarget, error) {
 	var targets []fleet.Target
 	var err error
 	if ids == nil {
@@ -30,13 +31,13 @@ func (s *Service) agentTargets(ctx context.Context, tx store.Tx, agent fleet.Age
 	if err != nil {
 		return nil, err
 	}
-	out := make([]AgentTarget, 0, len(targets))
+	out := make([]rollout.AgentTarget, 0, len(targets))
 	for _, t := range targets {
 		name, err := s.tenantName(ctx, tx, t.TenantID)
 		if err != nil {
 			return nil, err
 		}
-		out = append(out, AgentTarget{Target: t, Tenant: name})
+		out = append(out, rollout.AgentTarget{Target: t, Tenant: name})
 	}
 	return out, nil
 }
@@ -91,6 +92,6 @@ func (s *Service) AgentAhead(ctx context.Context, agent fleet.Agent, id fleet.Ta
 }
 
 // Report writes what agents reported, all in one transaction; see [rollout.Planner.Report].
-func (s *Service) Report(ctx context.Context, batch []AgentReports) error {
+func (s *Service) Report(ctx context.Context, batch []rollout.AgentReports) error {
 	return s.planner.Report(ctx, batch)
 }

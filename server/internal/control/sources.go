@@ -140,7 +140,7 @@ func (s *sources) reseal(ctx context.Context) {
 
 func (s *sources) tend(ctx context.Context) {
 	for pause.For(ctx, tendEvery) {
-		if err := s.svc.planner.expireRuns(ctx); err != nil && ctx.Err() == nil {
+		if err := s.svc.planner.ExpireRuns(ctx); err != nil && ctx.Err() == nil {
 			s.svc.cfg.Log.Error("ending sync runs", obs.KeyError, err)
 		}
 		if err := s.sweep(ctx); err != nil && ctx.Err() == nil {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/kedge-dev/kedge/internal/fleet"
 	"github.com/kedge-dev/kedge/server/internal/auth"
+	"github.com/kedge-dev/kedge/server/internal/rollout"
 	"github.com/kedge-dev/kedge/server/internal/store"
 )
 
@@ -116,7 +117,7 @@ func (s *Service) DeleteAgentObjects(ctx context.Context, p auth.Principal, tena
 
 // removable returns why the objects of an agent must not be deleted now, if so.
 func (s *Service) removable(ctx context.Context, tx store.Tx, a fleet.Agent, targets []fleet.Target) error {
-	holds := newHolds(tx)
+	holds := rollout.NewSuspensions(tx)
 	for _, t := range targets {
 		if t.TenantID != a.TenantID || left(t) {
 			continue
@@ -125,14 +126,14 @@ func (s *Service) removable(ctx context.Context, tx store.Tx, a fleet.Agent, tar
 		if err != nil {
 			return err
 		}
-		held, err := holds.around(ctx, d)
+		held, err := holds.Around(ctx, d)
 		if err != nil {
 			return err
 		}
 		if held != "" {
 			return fleet.Conflict("the objects of deployment %q cannot be deleted now: %s; nothing was deleted", d.Name, held)
 		}
-		if s.planner.behind(t) {
+		if s.planner.Ahead(t) {
 			return fleet.Conflict("agent %q is ahead of the server with deployment %q: wait until its source was read anew; nothing was deleted", a.Name, d.Name)
 		}
 	}

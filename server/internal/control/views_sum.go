@@ -6,19 +6,20 @@ import (
 	"time"
 
 	"github.com/kedge-dev/kedge/internal/fleet"
+	"github.com/kedge-dev/kedge/server/internal/rollout"
 	"github.com/kedge-dev/kedge/server/internal/wording"
 )
 
 // viewTarget is a target as users see it. What is ahead of everything else is what they can do
 // something about.
 func viewTarget(t fleet.Target, connections []fleet.Connection, out outlook) TargetView {
-	presence := presenceBy(connections)
+	presence := rollout.PresenceBy(connections)
 	v := TargetView{Target: t, View: t.ViewAt(presence)}
 	switch {
 	case !t.DetachedAt.IsZero():
 		v.View.Sync, v.View.Message = fleet.SyncDetached, "detached since "+t.DetachedAt.UTC().Format(time.RFC3339)+wording.Suffix(t.DetachedWhy)
 	case t.Desired.Tombstone:
-	case refused(t):
+	case rollout.Refused(t):
 		v.View.Sync, v.View.Message = fleet.SyncFailed, strings.TrimPrefix(t.Variant, "!")
 	case out.problem != "":
 		v.View.Sync, v.View.Message = fleet.SyncFailed, out.problem
@@ -50,7 +51,7 @@ func sumUp(d fleet.Deployment, n tally, worst TargetView, repoError, held string
 		v.Message = held
 	}
 	if never := n.counts.Never; never > 0 && n.weight == weightKnown {
-		v.Message = strings.TrimPrefix(v.Message+"; "+wording.Count(never, "agent")+haveNever(never), "; ")
+		v.Message = strings.TrimPrefix(v.Message+"; "+wording.Count(never, "agent")+rollout.HaveNeverConnected(never), "; ")
 	}
 	problem := d.SourceError
 	if repoError != "" {

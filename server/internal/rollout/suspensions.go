@@ -1,4 +1,4 @@
-package control
+package rollout
 
 import (
 	"context"
@@ -10,33 +10,33 @@ import (
 	"github.com/kedge-dev/kedge/server/internal/wording"
 )
 
-// holds finds out why nothing new may be sent, for many deployments in one transaction.
-type holds struct {
+// Suspensions finds out why nothing new may be sent, for many deployments in one transaction.
+type Suspensions struct {
 	tx           store.Tx
 	settings     *fleet.Settings
 	tenants      map[fleet.TenantID]fleet.Tenant
 	environments map[fleet.EnvironmentID]fleet.Environment
 }
 
-func newHolds(tx store.Tx) *holds {
-	return &holds{tx: tx, tenants: map[fleet.TenantID]fleet.Tenant{}, environments: map[fleet.EnvironmentID]fleet.Environment{}}
+func NewSuspensions(tx store.Tx) *Suspensions {
+	return &Suspensions{tx: tx, tenants: map[fleet.TenantID]fleet.Tenant{}, environments: map[fleet.EnvironmentID]fleet.Environment{}}
 }
 
-// heldBy says why nothing new may be sent to the targets of d: its suspension, or that of its
+// SuspendedBy says why nothing new may be sent to the targets of d: its suspension, or that of its
 // environment, of a tenant or of the fleet. It is "" when nothing holds it.
-func heldBy(ctx context.Context, tx store.Tx, d fleet.Deployment) (string, error) {
-	return newHolds(tx).of(ctx, d)
+func SuspendedBy(ctx context.Context, tx store.Tx, d fleet.Deployment) (string, error) {
+	return NewSuspensions(tx).Of(ctx, d)
 }
 
-func (h *holds) of(ctx context.Context, d fleet.Deployment) (string, error) {
-	if around, err := h.around(ctx, d); around != "" || err != nil {
+func (h *Suspensions) Of(ctx context.Context, d fleet.Deployment) (string, error) {
+	if around, err := h.Around(ctx, d); around != "" || err != nil {
 		return around, err
 	}
-	return holding("it", d.Suspension), nil
+	return DescribeSuspension("it", d.Suspension), nil
 }
 
-// around is of without the suspension of d itself.
-func (h *holds) around(ctx context.Context, d fleet.Deployment) (string, error) {
+// Around is of without the suspension of d itself.
+func (h *Suspensions) Around(ctx context.Context, d fleet.Deployment) (string, error) {
 	if h.settings == nil {
 		settings, err := h.tx.Settings().Get(ctx)
 		if err != nil {
@@ -45,7 +45,7 @@ func (h *holds) around(ctx context.Context, d fleet.Deployment) (string, error) 
 		h.settings = &settings
 	}
 	if h.settings.Suspension.Active() {
-		return holding("the whole fleet", h.settings.Suspension), nil
+		return DescribeSuspension("the whole fleet", h.settings.Suspension), nil
 	}
 	for _, id := range []fleet.TenantID{d.TenantID, d.EnvironmentTenant} {
 		t, err := h.tenant(ctx, id)
@@ -53,17 +53,17 @@ func (h *holds) around(ctx context.Context, d fleet.Deployment) (string, error) 
 			return "", err
 		}
 		if t.Suspension.Active() {
-			return holding(fmt.Sprintf("tenant %q", t.Name), t.Suspension), nil
+			return DescribeSuspension(fmt.Sprintf("tenant %q", t.Name), t.Suspension), nil
 		}
 	}
 	env, err := h.environment(ctx, d)
 	if err != nil {
 		return "", err
 	}
-	return holding(fmt.Sprintf("environment %q", d.Environment), env.Suspension), nil
+	return DescribeSuspension(fmt.Sprintf("environment %q", d.Environment), env.Suspension), nil
 }
 
-func (h *holds) tenant(ctx context.Context, id fleet.TenantID) (fleet.Tenant, error) {
+func (h *Suspensions) tenant(ctx context.Context, id fleet.TenantID) (fleet.Tenant, error) {
 	if t, ok := h.tenants[id]; ok || id == "" {
 		return t, nil
 	}
@@ -75,7 +75,7 @@ func (h *holds) tenant(ctx context.Context, id fleet.TenantID) (fleet.Tenant, er
 	return t, nil
 }
 
-func (h *holds) environment(ctx context.Context, d fleet.Deployment) (fleet.Environment, error) {
+func (h *Suspensions) environment(ctx context.Context, d fleet.Deployment) (fleet.Environment, error) {
 	if env, ok := h.environments[d.EnvironmentID]; ok {
 		return env, nil
 	}
@@ -87,8 +87,8 @@ func (h *holds) environment(ctx context.Context, d fleet.Deployment) (fleet.Envi
 	return env, nil
 }
 
-// holding is a suspension in words; "" when it does not hold.
-func holding(what string, s fleet.Suspension) string {
+// DescribeSuspension is a suspension in words; "" when it does not hold.
+func DescribeSuspension(what string, s fleet.Suspension) string {
 	if !s.Active() {
 		return ""
 	}

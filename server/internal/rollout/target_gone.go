@@ -1,4 +1,4 @@
-package control
+package rollout
 
 import (
 	"context"
@@ -9,24 +9,24 @@ import (
 	"github.com/kedge-dev/kedge/server/internal/wording"
 )
 
-// letGo reports whether the agent of a detached target has said that it manages it no longer.
-func letGo(t fleet.Target) bool {
+// Released reports whether the agent of a detached target has said that it manages it no longer.
+func Released(t fleet.Target) bool {
 	return t.Desired.Detached && t.Observed.Sync == fleet.SyncDetached && t.Observed.Version == t.Desired.Version
 }
 
 // letGoOf removes a target that was let go, if a deleted deployment waits for just that. Otherwise it
 // stays listed.
-func (s *planner) letGoOf(ctx context.Context, tx store.Tx, t fleet.Target) error {
+func (s *Planner) letGoOf(ctx context.Context, tx store.Tx, t fleet.Target) error {
 	d, err := tx.Deployments().Get(ctx, t.TenantID, t.DeploymentID)
 	if err != nil || d.DeletedAt.IsZero() {
 		return err
 	}
-	return s.targetGone(ctx, tx, t)
+	return s.TargetGone(ctx, tx, t)
 }
 
-// targetGone removes a target whose tombstone was carried out, or that nobody can carry out any
+// TargetGone removes a target whose tombstone was carried out, or that nobody can carry out any
 // more, and with the last one of a deleted deployment the deployment.
-func (s *planner) targetGone(ctx context.Context, tx store.Tx, t fleet.Target) error {
+func (s *Planner) TargetGone(ctx context.Context, tx store.Tx, t fleet.Target) error {
 	d, err := tx.Deployments().Get(ctx, t.TenantID, t.DeploymentID)
 	if err != nil {
 		return err
@@ -52,16 +52,16 @@ func (s *planner) targetGone(ctx context.Context, tx store.Tx, t fleet.Target) e
 		return err
 	}
 	if !d.DeletedAt.IsZero() {
-		return s.removeIfEmpty(ctx, tx, d.TenantID, d.ID)
+		return s.RemoveIfEmpty(ctx, tx, d.TenantID, d.ID)
 	}
 	if !awaited {
 		return nil
 	}
-	done, err := s.newSettler(tx).conclude(ctx, run)
+	done, err := s.NewReconciler(tx).conclude(ctx, run)
 	if err != nil || !done {
 		return err
 	}
-	return s.nextRun(ctx, tx, d.TenantID, d.ID)
+	return s.NextRun(ctx, tx, d.TenantID, d.ID)
 }
 
 func goneMessage(t fleet.Target) string {
@@ -75,13 +75,13 @@ func goneMessage(t fleet.Target) string {
 	}
 }
 
-// removeIfEmpty removes a deleted deployment that has no target left, and completes its deletion.
-func (s *planner) removeIfEmpty(ctx context.Context, tx store.Tx, tenant fleet.TenantID, id fleet.DeploymentID) error {
+// RemoveIfEmpty removes a deleted deployment that has no target left, and completes its deletion.
+func (s *Planner) RemoveIfEmpty(ctx context.Context, tx store.Tx, tenant fleet.TenantID, id fleet.DeploymentID) error {
 	left, err := tx.Targets().PageOfDeployment(ctx, tenant, id, store.TargetFilter{Page: store.Page{Limit: 1}})
 	if err != nil || len(left) > 0 {
 		return err
 	}
-	if err := s.finishOperationsOf(ctx, tx, tenant, string(id), actionDelete, ""); err != nil {
+	if err := s.FinishOperationsOf(ctx, tx, tenant, string(id), ActionDelete, ""); err != nil {
 		return err
 	}
 	return tx.Deployments().Remove(ctx, tenant, id)

@@ -1,4 +1,4 @@
-package control
+package rollout
 
 import (
 	"context"
@@ -23,7 +23,7 @@ const waits = "waits: "
 
 // advanceRuns moves the runs of d on as far as they come without Git. targets are those that may
 // have changed.
-func (st *settler) advanceRuns(ctx context.Context, d fleet.Deployment, targets []fleet.Target, held string) error {
+func (st *Reconciler) advanceRuns(ctx context.Context, d fleet.Deployment, targets []fleet.Target, held string) error {
 	open, err := st.tx.Runs().Open(ctx, d.TenantID, d.ID)
 	if err != nil {
 		return err
@@ -34,11 +34,11 @@ func (st *settler) advanceRuns(ctx context.Context, d fleet.Deployment, targets 
 		case run.Phase == fleet.RunRunning:
 			done, err = st.review(ctx, run, targets)
 		case held != "":
-			return st.hold(ctx, run, held)
+			return st.DelayRun(ctx, run, held)
 		case run.Kind == fleet.RunRollback:
 			done, err = st.startRollback(ctx, &d, run)
 		case d.PendingSpec != 0:
-			return st.holdForSpec(ctx, d, run)
+			return st.DelayForSpec(ctx, d, run)
 		default:
 			// Git is needed: the worker of the repository hears of the run by its change.
 			return st.unhold(ctx, run)
@@ -50,8 +50,8 @@ func (st *settler) advanceRuns(ctx context.Context, d fleet.Deployment, targets 
 	return nil
 }
 
-// hold says on a run why it does not start.
-func (st *settler) hold(ctx context.Context, run fleet.SyncRun, why string) error {
+// DelayRun says on a run why it does not start.
+func (st *Reconciler) DelayRun(ctx context.Context, run fleet.SyncRun, why string) error {
 	if run.Message == waits+why {
 		return nil
 	}
@@ -60,7 +60,7 @@ func (st *settler) hold(ctx context.Context, run fleet.SyncRun, why string) erro
 }
 
 // unhold takes back what hold said. That is a change, and wakes whoever starts the run.
-func (st *settler) unhold(ctx context.Context, run fleet.SyncRun) error {
+func (st *Reconciler) unhold(ctx context.Context, run fleet.SyncRun) error {
 	if !strings.HasPrefix(run.Message, waits) {
 		return nil
 	}
@@ -69,26 +69,26 @@ func (st *settler) unhold(ctx context.Context, run fleet.SyncRun) error {
 }
 
 // idle reports whether no run of d is under way.
-func (st *settler) idle(ctx context.Context, d fleet.Deployment) (bool, error) {
+func (st *Reconciler) idle(ctx context.Context, d fleet.Deployment) (bool, error) {
 	open, err := st.tx.Runs().Open(ctx, d.TenantID, d.ID)
 	return len(open) == 0 || open[0].Phase != fleet.RunRunning, err
 }
 
 // startRollback starts a run to a kept revision, which needs no Git.
-func (st *settler) startRollback(ctx context.Context, d *fleet.Deployment, run fleet.SyncRun) (done bool, err error) {
+func (st *Reconciler) startRollback(ctx context.Context, d *fleet.Deployment, run fleet.SyncRun) (done bool, err error) {
 	revision, err := st.tx.Revisions().Get(ctx, d.TenantID, d.ID, run.Kept)
 	if errors.Is(err, store.ErrNotFound) {
-		return true, st.finish(ctx, run, fleet.RunFailed, fmt.Sprintf("revision %d is no longer kept", run.Kept))
+		return true, st.FinishRun(ctx, run, fleet.RunFailed, fmt.Sprintf("revision %d is no longer kept", run.Kept))
 	}
 	if err != nil {
 		return false, err
 	}
-	return st.start(ctx, d, run, revision, nil)
+	return st.StartRun(ctx, d, run, revision, nil)
 }
 
-// start chooses a revision for d because of a run, gives it to the targets, and waits for them.
+// StartRun chooses a revision for d because of a run, gives it to the targets, and waits for them.
 // problems says, by variant, why there is no bundle for it.
-func (st *settler) start(ctx context.Context, d *fleet.Deployment, run fleet.SyncRun, revision fleet.Revision, problems map[string]string) (done bool, err error) {
+func (st *Reconciler) StartRun(ctx context.Context, d *fleet.Deployment, run fleet.SyncRun, revision fleet.Revision, problems map[string]string) (done bool, err error) {
 	now := st.s.cfg.Now()
 	run.Phase, run.Message, run.Commit, run.Kept, run.StartedAt = fleet.RunRunning, "", revision.Commit, revision.Seq, now
 	if err := st.tx.Runs().Update(ctx, run); err != nil {
@@ -97,7 +97,7 @@ func (st *settler) start(ctx context.Context, d *fleet.Deployment, run fleet.Syn
 	if err := st.setOperation(ctx, run.TenantID, run.OperationID, fleet.OperationInProgress, ""); err != nil {
 		return false, err
 	}
-	if d.Policy.Manual || pins(*d, run) {
+	if d.Policy.Manual || PinsDeployment(*d, run) {
 		d.Pin = fleet.Pin{Revision: revision.Seq, Commit: revision.Commit, At: now, By: run.By, SourceRevision: d.SourceRevision}
 		if err := st.tx.Deployments().Update(ctx, *d); err != nil {
 			return false, err
@@ -125,8 +125,8 @@ func (st *settler) start(ctx context.Context, d *fleet.Deployment, run fleet.Syn
 
 // awaitTargets stores which targets a run waits for. It does not wait for agents that have never connected, unless
 // it has nobody else to wait for: a run that reached nobody has not succeeded. The message of the run says how many these are.
-func (st *settler) awaitTargets(ctx context.Context, d fleet.Deployment, run *fleet.SyncRun, targets []fleet.Target, w wish, problems map[string]string) error {
-	connections, err := presenceOf(ctx, st.tx, targets)
+func (st *Reconciler) awaitTargets(ctx context.Context, d fleet.Deployment, run *fleet.SyncRun, targets []fleet.Target, w wish, problems map[string]string) error {
+	connections, err := PresenceOf(ctx, st.tx, targets)
 	if err != nil {
 		return err
 	}
@@ -134,13 +134,13 @@ func (st *settler) awaitTargets(ctx context.Context, d fleet.Deployment, run *fl
 	var never []int // indexes in waiting
 	others := 0     // that it waits for
 	for _, t := range targets {
-		if !attached(t) {
+		if !Attached(t) {
 			continue
 		}
 		rt := st.await(d, t, w, problems)
 		switch {
 		case rt.Done:
-		case neverConnected(t, presenceBy(connections[t.AgentID])):
+		case neverConnected(t, PresenceBy(connections[t.AgentID])):
 			never = append(never, len(waiting))
 		default:
 			others++
@@ -156,7 +156,7 @@ func (st *settler) awaitTargets(ctx context.Context, d fleet.Deployment, run *fl
 	if err := st.tx.Runs().SetTargets(ctx, run.TenantID, run.ID, waiting); err != nil || len(never) == 0 {
 		return err
 	}
-	run.Message = fmt.Sprintf("not waiting for %s that%s", wording.Count(len(never), "agent"), haveNever(len(never)))
+	run.Message = fmt.Sprintf("not waiting for %s that%s", wording.Count(len(never), "agent"), HaveNeverConnected(len(never)))
 	return st.tx.Runs().Update(ctx, *run)
 }
 
@@ -164,17 +164,17 @@ func neverConnected(t fleet.Target, presence fleet.Presence) bool {
 	return !presence.Connected && t.LostSince(presence).IsZero()
 }
 
-// pins reports whether a run takes an automated deployment away from what it follows.
-func pins(d fleet.Deployment, run fleet.SyncRun) bool {
+// PinsDeployment reports whether a run takes an automated deployment away from what it follows.
+func PinsDeployment(d fleet.Deployment, run fleet.SyncRun) bool {
 	return run.Kind == fleet.RunRollback || (run.Revision != "" && run.Revision != d.Source.Revision)
 }
 
 // await is what a run waits for on a target, or why it need not wait.
-func (st *settler) await(d fleet.Deployment, t fleet.Target, w wish, problems map[string]string) fleet.RunTarget {
+func (st *Reconciler) await(d fleet.Deployment, t fleet.Target, w wish, problems map[string]string) fleet.RunTarget {
 	rt := fleet.RunTarget{TargetID: t.ID, Version: t.Desired.Version}
 	bundle, ok := w.of(t)
 	switch {
-	case refused(t):
+	case Refused(t):
 		rt.Done, rt.Failed, rt.Message = true, true, strings.TrimPrefix(t.Variant, "!")
 	case problems[t.Variant] != "":
 		rt.Done, rt.Failed, rt.Message = true, true, problems[t.Variant]
@@ -182,7 +182,7 @@ func (st *settler) await(d fleet.Deployment, t fleet.Target, w wish, problems ma
 		rt.Done, rt.Failed, rt.Message = true, true, "the revision holds nothing for this agent: its labels or the source have changed since"
 	case rewound(t), st.s.restored(t) && t.Desired.Digest != bundle.Digest:
 		// It gets its version once its source was read anew.
-		rt.Version = st.s.next(newest(t))
+		rt.Version = st.s.Next(Newest(t))
 	case t.Desired.Digest != bundle.Digest:
 		rt.Done, rt.Failed = true, true
 		rt.Message = "it was not given the revision" + wording.Suffix(d.SourceError)
@@ -191,7 +191,7 @@ func (st *settler) await(d fleet.Deployment, t fleet.Target, w wish, problems ma
 }
 
 // review looks at what a run waits for, and finishes it when everybody has answered.
-func (st *settler) review(ctx context.Context, run fleet.SyncRun, targets []fleet.Target) (done bool, err error) {
+func (st *Reconciler) review(ctx context.Context, run fleet.SyncRun, targets []fleet.Target) (done bool, err error) {
 	waiting, err := st.tx.Runs().Targets(ctx, run.TenantID, run.ID)
 	if err != nil {
 		return false, err
@@ -217,7 +217,7 @@ func (st *settler) review(ctx context.Context, run fleet.SyncRun, targets []flee
 // answer reports whether a run need not wait for t any longer, and puts the reason into rt.
 func answer(t fleet.Target, rt *fleet.RunTarget) bool {
 	switch {
-	case !attached(t):
+	case !Attached(t):
 		rt.Done, rt.Message = true, "no longer waited for: it has left"+wording.Suffix(t.DetachedWhy)
 	case t.Observed.Version.Compare(rt.Version) < 0:
 	case t.Observed.Sync == fleet.SyncSynced:
@@ -231,23 +231,23 @@ func answer(t fleet.Target, rt *fleet.RunTarget) bool {
 }
 
 // conclude finishes a run that waits for nobody any longer.
-func (st *settler) conclude(ctx context.Context, run fleet.SyncRun) (done bool, err error) {
+func (st *Reconciler) conclude(ctx context.Context, run fleet.SyncRun) (done bool, err error) {
 	open, failed, err := st.tx.Runs().CountOpenTargets(ctx, run.TenantID, run.ID)
 	if err != nil || open > 0 {
 		return false, err
 	}
 	if failed == 0 {
-		return true, st.finish(ctx, run, fleet.RunSucceeded, run.Message)
+		return true, st.FinishRun(ctx, run, fleet.RunSucceeded, run.Message)
 	}
 	message, err := st.failures(ctx, run, failed)
 	if err != nil {
 		return false, err
 	}
-	return true, st.finish(ctx, run, fleet.RunFailed, message)
+	return true, st.FinishRun(ctx, run, fleet.RunFailed, message)
 }
 
 // failures names some of the targets that failed, and why.
-func (st *settler) failures(ctx context.Context, run fleet.SyncRun, failed int) (string, error) {
+func (st *Reconciler) failures(ctx context.Context, run fleet.SyncRun, failed int) (string, error) {
 	const named = 3
 	waiting, err := st.tx.Runs().Targets(ctx, run.TenantID, run.ID)
 	if err != nil {
@@ -267,8 +267,8 @@ func (st *settler) failures(ctx context.Context, run fleet.SyncRun, failed int) 
 	return fmt.Sprintf("%d of %d targets failed: %s", failed, len(waiting), strings.Join(parts, "; ")), nil
 }
 
-// finish ends a run, with its operation.
-func (st *settler) finish(ctx context.Context, run fleet.SyncRun, phase fleet.RunPhase, message string) error {
+// FinishRun ends a run, with its operation.
+func (st *Reconciler) FinishRun(ctx context.Context, run fleet.SyncRun, phase fleet.RunPhase, message string) error {
 	run.Phase, run.Message, run.FinishedAt = phase, message, st.s.cfg.Now()
 	if err := st.tx.Runs().Update(ctx, run); err != nil {
 		return err
@@ -288,7 +288,7 @@ func (st *settler) finish(ctx context.Context, run fleet.SyncRun, phase fleet.Ru
 	return st.tellRun(ctx, d, run, reason, kind)
 }
 
-func (st *settler) tellRun(ctx context.Context, d fleet.Deployment, run fleet.SyncRun, reason string, kind fleet.EventType) error {
+func (st *Reconciler) tellRun(ctx context.Context, d fleet.Deployment, run fleet.SyncRun, reason string, kind fleet.EventType) error {
 	what := fmt.Sprintf("%s run %d", run.Kind, run.Seq)
 	if run.Commit != "" {
 		what += fmt.Sprintf(" to commit %.12s", run.Commit)
@@ -298,7 +298,7 @@ func (st *settler) tellRun(ctx context.Context, d fleet.Deployment, run fleet.Sy
 	})
 }
 
-func (st *settler) setOperation(ctx context.Context, tenant fleet.TenantID, id fleet.OperationID, state fleet.OperationState, message string) error {
+func (st *Reconciler) setOperation(ctx context.Context, tenant fleet.TenantID, id fleet.OperationID, state fleet.OperationState, message string) error {
 	if id == "" {
 		return nil
 	}
@@ -307,8 +307,8 @@ func (st *settler) setOperation(ctx context.Context, tenant fleet.TenantID, id f
 
 // observed is called after a report has changed a target: it may be what a run waits for, or what
 // a deletion waits for.
-func (s *planner) observed(ctx context.Context, tx store.Tx, t fleet.Target) error {
-	if letGo(t) {
+func (s *Planner) observed(ctx context.Context, tx store.Tx, t fleet.Target) error {
+	if Released(t) {
 		return s.letGoOf(ctx, tx, t)
 	}
 	switch t.Observed.Sync {
@@ -323,16 +323,16 @@ func (s *planner) observed(ctx context.Context, tx store.Tx, t fleet.Target) err
 	if err != nil {
 		return err
 	}
-	st := s.newSettler(tx)
+	st := s.NewReconciler(tx)
 	done, err := st.hear(ctx, run, t)
 	if err != nil || !done {
 		return err
 	}
-	return s.nextRun(ctx, tx, run.TenantID, run.DeploymentID)
+	return s.NextRun(ctx, tx, run.TenantID, run.DeploymentID)
 }
 
 // hear is review for one target. In the usual case it does not read all that the run waits for.
-func (st *settler) hear(ctx context.Context, run fleet.SyncRun, t fleet.Target) (done bool, err error) {
+func (st *Reconciler) hear(ctx context.Context, run fleet.SyncRun, t fleet.Target) (done bool, err error) {
 	if t.Observed.Version != t.Desired.Version {
 		return st.review(ctx, run, []fleet.Target{t})
 	}
@@ -345,8 +345,8 @@ func (st *settler) hear(ctx context.Context, run fleet.SyncRun, t fleet.Target) 
 	return st.conclude(ctx, run)
 }
 
-// nextRun starts what waits behind a run that is done.
-func (s *planner) nextRun(ctx context.Context, tx store.Tx, tenant fleet.TenantID, id fleet.DeploymentID) error {
+// NextRun starts what waits behind a run that is done.
+func (s *Planner) NextRun(ctx context.Context, tx store.Tx, tenant fleet.TenantID, id fleet.DeploymentID) error {
 	d, err := tx.Deployments().Get(ctx, tenant, id)
 	if errors.Is(err, store.ErrNotFound) {
 		return nil
@@ -354,9 +354,9 @@ func (s *planner) nextRun(ctx context.Context, tx store.Tx, tenant fleet.TenantI
 	if err != nil {
 		return err
 	}
-	return s.settleTargets(ctx, tx, d, nil)
+	return s.ReconcileTargets(ctx, tx, d, nil)
 }
 
-func startable(run fleet.SyncRun) bool {
+func NeedsGit(run fleet.SyncRun) bool {
 	return run.Phase == fleet.RunPending && run.Kind == fleet.RunSync
 }

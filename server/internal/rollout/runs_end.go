@@ -1,4 +1,4 @@
-package control
+package rollout
 
 import (
 	"context"
@@ -12,36 +12,36 @@ import (
 	"github.com/kedge-dev/kedge/server/internal/wording"
 )
 
-// supersede terminates runs because another one replaces them.
-func (s *planner) supersede(ctx context.Context, tx store.Tx, replaced []fleet.SyncRun, by fleet.SyncRun) error {
+// Supersede terminates runs because another one replaces them.
+func (s *Planner) Supersede(ctx context.Context, tx store.Tx, replaced []fleet.SyncRun, by fleet.SyncRun) error {
 	why := fmt.Sprintf("superseded by rollback run %d to revision %d, started by %s", by.Seq, by.Kept, by.By)
-	st := s.newSettler(tx)
+	st := s.NewReconciler(tx)
 	for _, run := range replaced {
-		if err := st.finish(ctx, run, fleet.RunTerminated, why); err != nil {
+		if err := st.FinishRun(ctx, run, fleet.RunTerminated, why); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// endRuns terminates the runs of a deployment that is being deleted.
-func (s *planner) endRuns(ctx context.Context, tx store.Tx, d fleet.Deployment, why string) error {
+// EndRuns terminates the runs of a deployment that is being deleted.
+func (s *Planner) EndRuns(ctx context.Context, tx store.Tx, d fleet.Deployment, why string) error {
 	open, err := tx.Runs().Open(ctx, d.TenantID, d.ID)
 	if err != nil {
 		return err
 	}
-	st := s.newSettler(tx)
+	st := s.NewReconciler(tx)
 	for _, run := range open {
-		if err := st.finish(ctx, run, fleet.RunTerminated, why); err != nil {
+		if err := st.FinishRun(ctx, run, fleet.RunTerminated, why); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// expireRuns fails the runs that have waited for their targets for too long: the backstop for agents
+// ExpireRuns fails the runs that have waited for their targets for too long: the backstop for agents
 // that never come back.
-func (s *planner) expireRuns(ctx context.Context) error {
+func (s *Planner) ExpireRuns(ctx context.Context) error {
 	deadline := s.cfg.Now().Add(-s.runTimeout())
 	var late []fleet.SyncRun
 	err := s.store.View(ctx, func(tx store.Tx) error {
@@ -69,7 +69,7 @@ func expired(run fleet.SyncRun, deadline time.Time) bool {
 	return run.Phase == fleet.RunRunning && run.StartedAt.Before(deadline)
 }
 
-func (s *planner) expire(ctx context.Context, run fleet.SyncRun, deadline time.Time) error {
+func (s *Planner) expire(ctx context.Context, run fleet.SyncRun, deadline time.Time) error {
 	return s.store.Update(ctx, func(tx store.Tx) error {
 		run, err := tx.Runs().Get(ctx, run.TenantID, run.ID)
 		if errors.Is(err, store.ErrNotFound) || (err == nil && !expired(run, deadline)) {
@@ -83,9 +83,9 @@ func (s *planner) expire(ctx context.Context, run fleet.SyncRun, deadline time.T
 			return err
 		}
 		message := fmt.Sprintf("%s did not answer within %s, and %d failed", wording.Count(open, "target"), s.runTimeout(), failed)
-		if err := s.newSettler(tx).finish(ctx, run, fleet.RunFailed, message); err != nil {
+		if err := s.NewReconciler(tx).FinishRun(ctx, run, fleet.RunFailed, message); err != nil {
 			return err
 		}
-		return s.nextRun(ctx, tx, run.TenantID, run.DeploymentID)
+		return s.NextRun(ctx, tx, run.TenantID, run.DeploymentID)
 	})
 }

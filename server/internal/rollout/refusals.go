@@ -1,4 +1,4 @@
-package control
+package rollout
 
 import (
 	"context"
@@ -18,9 +18,9 @@ const refusedPrefix = "refused by the grant: "
 
 // grant is the one by which the targets exist, and its zero value when none is needed. A deployment has
 // one environment, and so one grant.
-func (st *settler) grant(ctx context.Context, d fleet.Deployment, targets []fleet.Target) (fleet.Grant, error) {
+func (st *Reconciler) grant(ctx context.Context, d fleet.Deployment, targets []fleet.Target) (fleet.Grant, error) {
 	for _, t := range targets {
-		if t.GrantID == "" || !attached(t) {
+		if t.GrantID == "" || !Attached(t) {
 			continue
 		}
 		grant, err := st.tx.Grants().Get(ctx, d.TenantID, t.GrantID)
@@ -32,8 +32,8 @@ func (st *settler) grant(ctx context.Context, d fleet.Deployment, targets []flee
 	return fleet.Grant{}, nil
 }
 
-// refusal says which object of a bundle is beyond limits, and why; "" when none is.
-func (s *planner) refusal(ctx context.Context, tx store.Tx, d fleet.Deployment, digest string, limits fleet.Limits) (string, error) {
+// Refusal says which object of a bundle is beyond limits, and why; "" when none is.
+func (s *Planner) Refusal(ctx context.Context, tx store.Tx, d fleet.Deployment, digest string, limits fleet.Limits) (string, error) {
 	if limits.None() {
 		return "", nil
 	}
@@ -49,14 +49,14 @@ func (s *planner) refusal(ctx context.Context, tx store.Tx, d fleet.Deployment, 
 	if err != nil {
 		return "", err
 	}
-	why := beyond(set, d.Namespace, limits)
+	why := BeyondLimits(set, d.Namespace, limits)
 	s.refusals.put(key, why)
 	return why, nil
 }
 
-// beyond finds the first object that limits do not allow. A kind that only a cluster knows counts as
+// BeyondLimits finds the first object that limits do not allow. A kind that only a cluster knows counts as
 // one with namespaces here; the agent, which can ask, refuses it when it has none.
-func beyond(set *manifest.Set, namespace string, limits fleet.Limits) string {
+func BeyondLimits(set *manifest.Set, namespace string, limits fleet.Limits) string {
 	for _, o := range set.Objects() {
 		ref := o.Ref
 		scoped, _ := manifest.IsClusterScoped(ref)
@@ -71,7 +71,7 @@ func beyond(set *manifest.Set, namespace string, limits fleet.Limits) string {
 }
 
 // noteRefusal shows or takes back a refusal. It leaves other source errors alone: they come first.
-func (st *settler) noteRefusal(ctx context.Context, d *fleet.Deployment, granted bool, refusal string) error {
+func (st *Reconciler) noteRefusal(ctx context.Context, d *fleet.Deployment, granted bool, refusal string) error {
 	ours := strings.HasPrefix(d.SourceError, refusedPrefix)
 	if d.SourceError == refusal || (d.SourceError != "" && !ours) || (refusal == "" && !granted && d.EnvironmentTenant != d.TenantID) {
 		return nil
@@ -113,8 +113,8 @@ func (m *memo) put(key, value string) {
 	m.found[key] = value
 }
 
-// recorded is the source error of d as far as the source has to do with it.
-func recorded(d fleet.Deployment) string {
+// SourceError is the source error of d as far as the source has to do with it.
+func SourceError(d fleet.Deployment) string {
 	if strings.HasPrefix(d.SourceError, refusedPrefix) {
 		return ""
 	}

@@ -1,4 +1,4 @@
-package control
+package rollout
 
 import (
 	"context"
@@ -12,7 +12,7 @@ import (
 // known of the file may be as old as a backup that was restored, and from the version on that the target
 // is given now nobody can tell any more. The file is read again, and what it says then counts.
 func doubtDeclared(ctx context.Context, tx store.Tx, d fleet.Deployment) error {
-	if !ofConfiguration(d.Name) {
+	if !DeclaredInGit(d.Name) {
 		return nil
 	}
 	found, err := tx.Declarations().Of(ctx, d.TenantID, []fleet.DeploymentID{d.ID})
@@ -39,5 +39,5 @@ func doubtDeclared(ctx context.Context, tx store.Tx, d fleet.Deployment) error {
 	return tx.Changes().RecordPush(ctx, d.TenantID, c.RepositoryID, "")
 }
 
-// ofConfiguration reports whether a name is kept for configuration in Git.
-func ofConfiguration(name string) bool { return strings.Contains(name, ".") }
+// DeclaredInGit reports whether a name is kept for configuration in Git.
+func DeclaredInGit(name string) bool { return strings.Contains(name, ".") }

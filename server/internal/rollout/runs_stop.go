@@ -1,4 +1,4 @@
-package control
+package rollout
 
 import (
 	"context"
@@ -9,9 +9,9 @@ import (
 	"github.com/kedge-dev/kedge/server/internal/store"
 )
 
-// stop has the agents that a run still waits for change nothing more, if the run has pinned its deployment. A
+// StopRun has the agents that a run still waits for change nothing more, if the run has pinned its deployment. A
 // suspension does not delay it, because nothing is sent to the others.
-func (st *settler) stop(ctx context.Context, run fleet.SyncRun) error {
+func (st *Reconciler) StopRun(ctx context.Context, run fleet.SyncRun) error {
 	d, err := st.tx.Deployments().Get(ctx, run.TenantID, run.DeploymentID)
 	if errors.Is(err, store.ErrNotFound) || err == nil && (!d.DeletedAt.IsZero() || d.Pin.Revision != run.Kept || run.Kept == 0) {
 		return nil

@@ -1,4 +1,4 @@
-package control
+package rollout
 
 import (
 	"context"
@@ -11,27 +11,27 @@ import (
 	"github.com/kedge-dev/kedge/server/internal/store"
 )
 
-// settle gives every target of d what it shall be now, and moves its sync runs on. Nothing is
+// Reconcile gives every target of d what it shall be now, and moves its sync runs on. Nothing is
 // written when nothing differs. It deletes nothing: tombstones are made elsewhere, on purpose, and
 // are left alone here.
-func (s *planner) settle(ctx context.Context, tx store.Tx, d fleet.Deployment) error {
+func (s *Planner) Reconcile(ctx context.Context, tx store.Tx, d fleet.Deployment) error {
 	targets, err := tx.Targets().OfDeployment(ctx, d.TenantID, d.ID)
 	if err != nil {
 		return err
 	}
-	return s.settleTargets(ctx, tx, d, targets)
+	return s.ReconcileTargets(ctx, tx, d, targets)
 }
 
-// settleTargets is settle for some targets of d.
-func (s *planner) settleTargets(ctx context.Context, tx store.Tx, d fleet.Deployment, targets []fleet.Target) error {
-	return s.newSettler(tx).settle(ctx, d, targets)
+// ReconcileTargets is settle for some targets of d.
+func (s *Planner) ReconcileTargets(ctx context.Context, tx store.Tx, d fleet.Deployment, targets []fleet.Target) error {
+	return s.NewReconciler(tx).Reconcile(ctx, d, targets)
 }
 
-// settler gives targets what they shall be, within one transaction, for one deployment or many.
-type settler struct {
-	s     *planner
+// Reconciler gives targets what they shall be, within one transaction, for one deployment or many.
+type Reconciler struct {
+	s     *Planner
 	tx    store.Tx
-	holds *holds
+	holds *Suspensions
 	// resolved says that the sources were read from Git for this very step, so that targets whose
 	// agents are ahead of the server may go on.
 	resolved bool
@@ -44,45 +44,45 @@ type settler struct {
 	// this step.
 	edits map[fleet.DeploymentID]bool
 	// handOvers knows what targets lose that other deployments want.
-	handOvers *handOvers
+	handOvers *HandOvers
 	// repair says that a sync was asked for, see repairs.
 	repair bool
 	// stopped holds the targets that a run still waits for which is being terminated.
 	stopped map[fleet.TargetID]bool
 }
 
-func (s *planner) newSettler(tx store.Tx) *settler {
-	return &settler{s: s, tx: tx, holds: newHolds(tx), broken: map[fleet.DeploymentID]map[string]bool{}, edits: map[fleet.DeploymentID]bool{}, handOvers: newHandOvers(s, tx, nil)}
+func (s *Planner) NewReconciler(tx store.Tx) *Reconciler {
+	return &Reconciler{s: s, tx: tx, holds: NewSuspensions(tx), broken: map[fleet.DeploymentID]map[string]bool{}, edits: map[fleet.DeploymentID]bool{}, handOvers: NewHandOvers(s, tx, nil)}
 }
 
-// newResolvedSettler is newSettler for a step whose sources were read from Git. scope is what is known of the other
+// NewResolvedReconciler is newSettler for a step whose sources were read from Git. scope is what is known of the other
 // deployments of the commit; it may be nil.
-func (s *planner) newResolvedSettler(tx store.Tx, scope *commitScope) *settler {
-	st := s.newSettler(tx)
-	st.resolved, st.handOvers = true, newHandOvers(s, tx, scope)
+func (s *Planner) NewResolvedReconciler(tx store.Tx, scope *CommitScope) *Reconciler {
+	st := s.NewReconciler(tx)
+	st.resolved, st.handOvers = true, NewHandOvers(s, tx, scope)
 	return st
 }
 
-// setBroken notes the variants of a deployment whose newest revision cannot be used.
-func (st *settler) setBroken(id fleet.DeploymentID, variants map[string]bool) {
+// SetBroken notes the variants of a deployment whose newest revision cannot be used.
+func (st *Reconciler) SetBroken(id fleet.DeploymentID, variants map[string]bool) {
 	st.broken[id] = variants
 }
 
-// heldBy says why nothing new may be sent to the targets of d; "" when nothing holds it.
-func (st *settler) heldBy(ctx context.Context, d fleet.Deployment) (string, error) {
-	return st.holds.of(ctx, d)
+// SuspendedBy says why nothing new may be sent to the targets of d; "" when nothing holds it.
+func (st *Reconciler) SuspendedBy(ctx context.Context, d fleet.Deployment) (string, error) {
+	return st.holds.Of(ctx, d)
 }
 
-// refreshHandOvers writes again what targets of a tenant hand over for the reasons that have changed.
-func (st *settler) refreshHandOvers(ctx context.Context, tenant fleet.TenantID, changed func(fleet.HandOver) bool) error {
-	return st.handOvers.refresh(ctx, tenant, changed)
+// RefreshHandOvers writes again what targets of a tenant hand over for the reasons that have changed.
+func (st *Reconciler) RefreshHandOvers(ctx context.Context, tenant fleet.TenantID, changed func(fleet.HandOver) bool) error {
+	return st.handOvers.Refresh(ctx, tenant, changed)
 }
 
-func (st *settler) settle(ctx context.Context, d fleet.Deployment, targets []fleet.Target) error {
+func (st *Reconciler) Reconcile(ctx context.Context, d fleet.Deployment, targets []fleet.Target) error {
 	if !d.DeletedAt.IsZero() {
 		return nil
 	}
-	held, err := st.holds.of(ctx, d)
+	held, err := st.holds.Of(ctx, d)
 	if err != nil {
 		return err
 	}
@@ -101,7 +101,7 @@ func (st *settler) settle(ctx context.Context, d fleet.Deployment, targets []fle
 }
 
 // give writes what the targets shall be, into the store and into targets.
-func (st *settler) give(ctx context.Context, d *fleet.Deployment, targets []fleet.Target) error {
+func (st *Reconciler) give(ctx context.Context, d *fleet.Deployment, targets []fleet.Target) error {
 	w, err := st.wish(ctx, *d)
 	if err != nil {
 		return err
@@ -123,12 +123,12 @@ func (st *settler) give(ctx context.Context, d *fleet.Deployment, targets []flee
 		if err != nil {
 			return err
 		}
-		unread = unread || attached(t) && !refused(t) && (rewound(t) || st.s.restored(t)) && w.chosen && !st.resolved
-		if _, known := w.of(t); !known && attached(t) && !refused(t) {
+		unread = unread || Attached(t) && !Refused(t) && (rewound(t) || st.s.restored(t)) && w.chosen && !st.resolved
+		if _, known := w.of(t); !known && Attached(t) && !Refused(t) {
 			missing = true
 		}
-		if granted && attached(t) && want.Digest != "" {
-			why, err := st.s.refusal(ctx, st.tx, *d, want.Digest, grant.Limits)
+		if granted && Attached(t) && want.Digest != "" {
+			why, err := st.s.Refusal(ctx, st.tx, *d, want.Digest, grant.Limits)
 			if err != nil {
 				return err
 			}
@@ -146,7 +146,7 @@ func (st *settler) give(ctx context.Context, d *fleet.Deployment, targets []flee
 		if err := st.tx.Targets().SetDesired(ctx, d.TenantID, t.ID, want); err != nil {
 			return err
 		}
-		wasBehind = wasBehind || st.s.behind(t)
+		wasBehind = wasBehind || st.s.Ahead(t)
 		want.Limits = t.Desired.Limits
 		targets[i].Desired = want
 	}
@@ -167,12 +167,12 @@ func (st *settler) give(ctx context.Context, d *fleet.Deployment, targets []flee
 }
 
 // decideWhole is decide with what the target hands over to others.
-func (st *settler) decideWhole(ctx context.Context, d fleet.Deployment, t fleet.Target, w wish) (fleet.Desired, bool, error) {
+func (st *Reconciler) decideWhole(ctx context.Context, d fleet.Deployment, t fleet.Target, w wish) (fleet.Desired, bool, error) {
 	want, change := st.decide(d, t, w)
-	if !change && (len(t.Desired.HandOvers) == 0 || !attached(t) || st.s.behind(t)) {
+	if !change && (len(t.Desired.HandOvers) == 0 || !Attached(t) || st.s.Ahead(t)) {
 		return want, false, nil
 	}
-	handOvers, err := st.handOvers.of(ctx, t, want)
+	handOvers, err := st.handOvers.Of(ctx, t, want)
 	if err != nil {
 		return want, false, fmt.Errorf("finding out what target %s hands over: %w", t.ID, err)
 	}
@@ -180,7 +180,7 @@ func (st *settler) decideWhole(ctx context.Context, d fleet.Deployment, t fleet.
 		return want, false, nil
 	}
 	if !change {
-		want.Version = st.s.next(newest(t))
+		want.Version = st.s.Next(Newest(t))
 	}
 	want.HandOvers = handOvers
 	return want, true, nil
@@ -196,8 +196,8 @@ func (st *settler) decideWhole(ctx context.Context, d fleet.Deployment, t fleet.
 //	nothing chosen or rendered for it               as it is
 //	chosen under another source than is in force    bundle, namespace and policy stay together as they are
 //	else                                            the next version, if anything differs
-func (st *settler) decide(d fleet.Deployment, t fleet.Target, w wish) (fleet.Desired, bool) {
-	if !attached(t) || refused(t) {
+func (st *Reconciler) decide(d fleet.Deployment, t fleet.Target, w wish) (fleet.Desired, bool) {
+	if !Attached(t) || Refused(t) {
 		return t.Desired, false
 	}
 	ahead, restored := rewound(t), st.s.restored(t)
@@ -221,21 +221,21 @@ func (st *settler) decide(d fleet.Deployment, t fleet.Target, w wish) (fleet.Des
 	if same {
 		want.Confirmed = t.Desired.Confirmed // for this very bundle
 	}
-	want.Version = st.s.next(newest(t))
+	want.Version = st.s.Next(Newest(t))
 	// Held until the agent has marked what it holds since the rewind: it may skip states in between.
 	notTaken := t.Observed.Version.Compare(t.Desired.Version) < 0
-	want.HoldPrune = ahead || restored || holdsOn(t)
+	want.HoldPrune = ahead || restored || HoldsOn(t)
 	want.Consent = !want.HoldPrune && st.consented(d, t.Desired, want, notTaken)
 	return want, true
 }
 
-// attached reports whether a target belongs where it is: only then is it given anything new.
-func attached(t fleet.Target) bool {
+// Attached reports whether a target belongs where it is: only then is it given anything new.
+func Attached(t fleet.Target) bool {
 	return !t.Desired.Tombstone && t.DetachedAt.IsZero() && t.AgentID != ""
 }
 
-// refused reports whether the agent of a target lacks a label that its source needs.
-func refused(t fleet.Target) bool { return strings.HasPrefix(t.Variant, "!") }
+// Refused reports whether the agent of a target lacks a label that its source needs.
+func Refused(t fleet.Target) bool { return strings.HasPrefix(t.Variant, "!") }
 
 // alike reports whether two desired states are the same to an agent. The rest of a policy is the
 // server's own business, and the commit only says where a bundle came from first.
@@ -264,19 +264,19 @@ func otherBundle(t fleet.Target) bool {
 	return t.Observed.Sync == fleet.SyncSynced && t.Observed.Digest != "" && t.Desired.Digest != "" && t.Observed.Digest != t.Desired.Digest
 }
 
-// behind reports whether the agent of a target is ahead of the server, or may be.
-func (s *planner) behind(t fleet.Target) bool { return rewound(t) || s.restored(t) }
+// Ahead reports whether the agent of a target is ahead of the server, or may be.
+func (s *Planner) Ahead(t fleet.Target) bool { return rewound(t) || s.restored(t) }
 
 // restored reports whether what is desired of a target is from before a backup was restored. Its agent
 // may be ahead and not have said so yet, and whatever the new epoch gives it is newer than what it has:
 // so the target goes on as one that is ahead does.
-func (s *planner) restored(t fleet.Target) bool {
+func (s *Planner) restored(t fleet.Target) bool {
 	return t.Desired.Version != (fleet.Version{}) && t.Desired.Epoch < s.epoch
 }
 
-// newest is the highest version of a target that anybody has seen: what comes next has to be
+// Newest is the highest version of a target that anybody has seen: what comes next has to be
 // higher even when the database is older than the cluster.
-func newest(t fleet.Target) fleet.Version {
+func Newest(t fleet.Target) fleet.Version {
 	if t.Observed.Version.Compare(t.Desired.Version) > 0 {
 		return t.Observed.Version
 	}
@@ -334,7 +334,7 @@ func (w wish) nearest(t fleet.Target) (out fleet.Rendered, ok bool) {
 
 // wish reads what is chosen for d: the pinned revision; for a manual deployment without one, nothing;
 // else the newest that was rendered.
-func (st *settler) wish(ctx context.Context, d fleet.Deployment) (wish, error) {
+func (st *Reconciler) wish(ctx context.Context, d fleet.Deployment) (wish, error) {
 	switch {
 	case d.Pin.Active():
 		revision, err := st.tx.Revisions().Get(ctx, d.TenantID, d.ID, d.Pin.Revision)

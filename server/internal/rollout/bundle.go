@@ -1,4 +1,4 @@
-package control
+package rollout
 
 import (
 	"context"
@@ -10,7 +10,7 @@ import (
 	"github.com/kedge-dev/kedge/server/internal/store"
 )
 
-func unpacked(digest string, content []byte) ([]manifest.Object, error) {
+func Objects(digest string, content []byte) ([]manifest.Object, error) {
 	set, err := manifest.Unpack(digest, content, wire.MaxBundleContent)
 	if err != nil {
 		return nil, err
@@ -18,8 +18,8 @@ func unpacked(digest string, content []byte) ([]manifest.Object, error) {
 	return set.Objects(), nil
 }
 
-// bundleObjects reads what a bundle holds.
-func (s *planner) bundleObjects(ctx context.Context, tenant fleet.TenantID, digest string) ([]manifest.Object, error) {
+// BundleObjects reads what a bundle holds.
+func (s *Planner) BundleObjects(ctx context.Context, tenant fleet.TenantID, digest string) ([]manifest.Object, error) {
 	var bundle fleet.Bundle
 	err := s.store.View(ctx, func(tx store.Tx) (err error) {
 		bundle, err = tx.Bundles().Get(ctx, tenant, digest)
@@ -28,5 +28,5 @@ func (s *planner) bundleObjects(ctx context.Context, tenant fleet.TenantID, dige
 	if err != nil {
 		return nil, fmt.Errorf("reading bundle %s: %w", digest, err)
 	}
-	return unpacked(digest, bundle.Content)
+	return Objects(digest, bundle.Content)
 }

@@ -1,4 +1,4 @@
-package control
+package rollout
 
 import (
 	"context"
@@ -10,7 +10,7 @@ import (
 
 // finishOperation ends an operation: completed when problem is "", else failed because of it. One
 // that is done already, or forgotten, stays as it is.
-func (s *planner) finishOperation(ctx context.Context, tx store.Tx, tenant fleet.TenantID, id fleet.OperationID, problem string) error {
+func (s *Planner) finishOperation(ctx context.Context, tx store.Tx, tenant fleet.TenantID, id fleet.OperationID, problem string) error {
 	if id == "" {
 		return nil
 	}
@@ -25,8 +25,8 @@ func (s *planner) finishOperation(ctx context.Context, tx store.Tx, tenant fleet
 	return err
 }
 
-// finishOperationsOf ends every operation of a resource with an action that is not done.
-func (s *planner) finishOperationsOf(ctx context.Context, tx store.Tx, tenant fleet.TenantID, resource, action, problem string) error {
+// FinishOperationsOf ends every operation of a resource with an action that is not done.
+func (s *Planner) FinishOperationsOf(ctx context.Context, tx store.Tx, tenant fleet.TenantID, resource, action, problem string) error {
 	const enough = 50
 	operations, err := tx.Operations().OfResource(ctx, tenant, resource, enough)
 	if err != nil {
@@ -43,5 +43,5 @@ func (s *planner) finishOperationsOf(ctx context.Context, tx store.Tx, tenant fl
 	return nil
 }
 
-// actionDelete is the action of the operation that deletes a deployment.
-const actionDelete = "deployment.delete"
+// ActionDelete is the action of the operation that deletes a deployment.
+const ActionDelete = "deployment.delete"

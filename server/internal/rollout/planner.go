@@ -1,4 +1,4 @@
-package control
+package rollout
 
 import (
 	"cmp"
@@ -10,8 +10,8 @@ import (
 	"github.com/kedge-dev/kedge/server/internal/store"
 )
 
-// plannerConfig configures a planner. Zero fields take their defaults.
-type plannerConfig struct {
+// Config configures a planner. Zero fields take their defaults.
+type Config struct {
 	// KeepRevisions is how many rendered revisions of a deployment a rollback can go back to; default 10.
 	KeepRevisions int
 	// RunTimeout is when a sync run that has not come to an end has failed; default 1 h.
@@ -21,10 +21,10 @@ type plannerConfig struct {
 	Log *slog.Logger
 }
 
-// planner decides what each target shall have, and writes it in the transactions of its callers. It is safe for
+// Planner decides what each target shall have, and writes it in the transactions of its callers. It is safe for
 // concurrent use.
-type planner struct {
-	cfg      plannerConfig
+type Planner struct {
+	cfg      Config
 	store    store.Store
 	refusals memo
 	names    names
@@ -32,27 +32,27 @@ type planner struct {
 	epoch    int64 // of the database: restoring a backup raises it
 }
 
-// newPlanner makes a planner; it does no I/O.
-func newPlanner(cfg plannerConfig, st store.Store) *planner {
+// New makes a planner; it does no I/O.
+func New(cfg Config, st store.Store) *Planner {
 	cfg.KeepRevisions = cmp.Or(cfg.KeepRevisions, 10)
 	cfg.RunTimeout = cmp.Or(cfg.RunTimeout, time.Hour)
 	cfg.Log = cmp.Or(cfg.Log, slog.New(slog.DiscardHandler))
 	if cfg.Now == nil {
 		cfg.Now = time.Now
 	}
-	return &planner{cfg: cfg, store: st}
+	return &Planner{cfg: cfg, store: st}
 }
 
-// setEpoch sets the epoch of the database. It is called before anything else.
-func (s *planner) setEpoch(epoch int64) { s.epoch = epoch }
+// SetEpoch sets the epoch of the database. It is called before anything else.
+func (s *Planner) SetEpoch(epoch int64) { s.epoch = epoch }
 
 // tell appends an event, now.
-func (s *planner) tell(ctx context.Context, tx store.Tx, e fleet.Event) error {
+func (s *Planner) tell(ctx context.Context, tx store.Tx, e fleet.Event) error {
 	e.At = s.cfg.Now()
 	return tx.Events().Append(ctx, e)
 }
 
-// next is the version after v, in the epoch of this database.
-func (s *planner) next(v fleet.Version) fleet.Version {
+// Next is the version after v, in the epoch of this database.
+func (s *Planner) Next(v fleet.Version) fleet.Version {
 	return fleet.Version{Epoch: max(v.Epoch, s.epoch), Generation: v.Generation + 1}
 }

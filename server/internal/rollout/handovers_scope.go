@@ -1,4 +1,4 @@
-package control
+package rollout
 
 import (
 	"context"
@@ -47,18 +47,18 @@ func (l lostObjects) among(names map[string]bool) []string {
 	return out
 }
 
-// commitScope is what is known about the deployments that one commit changes while it is being written, in one
+// CommitScope is what is known about the deployments that one commit changes while it is being written, in one
 // transaction or in several.
-type commitScope struct {
+type CommitScope struct {
 	// unevaluated could not be evaluated at the commit.
-	unevaluated []fleet.Deployment
+	Unevaluated []fleet.Deployment
 	// pending is the repository whose deployments are evaluated at the commit only after this step.
-	pending fleet.RepositoryID
+	Pending fleet.RepositoryID
 	// evaluated is the repository whose deployments have all been evaluated.
-	evaluated fleet.RepositoryID
+	Evaluated fleet.RepositoryID
 	// previous has the commits at which deployments were evaluated before, with all that follows from it written. Not nil
 	// while a worker writes a commit.
-	previous map[fleet.DeploymentID]string
+	Previous map[fleet.DeploymentID]string
 	// newest has, by deployment and variant, the digests that were newest before the commit, of deployments whose sources
 	// could be used then.
 	newest map[fleet.DeploymentID]map[string]string
@@ -77,9 +77,9 @@ type comingObjects struct {
 	objects    []string
 }
 
-// add notes what one variant of a deployment wants from the commit on: the objects of a packed bundle.
-func (c *commitScope) add(d fleet.Deployment, variant, digest string, content []byte) error {
-	objects, err := unpacked(digest, content)
+// Add notes what one variant of a deployment wants from the commit on: the objects of a packed bundle.
+func (c *CommitScope) Add(d fleet.Deployment, variant, digest string, content []byte) error {
+	objects, err := Objects(digest, content)
 	if err != nil {
 		return fmt.Errorf("deployment %q: %w", d.Name, err)
 	}
@@ -96,19 +96,19 @@ func (c *commitScope) add(d fleet.Deployment, variant, digest string, content []
 	return nil
 }
 
-// markEvaluated notes a deployment that was evaluated at the commit, whole.
-func (c *commitScope) markEvaluated(id fleet.DeploymentID) {
+// MarkEvaluated notes a deployment that was evaluated at the commit, whole.
+func (c *CommitScope) MarkEvaluated(id fleet.DeploymentID) {
 	if c.looked == nil {
 		c.looked = map[fleet.DeploymentID]bool{}
 	}
 	c.looked[id] = true
 }
 
-// isEvaluated reports whether a deployment was evaluated at the commit, whole.
-func (c *commitScope) isEvaluated(id fleet.DeploymentID) bool { return c.looked[id] }
+// IsEvaluated reports whether a deployment was evaluated at the commit, whole.
+func (c *CommitScope) IsEvaluated(id fleet.DeploymentID) bool { return c.looked[id] }
 
-// setNewest notes which bundles of a deployment, by variant, were newest before the commit is written.
-func (c *commitScope) setNewest(id fleet.DeploymentID, digests map[string]string) {
+// SetNewest notes which bundles of a deployment, by variant, were newest before the commit is written.
+func (c *CommitScope) SetNewest(id fleet.DeploymentID, digests map[string]string) {
 	if c.newest == nil {
 		c.newest = map[fleet.DeploymentID]map[string]string{}
 	}
@@ -116,13 +116,13 @@ func (c *commitScope) setNewest(id fleet.DeploymentID, digests map[string]string
 }
 
 // upToDate reports whether a target had what was newest for it until the commit that is being written.
-func (c *commitScope) upToDate(t fleet.Target) bool {
+func (c *CommitScope) upToDate(t fleet.Target) bool {
 	digest, ok := c.newest[t.DeploymentID][t.Variant]
 	return ok && digest == t.Desired.Digest
 }
 
 // among returns what the deployments want of what is lost.
-func (c *commitScope) among(gone lostObjects) []comingObjects {
+func (c *CommitScope) among(gone lostObjects) []comingObjects {
 	found := map[int][]string{}
 	if gone.all {
 		for name, at := range c.index {
@@ -178,7 +178,7 @@ func (n *names) put(key string, found map[string]bool) {
 var errNoBundle = errors.New("the bundle cannot be read")
 
 // objectNames names the objects of a bundle, in every reading of manifest.Claims. Nobody changes the result.
-func (s *planner) objectNames(ctx context.Context, tx store.Tx, tenant fleet.TenantID, bundle store.PlacedBundle) (map[string]bool, error) {
+func (s *Planner) objectNames(ctx context.Context, tx store.Tx, tenant fleet.TenantID, bundle store.PlacedBundle) (map[string]bool, error) {
 	if bundle.Digest == "" {
 		return nil, nil
 	}
@@ -193,7 +193,7 @@ func (s *planner) objectNames(ctx context.Context, tx store.Tx, tenant fleet.Ten
 	if err != nil {
 		return nil, fmt.Errorf("reading bundle %s: %w", bundle.Digest, err)
 	}
-	objects, err := unpacked(bundle.Digest, stored.Content)
+	objects, err := Objects(bundle.Digest, stored.Content)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", errNoBundle, err)
 	}

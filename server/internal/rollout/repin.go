@@ -1,4 +1,4 @@
-package control
+package rollout
 
 import (
 	"context"
@@ -8,9 +8,9 @@ import (
 	"github.com/kedge-dev/kedge/server/internal/store"
 )
 
-// repin keeps a deployment where it is when it becomes manual, and lets it follow its source when it
+// Repin keeps a deployment where it is when it becomes manual, and lets it follow its source when it
 // becomes automated.
-func (s *planner) repin(ctx context.Context, tx store.Tx, by string, was fleet.Deployment, d *fleet.Deployment) error {
+func (s *Planner) Repin(ctx context.Context, tx store.Tx, by string, was fleet.Deployment, d *fleet.Deployment) error {
 	switch {
 	case was.Policy.Manual == d.Policy.Manual:
 		return nil
@@ -21,7 +21,7 @@ func (s *planner) repin(ctx context.Context, tx store.Tx, by string, was fleet.D
 		return nil
 	}
 	// While something holds it, its targets may be behind what is newest, and stay so.
-	held, err := heldBy(ctx, tx, was)
+	held, err := SuspendedBy(ctx, tx, was)
 	if err != nil || held != "" {
 		return err
 	}

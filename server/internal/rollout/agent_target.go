@@ -1,4 +1,4 @@
-package control
+package rollout
 
 import (
 	"github.com/kedge-dev/kedge/internal/fleet"

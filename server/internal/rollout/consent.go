@@ -1,4 +1,4 @@
-package control
+package rollout
 
 import (
 	"time"
@@ -19,7 +19,7 @@ import (
 // deployed, as a commit does: no consent. Nor is there any for what an edit brings later than its first
 // render, because the deployment was suspended, pinned, manual, or ahead of the server then, or the source could
 // not be read or used.
-func (st *settler) consented(d fleet.Deployment, was, want fleet.Desired, notTaken bool) bool {
+func (st *Reconciler) consented(d fleet.Deployment, was, want fleet.Desired, notTaken bool) bool {
 	switch {
 	case was.Digest != want.Digest:
 		return st.edits[d.ID]
@@ -34,10 +34,10 @@ func (st *settler) consented(d fleet.Deployment, was, want fleet.Desired, notTak
 // when it was made. An edit is looked at within seconds; but Git may not answer, or the server be down.
 const editFresh = 5 * time.Minute
 
-// takeEdit is called when a pending spec comes into force as d. If its edit was just before, what the targets are
+// NoteEdit is called when a pending spec comes into force as d. If its edit was just before, what the targets are
 // given in this step comes of it. Nothing after that does: who edits has seen the commits until then, and not
 // those that mend a source which could not be used, see pendingProblem.
-func (st *settler) takeEdit(d fleet.Deployment, p fleet.PendingSpec) {
+func (st *Reconciler) NoteEdit(d fleet.Deployment, p fleet.PendingSpec) {
 	fresh := !p.EditedAt.IsZero() && st.s.cfg.Now().Sub(p.EditedAt) <= editFresh
 	st.edits[d.ID] = fresh && !d.Policy.Manual && !d.Pin.Active()
 }

@@ -1,4 +1,4 @@
-package control
+package rollout
 
 import (
 	"context"
@@ -13,7 +13,7 @@ import (
 // another bundle of the same version: the database is older than the cluster. The target is Rewound,
 // and its source is resolved from Git anew before anything is sent (invariant 4). To delete or to let
 // go needs nothing from Git: it is an explicit wish, and only has to become newer than what the agent has.
-func (s *planner) AgentAhead(ctx context.Context, agent fleet.Agent, id fleet.TargetID, has fleet.Version) error {
+func (s *Planner) AgentAhead(ctx context.Context, agent fleet.Agent, id fleet.TargetID, has fleet.Version) error {
 	return s.store.Update(ctx, func(tx store.Tx) error {
 		found, err := tx.Targets().GetAllTenants(ctx, agent.ID, []fleet.TargetID{id})
 		if err != nil || len(found) == 0 {
@@ -23,7 +23,7 @@ func (s *planner) AgentAhead(ctx context.Context, agent fleet.Agent, id fleet.Ta
 		if t.Desired.Version.Compare(has) > 0 {
 			return nil
 		}
-		if !has.Plausible(newest(t)) {
+		if !has.Plausible(Newest(t)) {
 			return s.refuseVersion(ctx, tx, t, has)
 		}
 		if !t.Desired.Tombstone && !t.Desired.Detached {
@@ -41,13 +41,13 @@ func (s *planner) AgentAhead(ctx context.Context, agent fleet.Agent, id fleet.Ta
 const rewoundMessage = "the agent is ahead of the server's database: reading the source anew before anything is sent"
 
 // catchUp does what follows from an agent that is ahead of the server.
-func (s *planner) catchUp(ctx context.Context, tx store.Tx, t fleet.Target, has fleet.Version) error {
+func (s *Planner) catchUp(ctx context.Context, tx store.Tx, t fleet.Target, has fleet.Version) error {
 	switch {
 	case t.Desired.Tombstone:
 		return s.buryAgain(ctx, tx, t, has)
 	case t.Desired.Detached:
 		newer := t.Desired
-		newer.Version = s.next(has)
+		newer.Version = s.Next(has)
 		return tx.Targets().SetDesired(ctx, t.TenantID, t.ID, newer)
 	default:
 		return s.rewind(ctx, tx, t, has)
@@ -56,7 +56,7 @@ func (s *planner) catchUp(ctx context.Context, tx store.Tx, t fleet.Target, has 
 
 // buryAgain repeats a tombstone above what the agent has, if its deployment was deleted: that cannot be
 // taken back. Of one that lives the tombstone may be older than a return of the agent, so it is only let go.
-func (s *planner) buryAgain(ctx context.Context, tx store.Tx, t fleet.Target, has fleet.Version) error {
+func (s *Planner) buryAgain(ctx context.Context, tx store.Tx, t fleet.Target, has fleet.Version) error {
 	d, err := tx.Deployments().Get(ctx, t.TenantID, t.DeploymentID)
 	if errors.Is(err, store.ErrNotFound) {
 		return nil
@@ -65,7 +65,7 @@ func (s *planner) buryAgain(ctx context.Context, tx store.Tx, t fleet.Target, ha
 		return err
 	}
 	newer := t.Desired
-	newer.Version = s.next(has)
+	newer.Version = s.Next(has)
 	if d.DeletedAt.IsZero() {
 		newer.Tombstone, newer.Detached = false, true
 		t.DetachedAt, t.DetachedWhy, t.GrantID = s.cfg.Now(), "the server's database is older than its agent: what it holds stays", ""
@@ -77,7 +77,7 @@ func (s *planner) buryAgain(ctx context.Context, tx store.Tx, t fleet.Target, ha
 }
 
 // rewind has the source of a target read anew that is Rewound.
-func (s *planner) rewind(ctx context.Context, tx store.Tx, t fleet.Target, has fleet.Version) error {
+func (s *Planner) rewind(ctx context.Context, tx store.Tx, t fleet.Target, has fleet.Version) error {
 	d, err := tx.Deployments().Get(ctx, t.TenantID, t.DeploymentID)
 	if errors.Is(err, store.ErrNotFound) {
 		return nil

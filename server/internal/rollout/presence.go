@@ -1,4 +1,4 @@
-package control
+package rollout
 
 import (
 	"context"
@@ -9,8 +9,8 @@ import (
 	"github.com/kedge-dev/kedge/server/internal/store"
 )
 
-// presenceOf reads the connections of the agents of targets, which may be other tenants'.
-func presenceOf(ctx context.Context, tx store.Tx, targets []fleet.Target) (map[fleet.AgentID][]fleet.Connection, error) {
+// PresenceOf reads the connections of the agents of targets, which may be other tenants'.
+func PresenceOf(ctx context.Context, tx store.Tx, targets []fleet.Target) (map[fleet.AgentID][]fleet.Connection, error) {
 	agents := map[fleet.AgentID]bool{}
 	for _, t := range targets {
 		if t.AgentID != "" {
@@ -18,13 +18,13 @@ func presenceOf(ctx context.Context, tx store.Tx, targets []fleet.Target) (map[f
 		}
 	}
 	connections, err := tx.Connections().OfAgentsAllTenants(ctx, slices.Sorted(maps.Keys(agents)))
-	return groupConnections(connections), err
+	return GroupConnections(connections), err
 }
 
-// presenceBy is the presence of an agent whose connections these are: it is there while a replica is
+// PresenceBy is the presence of an agent whose connections these are: it is there while a replica is
 // that leads. One that waits says nothing of the cluster: it was last heard of, as a leader, when it
 // came to wait.
-func presenceBy(connections []fleet.Connection) fleet.Presence {
+func PresenceBy(connections []fleet.Connection) fleet.Presence {
 	var p fleet.Presence
 	for _, c := range connections {
 		p.Connected = p.Connected || c.Leads()
@@ -39,14 +39,14 @@ func presenceBy(connections []fleet.Connection) fleet.Presence {
 	return p
 }
 
-func haveNever(n int) string {
+func HaveNeverConnected(n int) string {
 	if n == 1 {
 		return " has never connected"
 	}
 	return " have never connected"
 }
 
-func groupConnections(connections []fleet.Connection) map[fleet.AgentID][]fleet.Connection {
+func GroupConnections(connections []fleet.Connection) map[fleet.AgentID][]fleet.Connection {
 	out := map[fleet.AgentID][]fleet.Connection{}
 	for _, c := range connections {
 		out[c.AgentID] = append(out[c.AgentID], c)

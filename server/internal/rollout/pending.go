@@ -1,4 +1,4 @@
-package control
+package rollout
 
 import (
 	"context"
@@ -8,17 +8,17 @@ import (
 	"github.com/kedge-dev/kedge/server/internal/store"
 )
 
-// holdForSpec says on a sync run that it waits for the pending spec of its deployment, which it is of.
-func (st *settler) holdForSpec(ctx context.Context, d fleet.Deployment, run fleet.SyncRun) error {
+// DelayForSpec says on a sync run that it waits for the pending spec of its deployment, which it is of.
+func (st *Reconciler) DelayForSpec(ctx context.Context, d fleet.Deployment, run fleet.SyncRun) error {
 	p, err := st.tx.PendingSpecs().Get(ctx, d.TenantID, d.ID)
 	if err != nil {
 		return err
 	}
-	return st.hold(ctx, run, p.String())
+	return st.DelayRun(ctx, run, p.String())
 }
 
 // retryPending has a spec looked at again that was refused: what forbade it may be gone.
-func (st *settler) retryPending(ctx context.Context, d fleet.Deployment) error {
+func (st *Reconciler) retryPending(ctx context.Context, d fleet.Deployment) error {
 	if d.PendingSpec == 0 || st.resolved {
 		return nil
 	}

@@ -1,4 +1,4 @@
-package control
+package rollout
 
 import (
 	"context"
@@ -12,7 +12,7 @@ import (
 	"github.com/kedge-dev/kedge/server/internal/store"
 )
 
-// handOvers finds out, within one transaction, which objects that a target loses other deployments on the same
+// HandOvers finds out, within one transaction, which objects that a target loses other deployments on the same
 // agent want. The agent keeps these objects until they are taken over, so that an object which moves from one
 // deployment to another is never deleted in between, whatever the order in which the targets are written, sent
 // and applied:
@@ -23,10 +23,10 @@ import (
 //	the commit was not evaluated for every deployment yet                                   CommitNotEvaluated
 //
 // What was kept before is kept for as long as one of these is true.
-type handOvers struct {
-	s     *planner
+type HandOvers struct {
+	s     *Planner
 	tx    store.Tx
-	scope *commitScope
+	scope *CommitScope
 
 	unsettled map[fleet.AgentID][]store.UnsettledTarget
 	targets   map[fleet.DeploymentID][]fleet.Target // of deployments in scope
@@ -40,11 +40,11 @@ type refKey struct {
 	revision   string
 }
 
-func newHandOvers(s *planner, tx store.Tx, scope *commitScope) *handOvers {
+func NewHandOvers(s *Planner, tx store.Tx, scope *CommitScope) *HandOvers {
 	if scope == nil {
-		scope = &commitScope{}
+		scope = &CommitScope{}
 	}
-	return &handOvers{
+	return &HandOvers{
 		s: s, tx: tx, scope: scope,
 		unsettled: map[fleet.AgentID][]store.UnsettledTarget{}, targets: map[fleet.DeploymentID][]fleet.Target{},
 		broken: map[fleet.RepositoryID][]fleet.Deployment{}, refs: map[refKey]store.EvaluatedRef{},
@@ -52,8 +52,8 @@ func newHandOvers(s *planner, tx store.Tx, scope *commitScope) *handOvers {
 	}
 }
 
-// of returns what t hands over when it becomes want.
-func (h *handOvers) of(ctx context.Context, t fleet.Target, want fleet.Desired) ([]fleet.HandOver, error) {
+// Of returns what t hands over when it becomes want.
+func (h *HandOvers) Of(ctx context.Context, t fleet.Target, want fleet.Desired) ([]fleet.HandOver, error) {
 	gone, err := h.lost(ctx, t, want)
 	if err != nil || gone.none() || t.AgentID == "" {
 		return nil, err
@@ -62,14 +62,14 @@ func (h *handOvers) of(ctx context.Context, t fleet.Target, want fleet.Desired) 
 	if err != nil {
 		return nil, err
 	}
-	broken := h.scope.unevaluated
+	broken := h.scope.Unevaluated
 	if ends := want.Tombstone || want.Detached; !ends && want.Digest != t.Desired.Digest {
 		missed, file, err := h.missed(ctx, t)
 		if err != nil {
 			return nil, err
 		}
 		broken = slices.Concat(broken, missed)
-		if file != "" && file != h.scope.pending {
+		if file != "" && file != h.scope.Pending {
 			out = append(out, fleet.HandOver{Reason: fleet.HandOverCommitNotEvaluated, Repository: file})
 		}
 	}
@@ -86,7 +86,7 @@ func (h *handOvers) of(ctx context.Context, t fleet.Target, want fleet.Desired) 
 }
 
 // lost is what t no longer has when it becomes want, and what it hands over already.
-func (h *handOvers) lost(ctx context.Context, t fleet.Target, want fleet.Desired) (lostObjects, error) {
+func (h *HandOvers) lost(ctx context.Context, t fleet.Target, want fleet.Desired) (lostObjects, error) {
 	out := lostObjects{names: map[string]bool{}}
 	for _, was := range t.Desired.HandOvers {
 		out.all = out.all || was.Objects == nil
@@ -126,7 +126,7 @@ func (h *handOvers) lost(ctx context.Context, t fleet.Target, want fleet.Desired
 
 // wanted lists the deployments that want any of what t has lost.
 // When a user has deleted t's deployment, a dry run of another one is no reason to keep anything.
-func (h *handOvers) wanted(ctx context.Context, t fleet.Target, gone lostObjects, deleted bool) ([]fleet.HandOver, error) {
+func (h *HandOvers) wanted(ctx context.Context, t fleet.Target, gone lostObjects, deleted bool) ([]fleet.HandOver, error) {
 	byTaker := map[fleet.DeploymentID]*fleet.HandOver{}
 	take := func(id fleet.DeploymentID, deployment string, objects []string) {
 		if id == t.DeploymentID || len(objects) == 0 {
@@ -176,7 +176,7 @@ func (h *handOvers) wanted(ctx context.Context, t fleet.Target, gone lostObjects
 // missed lists the deployments that cannot be evaluated, and could have taken objects over by a commit that t has not come
 // to before: because it was held back, was broken itself, or was not written with the others. file is the repository of t if
 // the configuration of its agent there cannot be used: nobody knows what that declares.
-func (h *handOvers) missed(ctx context.Context, t fleet.Target) (list []fleet.Deployment, file fleet.RepositoryID, err error) {
+func (h *HandOvers) missed(ctx context.Context, t fleet.Target) (list []fleet.Deployment, file fleet.RepositoryID, err error) {
 	d, err := h.tx.Deployments().Get(ctx, t.TenantID, t.DeploymentID)
 	if err != nil {
 		return nil, "", err
@@ -194,13 +194,13 @@ func (h *handOvers) missed(ctx context.Context, t fleet.Target) (list []fleet.De
 	}
 	upToDate := h.scope.upToDate(t)
 	return slices.DeleteFunc(slices.Clone(broken), func(other fleet.Deployment) bool {
-		together := h.scope.previous != nil && h.scope.previous[d.ID] == h.scope.previous[other.ID]
+		together := h.scope.Previous != nil && h.scope.Previous[d.ID] == h.scope.Previous[other.ID]
 		return other.ID == d.ID || other.Source.Revision != d.Source.Revision || upToDate && together
 	}), file, nil
 }
 
 // misread reports whether a repository has the configuration of t's agent and it cannot be used.
-func (h *handOvers) misread(ctx context.Context, t fleet.Target, repository fleet.RepositoryID) (bool, error) {
+func (h *HandOvers) misread(ctx context.Context, t fleet.Target, repository fleet.RepositoryID) (bool, error) {
 	agents, ok := h.files[repository]
 	if !ok {
 		list, err := h.tx.AgentConfigs().OfRepository(ctx, t.TenantID, repository)
@@ -217,7 +217,7 @@ func (h *handOvers) misread(ctx context.Context, t fleet.Target, repository flee
 }
 
 // brokenIn lists the deployments of d's repository whose newest commit could not be evaluated.
-func (h *handOvers) brokenIn(ctx context.Context, d fleet.Deployment) ([]fleet.Deployment, error) {
+func (h *HandOvers) brokenIn(ctx context.Context, d fleet.Deployment) ([]fleet.Deployment, error) {
 	if list, ok := h.broken[d.RepositoryID]; ok {
 		return list, nil
 	}
@@ -240,11 +240,11 @@ func (h *handOvers) brokenIn(ctx context.Context, d fleet.Deployment) ([]fleet.D
 }
 
 // evaluated reports whether a deployment was evaluated at the newest commit that its worker has come to.
-func (h *handOvers) evaluated(ctx context.Context, d fleet.Deployment) (bool, error) {
+func (h *HandOvers) evaluated(ctx context.Context, d fleet.Deployment) (bool, error) {
 	if h.scope.looked[d.ID] {
 		return true, nil
 	}
-	if d.Rendered.At.IsZero() || d.PendingSpec != 0 || recorded(d) != "" {
+	if d.Rendered.At.IsZero() || d.PendingSpec != 0 || SourceError(d) != "" {
 		return false, nil
 	}
 	key := refKey{d.RepositoryID, d.Source.Revision}
@@ -261,10 +261,10 @@ func (h *handOvers) evaluated(ctx context.Context, d fleet.Deployment) (bool, er
 
 // unevaluated lists the deployments of which nobody knows whether they want what t has lost: of those that could not be
 // evaluated the ones on its agent, and what it waits for already.
-func (h *handOvers) unevaluated(ctx context.Context, t fleet.Target, gone lostObjects, broken []fleet.Deployment) ([]fleet.HandOver, error) {
+func (h *HandOvers) unevaluated(ctx context.Context, t fleet.Target, gone lostObjects, broken []fleet.Deployment) ([]fleet.HandOver, error) {
 	var out []fleet.HandOver
-	if h.scope.pending != "" {
-		out = append(out, fleet.HandOver{Reason: fleet.HandOverCommitNotEvaluated, Repository: h.scope.pending})
+	if h.scope.Pending != "" {
+		out = append(out, fleet.HandOver{Reason: fleet.HandOverCommitNotEvaluated, Repository: h.scope.Pending})
 	}
 	known := map[fleet.DeploymentID]bool{t.DeploymentID: true}
 	for _, d := range broken {
@@ -297,14 +297,14 @@ func (h *handOvers) unevaluated(ctx context.Context, t fleet.Target, gone lostOb
 }
 
 // still reports whether nobody knows yet what t waits to hear of.
-func (h *handOvers) still(ctx context.Context, t fleet.Target, was fleet.HandOver) (bool, error) {
+func (h *HandOvers) still(ctx context.Context, t fleet.Target, was fleet.HandOver) (bool, error) {
 	switch was.Reason {
 	case fleet.HandOverCommitNotEvaluated:
-		if was.Repository == h.scope.pending {
+		if was.Repository == h.scope.Pending {
 			return false, nil // said anew
 		}
 		misread, err := h.misread(ctx, t, was.Repository)
-		return misread || was.Repository != h.scope.evaluated, err
+		return misread || was.Repository != h.scope.Evaluated, err
 	case fleet.HandOverNotEvaluated:
 	default:
 		return false, nil
@@ -325,7 +325,7 @@ func (h *handOvers) still(ctx context.Context, t fleet.Target, was fleet.HandOve
 }
 
 // coming lists what the deployments of the commit that is being written want of what t has lost.
-func (h *handOvers) coming(ctx context.Context, t fleet.Target, gone lostObjects) ([]comingObjects, error) {
+func (h *HandOvers) coming(ctx context.Context, t fleet.Target, gone lostObjects) ([]comingObjects, error) {
 	var out []comingObjects
 	for _, c := range h.scope.among(gone) {
 		if c.deployment == t.DeploymentID {
@@ -336,7 +336,7 @@ func (h *handOvers) coming(ctx context.Context, t fleet.Target, gone lostObjects
 			return nil, err
 		}
 		if slices.ContainsFunc(targets, func(o fleet.Target) bool {
-			return o.AgentID == t.AgentID && attached(o) && (c.variant == "" || o.Variant == c.variant)
+			return o.AgentID == t.AgentID && Attached(o) && (c.variant == "" || o.Variant == c.variant)
 		}) {
 			out = append(out, c)
 		}
@@ -344,7 +344,7 @@ func (h *handOvers) coming(ctx context.Context, t fleet.Target, gone lostObjects
 	return out, nil
 }
 
-func (h *handOvers) unsettledOn(ctx context.Context, t fleet.Target) ([]store.UnsettledTarget, error) {
+func (h *HandOvers) unsettledOn(ctx context.Context, t fleet.Target) ([]store.UnsettledTarget, error) {
 	if list, ok := h.unsettled[t.AgentID]; ok {
 		return list, nil
 	}
@@ -353,7 +353,7 @@ func (h *handOvers) unsettledOn(ctx context.Context, t fleet.Target) ([]store.Un
 	return list, err
 }
 
-func (h *handOvers) targetsOf(ctx context.Context, tenant fleet.TenantID, id fleet.DeploymentID) ([]fleet.Target, error) {
+func (h *HandOvers) targetsOf(ctx context.Context, tenant fleet.TenantID, id fleet.DeploymentID) ([]fleet.Target, error) {
 	if list, ok := h.targets[id]; ok {
 		return list, nil
 	}
@@ -363,13 +363,13 @@ func (h *handOvers) targetsOf(ctx context.Context, tenant fleet.TenantID, id fle
 }
 
 // isBeside reports whether a deployment belongs on the agent of t.
-func (h *handOvers) isBeside(ctx context.Context, t fleet.Target, id fleet.DeploymentID) (bool, error) {
+func (h *HandOvers) isBeside(ctx context.Context, t fleet.Target, id fleet.DeploymentID) (bool, error) {
 	targets, err := h.targetsOf(ctx, t.TenantID, id)
-	return slices.ContainsFunc(targets, func(o fleet.Target) bool { return o.AgentID == t.AgentID && attached(o) }), err
+	return slices.ContainsFunc(targets, func(o fleet.Target) bool { return o.AgentID == t.AgentID && Attached(o) }), err
 }
 
-// refresh finds out anew what targets hand over that wait for something which has changed.
-func (h *handOvers) refresh(ctx context.Context, tenant fleet.TenantID, changed func(fleet.HandOver) bool) error {
+// Refresh finds out anew what targets hand over that wait for something which has changed.
+func (h *HandOvers) Refresh(ctx context.Context, tenant fleet.TenantID, changed func(fleet.HandOver) bool) error {
 	targets, err := h.tx.Targets().HandingOver(ctx, tenant)
 	if err != nil {
 		return err
@@ -377,10 +377,10 @@ func (h *handOvers) refresh(ctx context.Context, tenant fleet.TenantID, changed 
 	clear(h.unsettled) // which may have changed since
 	clear(h.targets)
 	for _, t := range targets {
-		if !slices.ContainsFunc(t.Desired.HandOvers, changed) || attached(t) && h.s.behind(t) {
+		if !slices.ContainsFunc(t.Desired.HandOvers, changed) || Attached(t) && h.s.Ahead(t) {
 			continue
 		}
-		now, err := h.of(ctx, t, t.Desired)
+		now, err := h.Of(ctx, t, t.Desired)
 		if err != nil {
 			return fmt.Errorf("finding out what target %s hands over: %w", t.ID, err)
 		}
@@ -392,17 +392,17 @@ func (h *handOvers) refresh(ctx context.Context, tenant fleet.TenantID, changed 
 }
 
 // set writes what t hands over, if that is something else than it was.
-func (h *handOvers) set(ctx context.Context, t fleet.Target, now []fleet.HandOver) error {
+func (h *HandOvers) set(ctx context.Context, t fleet.Target, now []fleet.HandOver) error {
 	if slices.EqualFunc(t.Desired.HandOvers, now, fleet.HandOver.Equal) {
 		return nil
 	}
 	want := t.Desired
-	want.Version, want.HandOvers = h.s.next(newest(t)), now
+	want.Version, want.HandOvers = h.s.Next(Newest(t)), now
 	return h.tx.Targets().SetDesired(ctx, t.TenantID, t.ID, want)
 }
 
-// keepAll has the targets of a deployment that goes keep everything until the commit is evaluated that makes it go.
-func (h *handOvers) keepAll(ctx context.Context, tenant fleet.TenantID, id fleet.DeploymentID) error {
+// KeepAll has the targets of a deployment that goes keep everything until the commit is evaluated that makes it go.
+func (h *HandOvers) KeepAll(ctx context.Context, tenant fleet.TenantID, id fleet.DeploymentID) error {
 	targets, err := h.tx.Targets().OfDeployment(ctx, tenant, id)
 	if err != nil {
 		return err
@@ -411,7 +411,7 @@ func (h *handOvers) keepAll(ctx context.Context, tenant fleet.TenantID, id fleet
 		if t.AgentID == "" || !t.Desired.Tombstone && !t.Desired.Detached {
 			continue
 		}
-		now, err := h.unevaluated(ctx, t, lostObjects{all: true}, h.scope.unevaluated)
+		now, err := h.unevaluated(ctx, t, lostObjects{all: true}, h.scope.Unevaluated)
 		if err != nil {
 			return err
 		}

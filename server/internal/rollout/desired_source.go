@@ -1,4 +1,4 @@
-package control
+package rollout
 
 import (
 	"context"
@@ -27,7 +27,7 @@ func (w wish) desired(d fleet.Deployment, t fleet.Target, bundle fleet.Rendered)
 
 // sameDesired records that what a target has is what it shall be under the source in force, too. Agents see no
 // difference.
-func (st *settler) sameDesired(ctx context.Context, t *fleet.Target, want fleet.Desired) error {
+func (st *Reconciler) sameDesired(ctx context.Context, t *fleet.Target, want fleet.Desired) error {
 	if t.Desired.SourceRevision == want.SourceRevision {
 		return nil
 	}

@@ -1,4 +1,4 @@
-package control
+package rollout
 
 import (
 	"context"
@@ -13,7 +13,7 @@ import (
 // Report writes what agents said, all in one transaction and with a few statements per tenant. What is
 // not about a target of the agent is passed over; what says nothing new writes nothing. An agent that is
 // ahead of the server is heard of here too: one that polls says what it has in no other way.
-func (s *planner) Report(ctx context.Context, batch []AgentReports) error {
+func (s *Planner) Report(ctx context.Context, batch []AgentReports) error {
 	return s.store.Update(ctx, func(tx store.Tx) error {
 		targets, err := standingsOf(ctx, tx, batch)
 		if err != nil {
@@ -108,9 +108,9 @@ func understood(t fleet.Target, r store.Report) store.Report {
 		r.Full = false // it knows of none any more: what is listed stays listed
 	}
 	switch {
-	case !o.Plausible(newest(t)):
+	case !o.Plausible(Newest(t)):
 		// Kept under the version that is known: see refuseVersion.
-		o.Sync, o.Health, o.Message = fleet.SyncFailed, fleet.HealthUnknown, refusedVersion(o.Version, newest(t))
+		o.Sync, o.Health, o.Message = fleet.SyncFailed, fleet.HealthUnknown, refusedVersion(o.Version, Newest(t))
 		o.Version, o.Digest = t.Observed.Version, t.Observed.Digest
 	case t.Desired.Tombstone || t.Desired.Detached:
 	case ahead(t, *o):
@@ -130,7 +130,7 @@ func said(message string) string {
 }
 
 // reportsOf writes what was said of the targets of one tenant, and does what follows from it.
-func (s *planner) reportsOf(
+func (s *Planner) reportsOf(
 	ctx context.Context, tx store.Tx, tenant fleet.TenantID, reports []store.AgentReport, targets standings,
 ) error {
 	changed, err := tx.Targets().SetObserved(ctx, tenant, reports)
@@ -186,21 +186,21 @@ func consequenceOf(t fleet.Target, now fleet.Observed, awaited bool) consequence
 		return agentIsAhead
 	case t.Desired.Tombstone && now.Sync == fleet.SyncDeleted && now.Version == t.Desired.Version:
 		return tombstoneDone
-	case awaited || letGo(t):
+	case awaited || Released(t):
 		return mayBeAwaited
 	}
 	return noConsequence
 }
 
 // conclude does what follows from what is said now of a target.
-func (s *planner) conclude(ctx context.Context, tx store.Tx, t fleet.Target, now fleet.Observed, awaited bool) error {
+func (s *Planner) conclude(ctx context.Context, tx store.Tx, t fleet.Target, now fleet.Observed, awaited bool) error {
 	what := consequenceOf(t, now, awaited)
 	t.Observed = now
 	switch what {
 	case agentIsAhead:
 		return s.catchUpSoon(ctx, tx, t, now.Version)
 	case tombstoneDone:
-		return s.targetGone(ctx, tx, t)
+		return s.TargetGone(ctx, tx, t)
 	case mayBeAwaited:
 		return s.observed(ctx, tx, t)
 	}

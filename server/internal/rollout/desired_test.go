@@ -1,4 +1,4 @@
-package control
+package rollout
 
 import (
 	"reflect"
@@ -40,7 +40,7 @@ var edits = map[string]func(*fleet.Policy){
 	"serviceAccount": func(p *fleet.Policy) { p.ServiceAccount = "a/b" },
 }
 
-func (c situation) inputs() (*settler, fleet.Deployment, fleet.Target, wish) {
+func (c situation) inputs() (*Reconciler, fleet.Deployment, fleet.Target, wish) {
 	d := fleet.Deployment{ID: "dep", TenantID: "ten", Namespace: "n", Policy: fleet.Policy{Prune: true}}
 	t := fleet.Target{
 		ID: "tgt", TenantID: "ten", DeploymentID: "dep", AgentID: "agt", Variant: "v",
@@ -87,7 +87,7 @@ func (c situation) inputs() (*settler, fleet.Deployment, fleet.Target, wish) {
 	if c.restored {
 		epoch = 3
 	}
-	st := &settler{s: &planner{epoch: epoch}, resolved: c.resolved, broken: map[fleet.DeploymentID]map[string]bool{"dep": {t.Variant: c.broken}}, edits: map[fleet.DeploymentID]bool{"dep": c.firstOfEdit}}
+	st := &Reconciler{s: &Planner{epoch: epoch}, resolved: c.resolved, broken: map[fleet.DeploymentID]map[string]bool{"dep": {t.Variant: c.broken}}, edits: map[fleet.DeploymentID]bool{"dep": c.firstOfEdit}}
 	return st, d, t, w
 }
 
@@ -182,7 +182,7 @@ func TestDecideOverEveryCombination(t *testing.T) {
 		if !changed {
 			continue
 		}
-		if got.Tombstone || got.Detached || got.Digest == "" || got.Version.Compare(newest(target)) <= 0 {
+		if got.Tombstone || got.Detached || got.Digest == "" || got.Version.Compare(Newest(target)) <= 0 {
 			t.Fatalf("%+v: %+v could delete, or would not be heard", c, got)
 		}
 		// The same again changes nothing: T4.
@@ -224,37 +224,11 @@ func TestDecideGivesARewoundTargetOneVersion(t *testing.T) {
 
 func TestHolding(t *testing.T) {
 	t.Parallel()
-	if got := holding("it", fleet.Suspension{}); got != "" {
+	if got := DescribeSuspension("it", fleet.Suspension{}); got != "" {
 		t.Errorf("not suspended reads %q", got)
 	}
-	got := holding("it", fleet.Suspension{At: now, By: "ada", Reason: "audit"})
+	got := DescribeSuspension("it", fleet.Suspension{At: now, By: "ada", Reason: "audit"})
 	if want := "it is suspended by ada since 2026-01-02T03:04:05Z: audit"; got != want {
 		t.Errorf("got %q", got)
-	}
-}
-
-func TestWakeupsMerge(t *testing.T) {
-	t.Parallel()
-	a := wakeup{check: true, refs: map[string]bool{"a": true}, at: now.Add(time.Second)}
-	b := wakeup{pushed: true, rewound: true, allRuns: true, refs: map[string]bool{"b": true}, at: now, runs: map[fleet.DeploymentID]bool{"d": true}}
-	want := wakeup{
-		check: true, pushed: true, rewound: true, allRuns: true, at: now,
-		refs: map[string]bool{"a": true, "b": true}, runs: map[fleet.DeploymentID]bool{"d": true},
-	}
-	for _, got := range []wakeup{a.merge(b), b.merge(a)} {
-		if diff := cmp.Diff(want, got, cmp.AllowUnexported(wakeup{})); diff != "" {
-			t.Errorf("(-want +got):\n%s", diff)
-		}
-	}
-	if len(a.refs) != 1 || len(b.refs) != 1 {
-		t.Error("merging changed what was merged")
-	}
-	for revision, push := range map[string]string{"": "refs/heads/x", "main": "refs/heads/main", "v1": "refs/tags/v1", "refs/x": "refs/x", "any": ""} {
-		if !pushOf(push, now).concerns(revision) {
-			t.Errorf("a push of %q does not concern %q", push, revision)
-		}
-	}
-	if pushOf("refs/heads/other", now).concerns("main") || (wakeup{check: true}).concerns("main") {
-		t.Error("a push of another branch concerns main")
 	}
 }

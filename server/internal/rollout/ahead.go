@@ -1,4 +1,4 @@
-package control
+package rollout
 
 import (
 	"context"
@@ -23,8 +23,8 @@ func refusedVersion(has, known fleet.Version) string {
 
 // refuseVersion records that an agent claims an implausible version. The version itself is not stored:
 // the next generation is counted from what is.
-func (s *planner) refuseVersion(ctx context.Context, tx store.Tx, t fleet.Target, has fleet.Version) error {
-	known := newest(t)
+func (s *Planner) refuseVersion(ctx context.Context, tx store.Tx, t fleet.Target, has fleet.Version) error {
+	known := Newest(t)
 	changed, err := tx.Targets().SetObserved(ctx, t.TenantID, []store.AgentReport{{Agent: t.AgentID, Report: store.Report{Target: t.ID, Observed: fleet.Observed{
 		Version: t.Observed.Version, Digest: t.Observed.Digest, Sync: fleet.SyncFailed, Health: fleet.HealthUnknown, AsOf: s.cfg.Now(),
 		Message: refusedVersion(has, known),
@@ -40,7 +40,7 @@ func (s *planner) refuseVersion(ctx context.Context, tx store.Tx, t fleet.Target
 
 // catchUpSoon does what follows from an agent that is ahead of the server: at once, or later when the
 // same target was ahead several times in a row.
-func (s *planner) catchUpSoon(ctx context.Context, tx store.Tx, t fleet.Target, has fleet.Version) error {
+func (s *Planner) catchUpSoon(ctx context.Context, tx store.Tx, t fleet.Target, has fleet.Version) error {
 	if !s.aheads.allow(s.cfg.Now(), t.ID, t.AgentID, has) {
 		return nil
 	}
@@ -135,8 +135,8 @@ func (a *aheads) due(now time.Time) (ready map[fleet.TargetID]aheadTarget, wait 
 	return ready, wait, a.changed
 }
 
-// followAheads catches up with targets that had to wait, until ctx ends.
-func (s *planner) followAheads(ctx context.Context) error {
+// FollowAhead catches up with targets that had to wait, until ctx ends.
+func (s *Planner) FollowAhead(ctx context.Context) error {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
