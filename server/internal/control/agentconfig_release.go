@@ -8,6 +8,7 @@ import (
 
 	"github.com/kedge-dev/kedge/internal/fleet"
 	"github.com/kedge-dev/kedge/server/internal/auth"
+	"github.com/kedge-dev/kedge/server/internal/placement"
 	"github.com/kedge-dev/kedge/server/internal/store"
 )
 
@@ -35,7 +36,7 @@ func (s *Service) undeclare(ctx context.Context, tx store.Tx, p auth.Principal, 
 	if err := tx.Declarations().Remove(ctx, t.ID, d.DeploymentID); err != nil {
 		return err
 	}
-	_, err = s.delete(ctx, tx, p, deployment, pruneObjects)
+	_, err = s.delete(ctx, tx, p, deployment, placement.PruneObjects)
 	return err
 }
 

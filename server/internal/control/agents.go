@@ -9,6 +9,7 @@ import (
 
 	"github.com/kedge-dev/kedge/internal/fleet"
 	"github.com/kedge-dev/kedge/server/internal/auth"
+	"github.com/kedge-dev/kedge/server/internal/placement"
 	"github.com/kedge-dev/kedge/server/internal/quota"
 	"github.com/kedge-dev/kedge/server/internal/store"
 )
@@ -51,7 +52,7 @@ func (s *Service) EnrollAgent(ctx context.Context, p auth.Principal, tenant stri
 		if _, err := s.addAgentToken(ctx, tx, agent, out.Token, p.Name); err != nil {
 			return err
 		}
-		if err := s.placeAgent(ctx, tx, agent); err != nil {
+		if err := s.placer.PlaceAgent(ctx, tx, agent); err != nil {
 			return err
 		}
 		if req.ConfigRepoURL != "" {
@@ -181,7 +182,7 @@ func (s *Service) editAgent(ctx context.Context, tx store.Tx, p auth.Principal, 
 	if err := tx.Agents().Update(ctx, a); err != nil {
 		return fleet.Agent{}, err
 	}
-	if err := s.placeAgent(ctx, tx, a); err != nil {
+	if err := s.placer.PlaceAgent(ctx, tx, a); err != nil {
 		return fleet.Agent{}, err
 	}
 	if err := s.audit(ctx, tx, p, agentEvent("agent.update", a, agentWords(a))); err != nil {
@@ -253,13 +254,13 @@ func (s *Service) detachAgent(ctx context.Context, tx store.Tx, a fleet.Agent) e
 	if err != nil {
 		return err
 	}
-	where, err := whereaboutsOf(ctx, tx, a.ID)
+	where, err := placement.ClusterOf(ctx, tx, a.ID)
 	if err != nil {
 		return err
 	}
 	for _, t := range targets {
-		t.LeftIn = cmp.Or(t.LeftIn, where.cluster)
-		if err := s.orphan(ctx, tx, a, t, fmt.Sprintf("agent %q was deleted", a.Name)); err != nil {
+		t.LeftIn = cmp.Or(t.LeftIn, where.Cluster)
+		if err := s.placer.Orphan(ctx, tx, a, t, fmt.Sprintf("agent %q was deleted", a.Name)); err != nil {
 			return fmt.Errorf("detaching deployment %q: %w", t.DeploymentName, err)
 		}
 	}

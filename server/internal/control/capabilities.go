@@ -27,7 +27,7 @@ func (s *Service) AgentCapable(ctx context.Context, who fleet.Agent, c fleet.Cap
 			return err
 		}
 		agent.Capabilities = c.Hash()
-		if err := s.reseatCharts(ctx, tx, agent); err != nil {
+		if err := s.placer.ReassignCharts(ctx, tx, agent); err != nil {
 			return err
 		}
 		return s.tell(ctx, tx, fleet.Event{

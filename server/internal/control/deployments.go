@@ -56,7 +56,7 @@ func (s *Service) create(ctx context.Context, tx store.Tx, p auth.Principal, t f
 	if err := tx.Deployments().Create(ctx, d); err != nil {
 		return fmt.Errorf("deployment %q: %w", d.Name, err)
 	}
-	if err := s.place(ctx, tx, d); err != nil {
+	if err := s.placer.Place(ctx, tx, d); err != nil {
 		return err
 	}
 	return s.record(ctx, tx, p, d, "deployment.create", "DeploymentCreated", "was created")

@@ -6,6 +6,7 @@ import (
 
 	"github.com/kedge-dev/kedge/internal/fleet"
 	"github.com/kedge-dev/kedge/server/internal/auth"
+	"github.com/kedge-dev/kedge/server/internal/placement"
 	"github.com/kedge-dev/kedge/server/internal/rollout"
 	"github.com/kedge-dev/kedge/server/internal/store"
 )
@@ -14,17 +15,17 @@ import (
 // is no longer listed, when its agents have carried them out; its name is free at once. While its
 // environment, a tenant or the fleet is suspended it is refused: nothing may change in a cluster then.
 func (s *Service) DeleteDeployment(ctx context.Context, p auth.Principal, tenant, name string, match Match) (fleet.Operation, error) {
-	return s.deleteDeployment(ctx, p, tenant, name, match, deleteObjects)
+	return s.deleteDeployment(ctx, p, tenant, name, match, placement.DeleteObjects)
 }
 
 // DeleteDeploymentKeepObjects deletes a deployment and no object: agents let go of its targets, as they
 // do when a target leaves its environment. It is refused when DeleteDeployment is.
 func (s *Service) DeleteDeploymentKeepObjects(ctx context.Context, p auth.Principal, tenant, name string, match Match) (fleet.Operation, error) {
-	return s.deleteDeployment(ctx, p, tenant, name, match, keepObjects)
+	return s.deleteDeployment(ctx, p, tenant, name, match, placement.KeepObjects)
 }
 
 func (s *Service) deleteDeployment(
-	ctx context.Context, p auth.Principal, tenant, name string, match Match, fate objectFate,
+	ctx context.Context, p auth.Principal, tenant, name string, match Match, fate placement.Deletion,
 ) (fleet.Operation, error) {
 	var operation fleet.Operation
 	err := s.store.Update(ctx, func(tx store.Tx) error {
@@ -45,7 +46,7 @@ func (s *Service) deleteDeployment(
 }
 
 // delete is DeleteDeployment, whoever asks for it.
-func (s *Service) delete(ctx context.Context, tx store.Tx, p auth.Principal, d fleet.Deployment, fate objectFate) (fleet.Operation, error) {
+func (s *Service) delete(ctx context.Context, tx store.Tx, p auth.Principal, d fleet.Deployment, fate placement.Deletion) (fleet.Operation, error) {
 	held, err := rollout.NewSuspensions(tx).Around(ctx, d)
 	if err != nil {
 		return fleet.Operation{}, err
@@ -60,13 +61,13 @@ func (s *Service) delete(ctx context.Context, tx store.Tx, p auth.Principal, d f
 		return fleet.Operation{}, err
 	}
 	message := "was deleted"
-	if fate == keepObjects {
+	if fate == placement.KeepObjects {
 		message = "was deleted, and its objects are kept"
 	}
 	if err := s.record(ctx, tx, p, d, "deployment.delete", "DeploymentDeleted", message); err != nil {
 		return fleet.Operation{}, err
 	}
-	if err := s.remove(ctx, tx, d, fate); err != nil {
+	if err := s.placer.RemoveDeployment(ctx, tx, d, fate); err != nil {
 		return fleet.Operation{}, err
 	}
 	return tx.Operations().Get(ctx, d.TenantID, operation.ID)

@@ -146,5 +146,5 @@ func (s *Service) edited(ctx context.Context, tx store.Tx, p auth.Principal, t f
 	if err != nil {
 		return err
 	}
-	return s.place(ctx, tx, d)
+	return s.placer.Place(ctx, tx, d)
 }

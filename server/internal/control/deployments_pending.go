@@ -50,7 +50,7 @@ func (s *Service) aimEdit(ctx context.Context, tx store.Tx, t fleet.Tenant, e *e
 	if err := s.move(ctx, tx, t, e.inForce, &e.wanted); err != nil {
 		return err
 	}
-	return s.roomFor(ctx, tx, t, e.wanted)
+	return s.placer.CheckQuota(ctx, tx, t, e.wanted)
 }
 
 // setPending stores an edit that is to come into force when its source is rendered.

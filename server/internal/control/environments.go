@@ -189,7 +189,7 @@ func (s *Service) UpdateEnvironment(
 		if err := tx.Environments().Update(ctx, env); err != nil {
 			return err
 		}
-		if err := s.placeEnvironment(ctx, tx, env); err != nil {
+		if err := s.placer.PlaceEnvironment(ctx, tx, env); err != nil {
 			return err
 		}
 		return s.audit(ctx, tx, p, environmentEvent("environment.update", env, selectorText(env)))

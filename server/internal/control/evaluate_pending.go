@@ -7,6 +7,7 @@ import (
 
 	"github.com/kedge-dev/kedge/internal/fleet"
 	"github.com/kedge-dev/kedge/server/internal/gitsource"
+	"github.com/kedge-dev/kedge/server/internal/placement"
 	"github.com/kedge-dev/kedge/server/internal/rollout"
 	"github.com/kedge-dev/kedge/server/internal/store"
 )
@@ -180,11 +181,11 @@ func (w *worker) nextUnits(ctx context.Context, tx store.Tx, d, next fleet.Deplo
 
 // nextAgents are the agents that a deployment goes to, whatever targets it has now, and the variants that it has on them.
 func nextAgents(ctx context.Context, tx store.Tx, next fleet.Deployment) ([]fleet.Agent, map[fleet.AgentID]string, error) {
-	dest, err := destinationOf(ctx, tx, next)
+	dest, err := placement.DestinationOf(ctx, tx, next)
 	if err != nil {
 		return nil, nil, err
 	}
-	agents, err := candidates(ctx, tx, dest.env)
+	agents, err := placement.Candidates(ctx, tx, dest.Env)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -193,5 +194,5 @@ func nextAgents(ctx context.Context, tx store.Tx, next fleet.Deployment) ([]flee
 	for _, t := range targets {
 		has[t.AgentID] = t.Variant
 	}
-	return slices.DeleteFunc(agents, func(a fleet.Agent) bool { return !dest.selects(a) }), has, err
+	return slices.DeleteFunc(agents, func(a fleet.Agent) bool { return !dest.Selects(a) }), has, err
 }

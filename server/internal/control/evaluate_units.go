@@ -194,7 +194,7 @@ func (w *worker) reshape(ctx context.Context, o outcome) (d fleet.Deployment, sa
 		if err := w.release(ctx, tx, d); err != nil {
 			return err
 		}
-		return w.svc.place(ctx, tx, d)
+		return w.svc.placer.Place(ctx, tx, d)
 	})
 	if err != nil {
 		return fleet.Deployment{}, false, fmt.Errorf("changing the variants of deployment %q: %w", o.deployment.Name, err)

@@ -182,7 +182,7 @@ func (s *Service) pollerCame(ctx context.Context, c fleet.Connection) error {
 		if err := tx.Connections().Put(ctx, c); err != nil {
 			return err
 		}
-		if err := s.recognise(ctx, tx, agent, c.ClusterUID); err != nil {
+		if err := s.placer.VerifyCluster(ctx, tx, agent, c.ClusterUID); err != nil {
 			return err
 		}
 		for _, row := range rows {

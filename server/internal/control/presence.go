@@ -55,7 +55,7 @@ func (s *Service) AgentConnected(ctx context.Context, c fleet.Connection) error 
 		if err := tx.Connections().Put(ctx, c); err != nil {
 			return err
 		}
-		if err := s.recognise(ctx, tx, agent, c.ClusterUID); err != nil {
+		if err := s.placer.VerifyCluster(ctx, tx, agent, c.ClusterUID); err != nil {
 			return err
 		}
 		return s.tell(ctx, tx, fleet.Event{

@@ -11,6 +11,7 @@ import (
 	"github.com/kedge-dev/kedge/internal/manifest"
 	"github.com/kedge-dev/kedge/internal/obs"
 	"github.com/kedge-dev/kedge/internal/wire"
+	"github.com/kedge-dev/kedge/server/internal/placement"
 	"github.com/kedge-dev/kedge/server/internal/quota"
 	"github.com/kedge-dev/kedge/server/internal/rollout"
 	"github.com/kedge-dev/kedge/server/internal/store"
@@ -137,16 +138,16 @@ func (w *worker) refuse(ctx context.Context, tx store.Tx, d fleet.Deployment, p 
 		if err := w.svc.move(ctx, tx, t, d, &next); err != nil {
 			return err
 		}
-		if err := w.svc.roomFor(ctx, tx, t, next); err != nil {
+		if err := w.svc.placer.CheckQuota(ctx, tx, t, next); err != nil {
 			return err
 		}
 	}
-	dest, err := destinationOf(ctx, tx, next)
-	if err != nil || dest.grant.Limits.None() {
+	dest, err := placement.DestinationOf(ctx, tx, next)
+	if err != nil || dest.Grant.Limits.None() {
 		return err
 	}
 	for _, part := range p.parts {
-		why, err := w.beyondGrant(ctx, tx, next, part, dest.grant.Limits)
+		why, err := w.beyondGrant(ctx, tx, next, part, dest.Grant.Limits)
 		if err != nil {
 			return err
 		}
@@ -189,15 +190,15 @@ func (w *worker) promote(ctx context.Context, tx store.Tx, st *rollout.Reconcile
 			return fleet.Deployment{}, err
 		}
 	}
-	dest, err := destinationOf(ctx, tx, next)
+	dest, err := placement.DestinationOf(ctx, tx, next)
 	if err != nil {
 		return fleet.Deployment{}, err
 	}
-	agents, err := candidates(ctx, tx, dest.env)
+	agents, err := placement.Candidates(ctx, tx, dest.Env)
 	if err != nil {
 		return fleet.Deployment{}, err
 	}
-	if err := w.svc.seatOn(ctx, tx, next, dest, agents, next.TenantID); err != nil {
+	if err := w.svc.placer.Assign(ctx, tx, next, dest, agents, next.TenantID); err != nil {
 		return fleet.Deployment{}, err
 	}
 	if err := w.svc.tell(ctx, tx, fleet.Event{

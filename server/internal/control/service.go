@@ -17,6 +17,7 @@ import (
 	"github.com/kedge-dev/kedge/internal/render"
 	"github.com/kedge-dev/kedge/server/internal/changefeed"
 	"github.com/kedge-dev/kedge/server/internal/membership"
+	"github.com/kedge-dev/kedge/server/internal/placement"
 	"github.com/kedge-dev/kedge/server/internal/rollout"
 	"github.com/kedge-dev/kedge/server/internal/store"
 )
@@ -77,6 +78,7 @@ type Service struct {
 	pollers pollers
 	present present
 	planner *rollout.Planner
+	placer  *placement.Placer
 	builder render.Builder // nil when there is none
 	checks  *sourceChecks
 	// capabilities are those of clusters that were looked up.
@@ -110,6 +112,7 @@ func New(cfg Config, st store.Store, git Git) (*Service, error) {
 		s.builder = render.NewCache(cfg.Builder, 0)
 	}
 	s.planner = rollout.New(rollout.Config{KeepRevisions: cfg.KeepRevisions, RunTimeout: cfg.RunTimeout, Now: cfg.Now, Log: cfg.Log}, st)
+	s.placer = placement.New(placement.Config{Now: cfg.Now}, s.planner)
 	s.sources = newSources(s)
 	s.checks = newSourceChecks(git, cfg)
 	return s, nil

@@ -7,6 +7,7 @@ import (
 
 	"github.com/kedge-dev/kedge/internal/fleet"
 	"github.com/kedge-dev/kedge/server/internal/auth"
+	"github.com/kedge-dev/kedge/server/internal/placement"
 	"github.com/kedge-dev/kedge/server/internal/rollout"
 	"github.com/kedge-dev/kedge/server/internal/store"
 )
@@ -119,7 +120,7 @@ func (s *Service) DeleteAgentObjects(ctx context.Context, p auth.Principal, tena
 func (s *Service) removable(ctx context.Context, tx store.Tx, a fleet.Agent, targets []fleet.Target) error {
 	holds := rollout.NewSuspensions(tx)
 	for _, t := range targets {
-		if t.TenantID != a.TenantID || left(t) {
+		if t.TenantID != a.TenantID || placement.HasLeft(t) {
 			continue
 		}
 		d, err := tx.Deployments().Get(ctx, t.TenantID, t.DeploymentID)
@@ -143,17 +144,17 @@ func (s *Service) removable(ctx context.Context, tx store.Tx, a fleet.Agent, tar
 // removeTargets makes tombstones of an agent's targets of its own tenant, and lets go of the others.
 func (s *Service) removeTargets(ctx context.Context, tx store.Tx, a fleet.Agent, targets []fleet.Target) error {
 	for _, t := range targets {
-		if left(t) {
+		if placement.HasLeft(t) {
 			continue
 		}
-		if err := s.detach(ctx, tx, t, fmt.Sprintf("agent %q is uninstalled", a.Name), t.TenantID == a.TenantID); err != nil {
+		if err := s.placer.Detach(ctx, tx, t, fmt.Sprintf("agent %q is uninstalled", a.Name), t.TenantID == a.TenantID); err != nil {
 			return fmt.Errorf("deployment %q: %w", t.DeploymentName, err)
 		}
 		d, err := tx.Deployments().Get(ctx, t.TenantID, t.DeploymentID)
 		if err != nil {
 			return err
 		}
-		if err := s.settleOne(ctx, tx, d, t.ID); err != nil {
+		if err := s.placer.ReconcileOne(ctx, tx, d, t.ID); err != nil {
 			return err
 		}
 	}

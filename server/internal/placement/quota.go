@@ -1,4 +1,4 @@
-package control
+package placement
 
 import (
 	"context"
@@ -8,13 +8,13 @@ import (
 	"github.com/kedge-dev/kedge/server/internal/store"
 )
 
-// roomFor fails with a QuotaError when the targets that d would have are more than its tenant may have.
-func (s *Service) roomFor(ctx context.Context, tx store.Tx, t fleet.Tenant, d fleet.Deployment) error {
-	w, err := destinationOf(ctx, tx, d)
+// CheckQuota fails with a QuotaError when the targets that d would have are more than its tenant may have.
+func (s *Placer) CheckQuota(ctx context.Context, tx store.Tx, t fleet.Tenant, d fleet.Deployment) error {
+	w, err := DestinationOf(ctx, tx, d)
 	if err != nil {
 		return err
 	}
-	agents, err := candidates(ctx, tx, w.env)
+	agents, err := Candidates(ctx, tx, w.Env)
 	if err != nil {
 		return err
 	}
@@ -28,7 +28,7 @@ func (s *Service) roomFor(ctx context.Context, tx store.Tx, t fleet.Tenant, d fl
 	}
 	added := 0
 	for _, a := range agents {
-		if w.selects(a) && !has[a.ID] {
+		if w.Selects(a) && !has[a.ID] {
 			added++
 		}
 	}

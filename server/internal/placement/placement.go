@@ -1,4 +1,4 @@
-package control
+package placement
 
 import (
 	"context"
@@ -13,16 +13,16 @@ import (
 
 // destination is where the targets of a deployment belong.
 type destination struct {
-	env   fleet.Environment
-	grant fleet.Grant // zero when the environment is the tenant's own
+	Env   fleet.Environment
+	Grant fleet.Grant // zero when the environment is the tenant's own
 	open  bool        // it is the tenant's own, or granted
 }
 
-func (w destination) selects(a fleet.Agent) bool { return w.open && w.env.Selects(a) }
+func (w destination) Selects(a fleet.Agent) bool { return w.open && w.Env.Selects(a) }
 
-// destinationOf finds where d goes. An environment that is no longer granted is still known, and
+// DestinationOf finds where d goes. An environment that is no longer granted is still known, and
 // closed.
-func destinationOf(ctx context.Context, tx store.Tx, d fleet.Deployment) (destination, error) {
+func DestinationOf(ctx context.Context, tx store.Tx, d fleet.Deployment) (destination, error) {
 	env, err := tx.Environments().Get(ctx, d.EnvironmentTenant, d.EnvironmentID)
 	if err != nil {
 		return destination{}, fmt.Errorf("environment of deployment %q: %w", d.Name, err)
@@ -32,7 +32,7 @@ func destinationOf(ctx context.Context, tx store.Tx, d fleet.Deployment) (destin
 
 // destinationIn is env as it is for the deployments of a tenant.
 func destinationIn(ctx context.Context, tx store.Tx, tenant fleet.TenantID, env fleet.Environment) (destination, error) {
-	w := destination{env: env, open: env.TenantID == tenant}
+	w := destination{Env: env, open: env.TenantID == tenant}
 	if w.open {
 		return w, nil
 	}
@@ -40,18 +40,18 @@ func destinationIn(ctx context.Context, tx store.Tx, tenant fleet.TenantID, env 
 	if errors.Is(err, store.ErrNotFound) {
 		return w, nil
 	}
-	w.grant, w.open = grant, err == nil
+	w.Grant, w.open = grant, err == nil
 	return w, err
 }
 
-// place makes the targets of d those of the agents that its environment selects, and settles them. It is
+// Place makes the targets of d those of the agents that its environment selects, and settles them. It is
 // the one rule for everything that can change where a deployment goes; the same input writes nothing.
-func (s *Service) place(ctx context.Context, tx store.Tx, d fleet.Deployment) error {
-	w, err := destinationOf(ctx, tx, d)
+func (s *Placer) Place(ctx context.Context, tx store.Tx, d fleet.Deployment) error {
+	w, err := DestinationOf(ctx, tx, d)
 	if err != nil {
 		return err
 	}
-	agents, err := candidates(ctx, tx, w.env)
+	agents, err := Candidates(ctx, tx, w.Env)
 	if err != nil {
 		return err
 	}
@@ -61,9 +61,9 @@ func (s *Service) place(ctx context.Context, tx store.Tx, d fleet.Deployment) er
 // fewAgents is up to how many agents are looked up one by one.
 const fewAgents = 10
 
-// candidates are agents among which are all that an environment selects. Where it names a few these are just those,
+// Candidates are agents among which are all that an environment selects. Where it names a few these are just those,
 // however large the fleet is.
-func candidates(ctx context.Context, tx store.Tx, env fleet.Environment) ([]fleet.Agent, error) {
+func Candidates(ctx context.Context, tx store.Tx, env fleet.Environment) ([]fleet.Agent, error) {
 	if len(env.Agents) == 0 || len(env.Agents) > fewAgents || len(env.MatchLabels) > 0 {
 		return listing.Agents(ctx, tx, env.TenantID, store.AgentFilter{})
 	}
@@ -83,20 +83,20 @@ func candidates(ctx context.Context, tx store.Tx, env fleet.Environment) ([]flee
 
 // placeOn is place with the candidates of the environment at hand. Only the tenant that acts is held
 // to its quota of targets: what another one does with its own agents is not refused because of d.
-func (s *Service) placeOn(
+func (s *Placer) placeOn(
 	ctx context.Context, tx store.Tx, d fleet.Deployment, w destination, agents []fleet.Agent, acting fleet.TenantID,
 ) error {
 	if !d.DeletedAt.IsZero() {
 		return nil
 	}
-	if err := s.seatOn(ctx, tx, d, w, agents, acting); err != nil {
+	if err := s.Assign(ctx, tx, d, w, agents, acting); err != nil {
 		return err
 	}
 	return s.planner.Reconcile(ctx, tx, d)
 }
 
-// seatOn is placeOn without settling.
-func (s *Service) seatOn(
+// Assign is placeOn without settling.
+func (s *Placer) Assign(
 	ctx context.Context, tx store.Tx, d fleet.Deployment, w destination, agents []fleet.Agent, acting fleet.TenantID,
 ) error {
 	targets, err := tx.Targets().OfDeployment(ctx, d.TenantID, d.ID)
@@ -108,7 +108,7 @@ func (s *Service) seatOn(
 	for _, t := range targets {
 		if t.AgentID != "" {
 			byAgent[t.AgentID] = t
-		} else if t.AgentTenant == w.env.TenantID {
+		} else if t.AgentTenant == w.Env.TenantID {
 			behind[t.AgentName] = append(behind[t.AgentName], t)
 		}
 	}
@@ -116,7 +116,7 @@ func (s *Service) seatOn(
 	for _, a := range agents {
 		t, ok := byAgent[a.ID]
 		if left := behind[a.Name]; !ok && len(left) > 0 {
-			where, err := whereaboutsOf(ctx, tx, a.ID)
+			where, err := ClusterOf(ctx, tx, a.ID)
 			if err != nil {
 				return err
 			}
@@ -147,7 +147,7 @@ func (s *Service) seatOn(
 }
 
 // targetsWithinQuota checks after targets were added: one count, however many there are.
-func (s *Service) targetsWithinQuota(ctx context.Context, tx store.Tx, tenant fleet.TenantID) error {
+func (s *Placer) targetsWithinQuota(ctx context.Context, tx store.Tx, tenant fleet.TenantID) error {
 	t, err := tx.Tenants().Get(ctx, tenant)
 	if err != nil {
 		return err
@@ -155,13 +155,13 @@ func (s *Service) targetsWithinQuota(ctx context.Context, tx store.Tx, tenant fl
 	return quota.Check(ctx, tx, t, quota.Targets, 0)
 }
 
-// placeEnvironment places every deployment that goes to an environment.
-func (s *Service) placeEnvironment(ctx context.Context, tx store.Tx, env fleet.Environment) error {
-	return s.placeWithin(ctx, tx, env, func(fleet.Deployment) bool { return true })
+// PlaceEnvironment places every deployment that goes to an environment.
+func (s *Placer) PlaceEnvironment(ctx context.Context, tx store.Tx, env fleet.Environment) error {
+	return s.PlaceWithin(ctx, tx, env, func(fleet.Deployment) bool { return true })
 }
 
-// placeWithin places those deployments of an environment that are concerned.
-func (s *Service) placeWithin(ctx context.Context, tx store.Tx, env fleet.Environment, concerned func(fleet.Deployment) bool) error {
+// PlaceWithin places those deployments of an environment that are concerned.
+func (s *Placer) PlaceWithin(ctx context.Context, tx store.Tx, env fleet.Environment, concerned func(fleet.Deployment) bool) error {
 	deployments, err := tx.Deployments().OfEnvironmentAllTenants(ctx, env.ID)
 	if err != nil {
 		return err

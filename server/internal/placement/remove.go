@@ -1,4 +1,4 @@
-package control
+package placement
 
 import (
 	"context"
@@ -9,18 +9,18 @@ import (
 	"github.com/kedge-dev/kedge/server/internal/store"
 )
 
-// objectFate says what becomes of the objects of a deployment that is deleted.
-type objectFate int
+// Deletion says what becomes of the objects of a deployment that is deleted.
+type Deletion int
 
 const (
-	deleteObjects objectFate = iota // agents delete them, by tombstones, because a user has asked for that
-	pruneObjects                    // agents delete them, by tombstones, because a commit says so
-	keepObjects                     // they stay in their clusters, and nobody manages them
+	DeleteObjects Deletion = iota // agents delete them, by tombstones, because a user has asked for that
+	PruneObjects                  // agents delete them, by tombstones, because a commit says so
+	KeepObjects                   // they stay in their clusters, and nobody manages them
 )
 
-// remove marks d as deleted, ends its runs and makes tombstones of the targets that an agent may
+// RemoveDeployment marks d as deleted, ends its runs and makes tombstones of the targets that an agent may
 // have heard of, or detaches them. The others go at once, and with the last one d itself.
-func (s *Service) remove(ctx context.Context, tx store.Tx, d fleet.Deployment, fate objectFate) error {
+func (s *Placer) RemoveDeployment(ctx context.Context, tx store.Tx, d fleet.Deployment, fate Deletion) error {
 	if err := s.planner.EndRuns(ctx, tx, d, "its deployment was deleted"); err != nil {
 		return err
 	}
@@ -34,11 +34,11 @@ func (s *Service) remove(ctx context.Context, tx store.Tx, d fleet.Deployment, f
 	if err != nil {
 		return err
 	}
-	w, err := destinationOf(ctx, tx, d)
+	w, err := DestinationOf(ctx, tx, d)
 	if err != nil {
 		return err
 	}
-	d.Policy = w.grant.Applied(d.Policy)
+	d.Policy = w.Grant.Applied(d.Policy)
 	handOvers := rollout.NewHandOvers(s.planner, tx, nil)
 	for _, t := range targets {
 		if err := s.bury(ctx, tx, d, t, fate, handOvers); err != nil {
@@ -55,19 +55,19 @@ func (s *Service) remove(ctx context.Context, tx store.Tx, d fleet.Deployment, f
 // bury makes a tombstone of a target, unless that is not what is due: one that was detached has let
 // its objects go, and they stay; one without an agent can be told nothing; one that nobody heard of
 // has nothing to delete. When objects are kept the target is detached instead.
-func (s *Service) bury(ctx context.Context, tx store.Tx, d fleet.Deployment, t fleet.Target, fate objectFate, handOvers *rollout.HandOvers) error {
+func (s *Placer) bury(ctx context.Context, tx store.Tx, d fleet.Deployment, t fleet.Target, fate Deletion, handOvers *rollout.HandOvers) error {
 	unheard := t.Desired.Version == (fleet.Version{}) && t.Observed.Version == (fleet.Version{})
 	switch {
 	case t.AgentID == "", rollout.Released(t), unheard:
 		return tx.Targets().Remove(ctx, t.TenantID, t.ID)
 	case t.Desired.Tombstone, !t.DetachedAt.IsZero():
 		return nil // on its way: removed when its agent has answered
-	case fate == keepObjects:
-		return s.detach(ctx, tx, t, "the deployment was deleted with its objects kept", false)
+	case fate == KeepObjects:
+		return s.Detach(ctx, tx, t, "the deployment was deleted with its objects kept", false)
 	}
 	want := fleet.Desired{
 		Version: s.planner.Next(rollout.Newest(t)), Namespace: d.Namespace, Policy: d.Policy, SourceRevision: d.SourceRevision,
-		Tombstone: true, Consent: fate == deleteObjects,
+		Tombstone: true, Consent: fate == DeleteObjects,
 	}
 	if t.Desired.SourceRevision != d.SourceRevision && t.Desired.Digest != "" {
 		want.Namespace, want.Policy, want.SourceRevision = t.Desired.Namespace, t.Desired.Policy, t.Desired.SourceRevision

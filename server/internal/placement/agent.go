@@ -1,4 +1,4 @@
-package control
+package placement
 
 import (
 	"context"
@@ -10,9 +10,9 @@ import (
 	"github.com/kedge-dev/kedge/server/internal/store"
 )
 
-// placeAgent makes the targets of one agent those of the deployments whose environments select it. It is
+// PlaceAgent makes the targets of one agent those of the deployments whose environments select it. It is
 // place for all of them, without looking at the other agents.
-func (s *Service) placeAgent(ctx context.Context, tx store.Tx, a fleet.Agent) error {
+func (s *Placer) PlaceAgent(ctx context.Context, tx store.Tx, a fleet.Agent) error {
 	added, err := s.seatAgent(ctx, tx, a)
 	if err != nil || !added {
 		return err
@@ -22,7 +22,7 @@ func (s *Service) placeAgent(ctx context.Context, tx store.Tx, a fleet.Agent) er
 
 // seatAgent is placeAgent, whatever the quota says. It reports whether targets of the agent's own tenant
 // were added.
-func (s *Service) seatAgent(ctx context.Context, tx store.Tx, a fleet.Agent) (added bool, err error) {
+func (s *Placer) seatAgent(ctx context.Context, tx store.Tx, a fleet.Agent) (added bool, err error) {
 	targets, err := tx.Targets().OfAgentAllTenants(ctx, a.ID)
 	if err != nil {
 		return false, err
@@ -53,7 +53,7 @@ func (s *Service) seatAgent(ctx context.Context, tx store.Tx, a fleet.Agent) (ad
 
 // seatIn seats an agent in every deployment of an environment that selects it, and takes them out of
 // byDeployment. It reports whether targets of the agent's own tenant were added.
-func (s *Service) seatIn(
+func (s *Placer) seatIn(
 	ctx context.Context, tx store.Tx, env fleet.Environment, a fleet.Agent, byDeployment map[fleet.DeploymentID]fleet.Target,
 ) (bool, error) {
 	deployments, err := tx.Deployments().OfEnvironmentAllTenants(ctx, env.ID)
@@ -84,18 +84,18 @@ func (s *Service) seatIn(
 }
 
 // unseatFrom detaches what is left in byDeployment: targets whose environments do not select the agent.
-func (s *Service) unseatFrom(
+func (s *Placer) unseatFrom(
 	ctx context.Context, tx store.Tx, a fleet.Agent, targets []fleet.Target, byDeployment map[fleet.DeploymentID]fleet.Target,
 ) error {
 	for _, t := range targets {
-		if _, ok := byDeployment[t.DeploymentID]; !ok || left(t) {
+		if _, ok := byDeployment[t.DeploymentID]; !ok || HasLeft(t) {
 			continue
 		}
 		d, err := tx.Deployments().Get(ctx, t.TenantID, t.DeploymentID)
 		if err != nil {
 			return err
 		}
-		w, err := destinationOf(ctx, tx, d)
+		w, err := DestinationOf(ctx, tx, d)
 		if err != nil {
 			return err
 		}
@@ -107,10 +107,10 @@ func (s *Service) unseatFrom(
 }
 
 // seatOne seats one agent and settles just its target: the others of d are not looked at.
-func (s *Service) seatOne(ctx context.Context, tx store.Tx, d fleet.Deployment, w destination, a fleet.Agent, t fleet.Target) (seating, error) {
+func (s *Placer) seatOne(ctx context.Context, tx store.Tx, d fleet.Deployment, w destination, a fleet.Agent, t fleet.Target) (seating, error) {
 	id, seat, err := s.seat(ctx, tx, d, w, a, t)
 	if err == nil && seat != seatSame {
-		err = s.settleOne(ctx, tx, d, id)
+		err = s.ReconcileOne(ctx, tx, d, id)
 	}
 	if err != nil {
 		return seatSame, fmt.Errorf("deployment %q on agent %q: %w", d.Name, a.Name, err)
@@ -118,9 +118,9 @@ func (s *Service) seatOne(ctx context.Context, tx store.Tx, d fleet.Deployment, 
 	return seat, nil
 }
 
-// settleOne settles a target of d that was just written; one that was removed may be what a run waits
+// ReconcileOne settles a target of d that was just written; one that was removed may be what a run waits
 // for.
-func (s *Service) settleOne(ctx context.Context, tx store.Tx, d fleet.Deployment, id fleet.TargetID) error {
+func (s *Placer) ReconcileOne(ctx context.Context, tx store.Tx, d fleet.Deployment, id fleet.TargetID) error {
 	t, err := tx.Targets().Get(ctx, d.TenantID, id)
 	if errors.Is(err, store.ErrNotFound) {
 		return s.planner.ReconcileTargets(ctx, tx, d, nil)

@@ -1,4 +1,4 @@
-package control
+package placement
 
 import (
 	"context"
@@ -11,12 +11,12 @@ import (
 // whereabouts is what an agent has told of the cluster that it is in.
 type whereabouts struct {
 	met     bool   // it has been here
-	cluster string // "" when it could not tell, or when its replicas do not agree
+	Cluster string // "" when it could not tell, or when its replicas do not agree
 }
 
-// whereaboutsOf finds out from every replica that was ever connected: one that may not read the UID of
+// ClusterOf finds out from every replica that was ever connected: one that may not read the UID of
 // its cluster says nothing against the others.
-func whereaboutsOf(ctx context.Context, tx store.Tx, id fleet.AgentID) (whereabouts, error) {
+func ClusterOf(ctx context.Context, tx store.Tx, id fleet.AgentID) (whereabouts, error) {
 	rows, err := tx.Connections().OfAgentsAllTenants(ctx, []fleet.AgentID{id})
 	if err != nil {
 		return whereabouts{}, err
@@ -24,11 +24,11 @@ func whereaboutsOf(ctx context.Context, tx store.Tx, id fleet.AgentID) (whereabo
 	out := whereabouts{met: len(rows) > 0}
 	for _, row := range rows {
 		switch {
-		case row.ClusterUID == "" || row.ClusterUID == out.cluster:
-		case out.cluster != "":
+		case row.ClusterUID == "" || row.ClusterUID == out.Cluster:
+		case out.Cluster != "":
 			return whereabouts{met: true}, nil
 		default:
-			out.cluster = row.ClusterUID
+			out.Cluster = row.ClusterUID
 		}
 	}
 	return out, nil
@@ -45,7 +45,7 @@ func (w whereabouts) goesOn(t fleet.Target) bool {
 	case !w.met:
 		return true
 	}
-	return t.LeftIn == w.cluster
+	return t.LeftIn == w.Cluster
 }
 
 // heir is the target of one deployment that an agent goes on with, of those that are left behind: the one
@@ -71,7 +71,7 @@ func heirs(ctx context.Context, tx store.Tx, a fleet.Agent) (map[fleet.Deploymen
 	if err != nil || len(behind) == 0 {
 		return out, err
 	}
-	where, err := whereaboutsOf(ctx, tx, a.ID)
+	where, err := ClusterOf(ctx, tx, a.ID)
 	if err != nil {
 		return nil, err
 	}
@@ -87,11 +87,11 @@ func heirs(ctx context.Context, tx store.Tx, a fleet.Agent) (map[fleet.Deploymen
 	return out, nil
 }
 
-// recognise compares what an agent was given on trust, because of its name, with the cluster that it says
+// VerifyCluster compares what an agent was given on trust, because of its name, with the cluster that it says
 // it is in, before anything is sent. What is of another cluster, or of one that it cannot tell, is left
 // behind again, listed as before, and the agent gets a target of its own instead. Nobody acts here who
 // could be held to a quota.
-func (s *Service) recognise(ctx context.Context, tx store.Tx, a fleet.Agent, cluster string) error {
+func (s *Placer) VerifyCluster(ctx context.Context, tx store.Tx, a fleet.Agent, cluster string) error {
 	unproven, err := tx.Targets().UnprovenAllTenants(ctx, a.ID)
 	if err != nil || len(unproven) == 0 {
 		return err
@@ -117,7 +117,7 @@ func (s *Service) recognise(ctx context.Context, tx store.Tx, a fleet.Agent, clu
 }
 
 // leaveBehind takes a target from an agent that turned out not to be where it was left.
-func (s *Service) leaveBehind(ctx context.Context, tx store.Tx, a fleet.Agent, t fleet.Target) error {
+func (s *Placer) leaveBehind(ctx context.Context, tx store.Tx, a fleet.Agent, t fleet.Target) error {
 	t.AgentID = ""
-	return s.orphan(ctx, tx, a, t, fmt.Sprintf("agent %q was enrolled again and is not known to be in the same cluster", a.Name))
+	return s.Orphan(ctx, tx, a, t, fmt.Sprintf("agent %q was enrolled again and is not known to be in the same cluster", a.Name))
 }

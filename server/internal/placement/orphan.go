@@ -1,4 +1,4 @@
-package control
+package placement
 
 import (
 	"context"
@@ -7,9 +7,9 @@ import (
 	"github.com/kedge-dev/kedge/server/internal/store"
 )
 
-// orphan detaches one target that is about to have no agent, and writes where it was left. One of a deleted
+// Orphan detaches one target that is about to have no agent, and writes where it was left. One of a deleted
 // deployment goes: nobody is left to carry its tombstone out.
-func (s *Service) orphan(ctx context.Context, tx store.Tx, a fleet.Agent, t fleet.Target, why string) error {
+func (s *Placer) Orphan(ctx context.Context, tx store.Tx, a fleet.Agent, t fleet.Target, why string) error {
 	d, err := tx.Deployments().Get(ctx, t.TenantID, t.DeploymentID)
 	if err != nil {
 		return err
@@ -18,10 +18,10 @@ func (s *Service) orphan(ctx context.Context, tx store.Tx, a fleet.Agent, t flee
 		if !t.DetachedAt.IsZero() {
 			return tx.Targets().SetPlace(ctx, t)
 		}
-		if err := s.detach(ctx, tx, t, why, false); err != nil {
+		if err := s.Detach(ctx, tx, t, why, false); err != nil {
 			return err
 		}
-		return s.settleOne(ctx, tx, d, t.ID)
+		return s.ReconcileOne(ctx, tx, d, t.ID)
 	}
 	if err := s.planner.TargetGone(ctx, tx, t); err != nil {
 		return err

@@ -1,4 +1,4 @@
-package control
+package placement
 
 import (
 	"context"
@@ -27,15 +27,15 @@ const (
 //	                        └─────────selected─────────┤
 //	                        ▲                          │ agent deleted
 //	                        └──enrolled anew in the same cluster, selected─┘
-func (s *Service) seat(
+func (s *Placer) seat(
 	ctx context.Context, tx store.Tx, d fleet.Deployment, w destination, a fleet.Agent, t fleet.Target,
 ) (fleet.TargetID, seating, error) {
-	if !w.selects(a) {
+	if !w.Selects(a) {
 		seat, err := s.unseat(ctx, tx, d, w, t)
 		return t.ID, seat, err
 	}
 	want := t
-	want.GrantID, want.Variant, want.DetachedAt, want.DetachedWhy = w.grant.ID, variantFor(d, a), time.Time{}, ""
+	want.GrantID, want.Variant, want.DetachedAt, want.DetachedWhy = w.Grant.ID, variantFor(d, a), time.Time{}, ""
 	if keeps, err := keepsVariant(ctx, tx, d, t.Variant, want.Variant); err != nil {
 		return t.ID, seatSame, err
 	} else if keeps {
@@ -46,7 +46,7 @@ func (s *Service) seat(
 		want.ID, want.TenantID, want.DeploymentID = fleet.NewTargetID(), d.TenantID, d.ID
 		want.AgentTenant, want.AgentID, want.AgentName, want.DeploymentName = a.TenantID, a.ID, a.Name, d.Name
 		return want.ID, seatNew, tx.Targets().Create(ctx, want)
-	case left(t), t.AgentID == "":
+	case HasLeft(t), t.AgentID == "":
 		want.AgentID = a.ID
 		return t.ID, seatMoved, s.attach(ctx, tx, d, w, want, t.AgentID == "")
 	case t.GrantID != want.GrantID || t.Variant != want.Variant:
@@ -56,8 +56,8 @@ func (s *Service) seat(
 	}
 }
 
-// left reports whether a target has left its environment already.
-func left(t fleet.Target) bool {
+// HasLeft reports whether a target has left its environment already.
+func HasLeft(t fleet.Target) bool {
 	return !t.DetachedAt.IsZero() || t.Desired.Tombstone || t.Desired.Detached
 }
 
@@ -74,11 +74,11 @@ func variantFor(d fleet.Deployment, a fleet.Agent) string {
 // attach takes a target up again that was let go. It has no bundle until it is settled. One that an
 // agent takes up which was enrolled anew prunes nothing at first: nobody has said what became of it
 // meanwhile.
-func (s *Service) attach(ctx context.Context, tx store.Tx, d fleet.Deployment, w destination, t fleet.Target, anew bool) error {
+func (s *Placer) attach(ctx context.Context, tx store.Tx, d fleet.Deployment, w destination, t fleet.Target, anew bool) error {
 	if err := tx.Targets().SetPlace(ctx, t); err != nil {
 		return err
 	}
-	again := fleet.Desired{Version: s.planner.Next(rollout.Newest(t)), Namespace: d.Namespace, Policy: w.grant.Applied(d.Policy), HoldPrune: anew || s.planner.Ahead(t) || rollout.HoldsOn(t), HandOvers: t.Desired.HandOvers}
+	again := fleet.Desired{Version: s.planner.Next(rollout.Newest(t)), Namespace: d.Namespace, Policy: w.Grant.Applied(d.Policy), HoldPrune: anew || s.planner.Ahead(t) || rollout.HoldsOn(t), HandOvers: t.Desired.HandOvers}
 	if err := tx.Targets().SetDesired(ctx, t.TenantID, t.ID, again); err != nil {
 		return err
 	}
@@ -96,29 +96,29 @@ func (s *Service) attach(ctx context.Context, tx store.Tx, d fleet.Deployment, w
 
 // unseat detaches a target that d's environment does not select, unless there is none or it has left
 // already.
-func (s *Service) unseat(ctx context.Context, tx store.Tx, d fleet.Deployment, w destination, t fleet.Target) (seating, error) {
-	if t.ID == "" || left(t) {
+func (s *Placer) unseat(ctx context.Context, tx store.Tx, d fleet.Deployment, w destination, t fleet.Target) (seating, error) {
+	if t.ID == "" || HasLeft(t) {
 		return seatSame, nil
 	}
 	if !w.open {
 		// Who revokes a grant deletes nothing, whatever the policy of the deployment says.
-		return seatMoved, s.detach(ctx, tx, t, fmt.Sprintf("environment %q is no longer granted to this tenant", d.Environment), false)
+		return seatMoved, s.Detach(ctx, tx, t, fmt.Sprintf("environment %q is no longer granted to this tenant", d.Environment), false)
 	}
 	why := fmt.Sprintf("agent %q is not in environment %q", t.AgentName, d.Environment)
 	if !d.Policy.PruneOnDetach {
-		return seatMoved, s.detach(ctx, tx, t, why, false)
+		return seatMoved, s.Detach(ctx, tx, t, why, false)
 	}
 	// While anything is suspended nothing is deleted, nor after a restore before Git was read anew.
 	held, err := rollout.SuspendedBy(ctx, tx, d)
 	if err != nil {
 		return seatSame, err
 	}
-	return seatMoved, s.detach(ctx, tx, t, why, held == "" && !s.planner.Ahead(t) && !rollout.HoldsOn(t))
+	return seatMoved, s.Detach(ctx, tx, t, why, held == "" && !s.planner.Ahead(t) && !rollout.HoldsOn(t))
 }
 
-// detach lets go of a target: its objects stay as they are, and are listed, unless they are to be
+// Detach lets go of a target: its objects stay as they are, and are listed, unless they are to be
 // pruned. One that its agent never heard of leaves nothing behind.
-func (s *Service) detach(ctx context.Context, tx store.Tx, t fleet.Target, why string, prune bool) error {
+func (s *Placer) Detach(ctx context.Context, tx store.Tx, t fleet.Target, why string, prune bool) error {
 	if t.Desired.Version == (fleet.Version{}) && t.Observed.Version == (fleet.Version{}) {
 		return tx.Targets().Remove(ctx, t.TenantID, t.ID)
 	}

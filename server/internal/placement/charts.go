@@ -1,4 +1,4 @@
-package control
+package placement
 
 import (
 	"context"
@@ -7,21 +7,21 @@ import (
 	"github.com/kedge-dev/kedge/server/internal/store"
 )
 
-// reseatCharts gives an agent the variants of charts that are for its capabilities. No target is made.
-func (s *Service) reseatCharts(ctx context.Context, tx store.Tx, a fleet.Agent) error {
+// ReassignCharts gives an agent the variants of charts that are for its capabilities. No target is made.
+func (s *Placer) ReassignCharts(ctx context.Context, tx store.Tx, a fleet.Agent) error {
 	targets, err := tx.Targets().OfAgentAllTenants(ctx, a.ID)
 	if err != nil {
 		return err
 	}
 	for _, t := range targets {
-		if !fleet.OfChart(t.Variant) || left(t) {
+		if !fleet.OfChart(t.Variant) || HasLeft(t) {
 			continue
 		}
 		d, err := tx.Deployments().Get(ctx, t.TenantID, t.DeploymentID)
 		if err != nil {
 			return err
 		}
-		w, err := destinationOf(ctx, tx, d)
+		w, err := DestinationOf(ctx, tx, d)
 		if err != nil {
 			return err
 		}
