@@ -12,22 +12,22 @@ import (
 
 // PlaceAgent makes the targets of one agent those of the deployments whose environments select it. It is
 // place for all of them, without looking at the other agents.
-func (s *Placer) PlaceAgent(ctx context.Context, tx store.Tx, a fleet.Agent) error {
-	added, err := s.seatAgent(ctx, tx, a)
+func (p *Placer) PlaceAgent(ctx context.Context, tx store.Tx, a fleet.Agent) error {
+	added, err := p.assignAgent(ctx, tx, a)
 	if err != nil || !added {
 		return err
 	}
-	return s.targetsWithinQuota(ctx, tx, a.TenantID)
+	return p.targetsWithinQuota(ctx, tx, a.TenantID)
 }
 
-// seatAgent is placeAgent, whatever the quota says. It reports whether targets of the agent's own tenant
+// assignAgent is placeAgent, whatever the quota says. It reports whether targets of the agent's own tenant
 // were added.
-func (s *Placer) seatAgent(ctx context.Context, tx store.Tx, a fleet.Agent) (added bool, err error) {
+func (p *Placer) assignAgent(ctx context.Context, tx store.Tx, a fleet.Agent) (added bool, err error) {
 	targets, err := tx.Targets().OfAgentAllTenants(ctx, a.ID)
 	if err != nil {
 		return false, err
 	}
-	byDeployment, err := heirs(ctx, tx, a)
+	byDeployment, err := leftForAgent(ctx, tx, a)
 	if err != nil {
 		return false, err
 	}
@@ -42,25 +42,25 @@ func (s *Placer) seatAgent(ctx context.Context, tx store.Tx, a fleet.Agent) (add
 		if !env.Selects(a) {
 			continue
 		}
-		own, err := s.seatIn(ctx, tx, env, a, byDeployment)
+		own, err := p.assignIn(ctx, tx, env, a, byDeployment)
 		if err != nil {
 			return false, err
 		}
 		added = added || own
 	}
-	return added, s.unseatFrom(ctx, tx, a, targets, byDeployment)
+	return added, p.unassignFrom(ctx, tx, a, targets, byDeployment)
 }
 
-// seatIn seats an agent in every deployment of an environment that selects it, and takes them out of
+// assignIn assigns an agent to every deployment of an environment that selects it, and takes them out of
 // byDeployment. It reports whether targets of the agent's own tenant were added.
-func (s *Placer) seatIn(
+func (p *Placer) assignIn(
 	ctx context.Context, tx store.Tx, env fleet.Environment, a fleet.Agent, byDeployment map[fleet.DeploymentID]fleet.Target,
 ) (bool, error) {
 	deployments, err := tx.Deployments().OfEnvironmentAllTenants(ctx, env.ID)
 	if err != nil {
 		return false, err
 	}
-	if err := lookAgain(ctx, tx, env); err != nil {
+	if err := wakePendingSpecs(ctx, tx, env); err != nil {
 		return false, err
 	}
 	added := false
@@ -73,18 +73,18 @@ func (s *Placer) seatIn(
 			}
 			destinations[d.TenantID] = w
 		}
-		seat, err := s.seatOne(ctx, tx, d, w, a, byDeployment[d.ID])
+		change, err := p.assignOne(ctx, tx, d, w, a, byDeployment[d.ID])
 		if err != nil {
 			return false, err
 		}
-		added = added || seat == seatNew && d.TenantID == a.TenantID
+		added = added || change == assignmentNew && d.TenantID == a.TenantID
 		delete(byDeployment, d.ID)
 	}
 	return added, nil
 }
 
-// unseatFrom detaches what is left in byDeployment: targets whose environments do not select the agent.
-func (s *Placer) unseatFrom(
+// unassignFrom detaches what is left in byDeployment: targets whose environments do not select the agent.
+func (p *Placer) unassignFrom(
 	ctx context.Context, tx store.Tx, a fleet.Agent, targets []fleet.Target, byDeployment map[fleet.DeploymentID]fleet.Target,
 ) error {
 	for _, t := range targets {
@@ -99,34 +99,34 @@ func (s *Placer) unseatFrom(
 		if err != nil {
 			return err
 		}
-		if _, err := s.seatOne(ctx, tx, d, w, a, t); err != nil {
+		if _, err := p.assignOne(ctx, tx, d, w, a, t); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// seatOne seats one agent and settles just its target: the others of d are not looked at.
-func (s *Placer) seatOne(ctx context.Context, tx store.Tx, d fleet.Deployment, w destination, a fleet.Agent, t fleet.Target) (seating, error) {
-	id, seat, err := s.seat(ctx, tx, d, w, a, t)
-	if err == nil && seat != seatSame {
-		err = s.ReconcileOne(ctx, tx, d, id)
+// assignOne assigns one agent and reconciles only its target, not the others of d.
+func (p *Placer) assignOne(ctx context.Context, tx store.Tx, d fleet.Deployment, w destination, a fleet.Agent, t fleet.Target) (assignment, error) {
+	id, change, err := p.assign(ctx, tx, d, w, a, t)
+	if err == nil && change != assignmentSame {
+		err = p.ReconcileOne(ctx, tx, d, id)
 	}
 	if err != nil {
-		return seatSame, fmt.Errorf("deployment %q on agent %q: %w", d.Name, a.Name, err)
+		return assignmentSame, fmt.Errorf("deployment %q on agent %q: %w", d.Name, a.Name, err)
 	}
-	return seat, nil
+	return change, nil
 }
 
 // ReconcileOne settles a target of d that was just written; one that was removed may be what a run waits
 // for.
-func (s *Placer) ReconcileOne(ctx context.Context, tx store.Tx, d fleet.Deployment, id fleet.TargetID) error {
+func (p *Placer) ReconcileOne(ctx context.Context, tx store.Tx, d fleet.Deployment, id fleet.TargetID) error {
 	t, err := tx.Targets().Get(ctx, d.TenantID, id)
 	if errors.Is(err, store.ErrNotFound) {
-		return s.planner.ReconcileTargets(ctx, tx, d, nil)
+		return p.planner.ReconcileTargets(ctx, tx, d, nil)
 	}
 	if err != nil {
 		return err
 	}
-	return s.planner.ReconcileTargets(ctx, tx, d, []fleet.Target{t})
+	return p.planner.ReconcileTargets(ctx, tx, d, []fleet.Target{t})
 }

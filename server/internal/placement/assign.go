@@ -10,16 +10,16 @@ import (
 	"github.com/kedge-dev/kedge/server/internal/store"
 )
 
-// seating is what became of one deployment on one agent.
-type seating int
+// assignment is what became of one deployment on one agent.
+type assignment int
 
 const (
-	seatSame  seating = iota // nothing was written
-	seatNew                  // a target was made
-	seatMoved                // a target was detached, taken up again, or got another variant or grant
+	assignmentSame    assignment = iota // nothing was written
+	assignmentNew                       // a target was made
+	assignmentChanged                   // a target was detached, taken up again, or got another variant or grant
 )
 
-// seat makes the target of d on an agent what it shall be; t is the zero value when there is none, or one
+// assign makes the target of d on an agent what it shall be; t is the zero value when there is none, or one
 // that a deleted agent of the same name has left behind.
 //
 //	(none) ──selected──▶ attached ──not selected──▶ detached (or a tombstone, by policy)
@@ -27,17 +27,17 @@ const (
 //	                        └─────────selected─────────┤
 //	                        ▲                          │ agent deleted
 //	                        └──enrolled anew in the same cluster, selected─┘
-func (s *Placer) seat(
+func (p *Placer) assign(
 	ctx context.Context, tx store.Tx, d fleet.Deployment, w destination, a fleet.Agent, t fleet.Target,
-) (fleet.TargetID, seating, error) {
+) (fleet.TargetID, assignment, error) {
 	if !w.Selects(a) {
-		seat, err := s.unseat(ctx, tx, d, w, t)
-		return t.ID, seat, err
+		change, err := p.unassign(ctx, tx, d, w, t)
+		return t.ID, change, err
 	}
 	want := t
 	want.GrantID, want.Variant, want.DetachedAt, want.DetachedWhy = w.Grant.ID, variantFor(d, a), time.Time{}, ""
 	if keeps, err := keepsVariant(ctx, tx, d, t.Variant, want.Variant); err != nil {
-		return t.ID, seatSame, err
+		return t.ID, assignmentSame, err
 	} else if keeps {
 		want.Variant = t.Variant
 	}
@@ -45,14 +45,14 @@ func (s *Placer) seat(
 	case t.ID == "":
 		want.ID, want.TenantID, want.DeploymentID = fleet.NewTargetID(), d.TenantID, d.ID
 		want.AgentTenant, want.AgentID, want.AgentName, want.DeploymentName = a.TenantID, a.ID, a.Name, d.Name
-		return want.ID, seatNew, tx.Targets().Create(ctx, want)
+		return want.ID, assignmentNew, tx.Targets().Create(ctx, want)
 	case HasLeft(t), t.AgentID == "":
 		want.AgentID = a.ID
-		return t.ID, seatMoved, s.attach(ctx, tx, d, w, want, t.AgentID == "")
+		return t.ID, assignmentChanged, p.attach(ctx, tx, d, w, want, t.AgentID == "")
 	case t.GrantID != want.GrantID || t.Variant != want.Variant:
-		return t.ID, seatMoved, tx.Targets().SetPlace(ctx, want)
+		return t.ID, assignmentChanged, tx.Targets().SetPlace(ctx, want)
 	default:
-		return t.ID, seatSame, nil
+		return t.ID, assignmentSame, nil
 	}
 }
 
@@ -74,11 +74,11 @@ func variantFor(d fleet.Deployment, a fleet.Agent) string {
 // attach takes a target up again that was let go. It has no bundle until it is settled. One that an
 // agent takes up which was enrolled anew prunes nothing at first: nobody has said what became of it
 // meanwhile.
-func (s *Placer) attach(ctx context.Context, tx store.Tx, d fleet.Deployment, w destination, t fleet.Target, anew bool) error {
+func (p *Placer) attach(ctx context.Context, tx store.Tx, d fleet.Deployment, w destination, t fleet.Target, anew bool) error {
 	if err := tx.Targets().SetPlace(ctx, t); err != nil {
 		return err
 	}
-	again := fleet.Desired{Version: s.planner.Next(rollout.Newest(t)), Namespace: d.Namespace, Policy: w.Grant.Applied(d.Policy), HoldPrune: anew || s.planner.Ahead(t) || rollout.HoldsOn(t), HandOvers: t.Desired.HandOvers}
+	again := fleet.Desired{Version: p.planner.Next(rollout.Newest(t)), Namespace: d.Namespace, Policy: w.Grant.Applied(d.Policy), HoldPrune: anew || p.planner.Ahead(t) || rollout.HoldsOn(t), HandOvers: t.Desired.HandOvers}
 	if err := tx.Targets().SetDesired(ctx, t.TenantID, t.ID, again); err != nil {
 		return err
 	}
@@ -89,52 +89,52 @@ func (s *Placer) attach(ctx context.Context, tx store.Tx, d fleet.Deployment, w 
 			message += ", once it has said that it is in the same cluster"
 		}
 	}
-	return s.tell(ctx, tx, fleet.Event{
+	return p.tell(ctx, tx, fleet.Event{
 		TenantID: t.TenantID, Type: fleet.EventNormal, Reason: "TargetAttached", Agent: t.AgentName, Deployment: t.DeploymentName, Message: message,
 	})
 }
 
-// unseat detaches a target that d's environment does not select, unless there is none or it has left
+// unassign detaches a target that d's environment does not select, unless there is none or it has left
 // already.
-func (s *Placer) unseat(ctx context.Context, tx store.Tx, d fleet.Deployment, w destination, t fleet.Target) (seating, error) {
+func (p *Placer) unassign(ctx context.Context, tx store.Tx, d fleet.Deployment, w destination, t fleet.Target) (assignment, error) {
 	if t.ID == "" || HasLeft(t) {
-		return seatSame, nil
+		return assignmentSame, nil
 	}
 	if !w.open {
 		// Who revokes a grant deletes nothing, whatever the policy of the deployment says.
-		return seatMoved, s.Detach(ctx, tx, t, fmt.Sprintf("environment %q is no longer granted to this tenant", d.Environment), false)
+		return assignmentChanged, p.Detach(ctx, tx, t, fmt.Sprintf("environment %q is no longer granted to this tenant", d.Environment), false)
 	}
 	why := fmt.Sprintf("agent %q is not in environment %q", t.AgentName, d.Environment)
 	if !d.Policy.PruneOnDetach {
-		return seatMoved, s.Detach(ctx, tx, t, why, false)
+		return assignmentChanged, p.Detach(ctx, tx, t, why, false)
 	}
 	// While anything is suspended nothing is deleted, nor after a restore before Git was read anew.
 	held, err := rollout.SuspendedBy(ctx, tx, d)
 	if err != nil {
-		return seatSame, err
+		return assignmentSame, err
 	}
-	return seatMoved, s.Detach(ctx, tx, t, why, held == "" && !s.planner.Ahead(t) && !rollout.HoldsOn(t))
+	return assignmentChanged, p.Detach(ctx, tx, t, why, held == "" && !p.planner.Ahead(t) && !rollout.HoldsOn(t))
 }
 
 // Detach lets go of a target: its objects stay as they are, and are listed, unless they are to be
 // pruned. One that its agent never heard of leaves nothing behind.
-func (s *Placer) Detach(ctx context.Context, tx store.Tx, t fleet.Target, why string, prune bool) error {
+func (p *Placer) Detach(ctx context.Context, tx store.Tx, t fleet.Target, why string, prune bool) error {
 	if t.Desired.Version == (fleet.Version{}) && t.Observed.Version == (fleet.Version{}) {
 		return tx.Targets().Remove(ctx, t.TenantID, t.ID)
 	}
-	last := fleet.Desired{Version: s.planner.Next(rollout.Newest(t)), Commit: t.Desired.Commit, Namespace: t.Desired.Namespace, Policy: t.Desired.Policy}
+	last := fleet.Desired{Version: p.planner.Next(rollout.Newest(t)), Commit: t.Desired.Commit, Namespace: t.Desired.Namespace, Policy: t.Desired.Policy}
 	what := "its objects stay and are no longer managed"
 	if prune {
 		last.Tombstone, last.Commit = true, ""
 		what = "its objects are deleted"
 	} else {
 		last.Detached, last.HoldPrune = true, rollout.HoldsOn(t) // it may come back before its agent has heard of this
-		t.DetachedAt, t.DetachedWhy, t.GrantID = s.cfg.Now(), why, ""
+		t.DetachedAt, t.DetachedWhy, t.GrantID = p.cfg.Now(), why, ""
 		if err := tx.Targets().SetPlace(ctx, t); err != nil {
 			return err
 		}
 	}
-	handOvers := rollout.NewHandOvers(s.planner, tx, nil)
+	handOvers := rollout.NewHandOvers(p.planner, tx, nil)
 	var err error
 	if last.HandOvers, err = handOvers.Of(ctx, t, last); err != nil {
 		return err
@@ -146,7 +146,7 @@ func (s *Placer) Detach(ctx context.Context, tx store.Tx, t fleet.Target, why st
 	if err := handOvers.Refresh(ctx, t.TenantID, func(h fleet.HandOver) bool { return h.To == t.DeploymentID }); err != nil {
 		return err
 	}
-	return s.tell(ctx, tx, fleet.Event{
+	return p.tell(ctx, tx, fleet.Event{
 		TenantID: t.TenantID, Type: fleet.EventNormal, Reason: "TargetDetached", Agent: t.AgentName, Deployment: t.DeploymentName,
 		Message: why + ": " + what,
 	})

@@ -8,7 +8,7 @@ import (
 )
 
 // ReassignCharts gives an agent the variants of charts that are for its capabilities. No target is made.
-func (s *Placer) ReassignCharts(ctx context.Context, tx store.Tx, a fleet.Agent) error {
+func (p *Placer) ReassignCharts(ctx context.Context, tx store.Tx, a fleet.Agent) error {
 	targets, err := tx.Targets().OfAgentAllTenants(ctx, a.ID)
 	if err != nil {
 		return err
@@ -25,7 +25,7 @@ func (s *Placer) ReassignCharts(ctx context.Context, tx store.Tx, a fleet.Agent)
 		if err != nil {
 			return err
 		}
-		if _, err := s.seatOne(ctx, tx, d, w, a, t); err != nil {
+		if _, err := p.assignOne(ctx, tx, d, w, a, t); err != nil {
 			return err
 		}
 	}

@@ -9,7 +9,7 @@ import (
 
 // Orphan detaches one target that is about to have no agent, and writes where it was left. One of a deleted
 // deployment goes: nobody is left to carry its tombstone out.
-func (s *Placer) Orphan(ctx context.Context, tx store.Tx, a fleet.Agent, t fleet.Target, why string) error {
+func (p *Placer) Orphan(ctx context.Context, tx store.Tx, a fleet.Agent, t fleet.Target, why string) error {
 	d, err := tx.Deployments().Get(ctx, t.TenantID, t.DeploymentID)
 	if err != nil {
 		return err
@@ -18,15 +18,15 @@ func (s *Placer) Orphan(ctx context.Context, tx store.Tx, a fleet.Agent, t fleet
 		if !t.DetachedAt.IsZero() {
 			return tx.Targets().SetPlace(ctx, t)
 		}
-		if err := s.Detach(ctx, tx, t, why, false); err != nil {
+		if err := p.Detach(ctx, tx, t, why, false); err != nil {
 			return err
 		}
-		return s.ReconcileOne(ctx, tx, d, t.ID)
+		return p.ReconcileOne(ctx, tx, d, t.ID)
 	}
-	if err := s.planner.TargetGone(ctx, tx, t); err != nil {
+	if err := p.planner.TargetGone(ctx, tx, t); err != nil {
 		return err
 	}
-	return s.tell(ctx, tx, fleet.Event{
+	return p.tell(ctx, tx, fleet.Event{
 		TenantID: t.TenantID, Type: fleet.EventWarning, Reason: "DeletionAbandoned", Agent: a.Name, Deployment: t.DeploymentName,
 		Message: why + ": the objects were not deleted before, and stay where they are",
 	})

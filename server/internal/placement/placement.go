@@ -44,9 +44,9 @@ func destinationIn(ctx context.Context, tx store.Tx, tenant fleet.TenantID, env 
 	return w, err
 }
 
-// Place makes the targets of d those of the agents that its environment selects, and settles them. It is
+// Place makes the targets of d those of the agents that its environment selects, and reconciles them. It is
 // the one rule for everything that can change where a deployment goes; the same input writes nothing.
-func (s *Placer) Place(ctx context.Context, tx store.Tx, d fleet.Deployment) error {
+func (p *Placer) Place(ctx context.Context, tx store.Tx, d fleet.Deployment) error {
 	w, err := DestinationOf(ctx, tx, d)
 	if err != nil {
 		return err
@@ -55,7 +55,7 @@ func (s *Placer) Place(ctx context.Context, tx store.Tx, d fleet.Deployment) err
 	if err != nil {
 		return err
 	}
-	return s.placeOn(ctx, tx, d, w, agents, d.TenantID)
+	return p.placeOn(ctx, tx, d, w, agents, d.TenantID)
 }
 
 // fewAgents is up to how many agents are looked up one by one.
@@ -83,20 +83,20 @@ func Candidates(ctx context.Context, tx store.Tx, env fleet.Environment) ([]flee
 
 // placeOn is place with the candidates of the environment at hand. Only the tenant that acts is held
 // to its quota of targets: what another one does with its own agents is not refused because of d.
-func (s *Placer) placeOn(
+func (p *Placer) placeOn(
 	ctx context.Context, tx store.Tx, d fleet.Deployment, w destination, agents []fleet.Agent, acting fleet.TenantID,
 ) error {
 	if !d.DeletedAt.IsZero() {
 		return nil
 	}
-	if err := s.Assign(ctx, tx, d, w, agents, acting); err != nil {
+	if err := p.Assign(ctx, tx, d, w, agents, acting); err != nil {
 		return err
 	}
-	return s.planner.Reconcile(ctx, tx, d)
+	return p.planner.Reconcile(ctx, tx, d)
 }
 
 // Assign is placeOn without settling.
-func (s *Placer) Assign(
+func (p *Placer) Assign(
 	ctx context.Context, tx store.Tx, d fleet.Deployment, w destination, agents []fleet.Agent, acting fleet.TenantID,
 ) error {
 	targets, err := tx.Targets().OfDeployment(ctx, d.TenantID, d.ID)
@@ -120,13 +120,13 @@ func (s *Placer) Assign(
 			if err != nil {
 				return err
 			}
-			t = where.heir(left)
+			t = where.newestLeft(left)
 		}
-		_, seat, err := s.seat(ctx, tx, d, w, a, t)
+		_, change, err := p.assign(ctx, tx, d, w, a, t)
 		if err != nil {
 			return fmt.Errorf("deployment %q on agent %q: %w", d.Name, a.Name, err)
 		}
-		if seat == seatNew {
+		if change == assignmentNew {
 			added++
 		}
 		delete(byAgent, a.ID)
@@ -136,18 +136,18 @@ func (s *Placer) Assign(
 		if _, ok := byAgent[t.AgentID]; !ok {
 			continue
 		}
-		if _, err := s.unseat(ctx, tx, d, w, t); err != nil {
+		if _, err := p.unassign(ctx, tx, d, w, t); err != nil {
 			return fmt.Errorf("deployment %q on agent %q: %w", d.Name, t.AgentName, err)
 		}
 	}
 	if added > 0 && acting == d.TenantID {
-		return s.targetsWithinQuota(ctx, tx, acting)
+		return p.targetsWithinQuota(ctx, tx, acting)
 	}
 	return nil
 }
 
 // targetsWithinQuota checks after targets were added: one count, however many there are.
-func (s *Placer) targetsWithinQuota(ctx context.Context, tx store.Tx, tenant fleet.TenantID) error {
+func (p *Placer) targetsWithinQuota(ctx context.Context, tx store.Tx, tenant fleet.TenantID) error {
 	t, err := tx.Tenants().Get(ctx, tenant)
 	if err != nil {
 		return err
@@ -156,12 +156,12 @@ func (s *Placer) targetsWithinQuota(ctx context.Context, tx store.Tx, tenant fle
 }
 
 // PlaceEnvironment places every deployment that goes to an environment.
-func (s *Placer) PlaceEnvironment(ctx context.Context, tx store.Tx, env fleet.Environment) error {
-	return s.PlaceWithin(ctx, tx, env, func(fleet.Deployment) bool { return true })
+func (p *Placer) PlaceEnvironment(ctx context.Context, tx store.Tx, env fleet.Environment) error {
+	return p.PlaceWithin(ctx, tx, env, func(fleet.Deployment) bool { return true })
 }
 
 // PlaceWithin places those deployments of an environment that are concerned.
-func (s *Placer) PlaceWithin(ctx context.Context, tx store.Tx, env fleet.Environment, concerned func(fleet.Deployment) bool) error {
+func (p *Placer) PlaceWithin(ctx context.Context, tx store.Tx, env fleet.Environment, concerned func(fleet.Deployment) bool) error {
 	deployments, err := tx.Deployments().OfEnvironmentAllTenants(ctx, env.ID)
 	if err != nil {
 		return err
@@ -170,7 +170,7 @@ func (s *Placer) PlaceWithin(ctx context.Context, tx store.Tx, env fleet.Environ
 	if err != nil {
 		return err
 	}
-	if err := lookAgain(ctx, tx, env); err != nil {
+	if err := wakePendingSpecs(ctx, tx, env); err != nil {
 		return err
 	}
 	for _, d := range deployments {
@@ -181,7 +181,7 @@ func (s *Placer) PlaceWithin(ctx context.Context, tx store.Tx, env fleet.Environ
 		if err != nil {
 			return err
 		}
-		if err := s.placeOn(ctx, tx, d, w, agents, env.TenantID); err != nil {
+		if err := p.placeOn(ctx, tx, d, w, agents, env.TenantID); err != nil {
 			return err
 		}
 	}

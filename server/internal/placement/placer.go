@@ -31,7 +31,7 @@ func New(cfg Config, planner *rollout.Planner) *Placer {
 }
 
 // tell appends an event, now.
-func (s *Placer) tell(ctx context.Context, tx store.Tx, e fleet.Event) error {
-	e.At = s.cfg.Now()
+func (p *Placer) tell(ctx context.Context, tx store.Tx, e fleet.Event) error {
+	e.At = p.cfg.Now()
 	return tx.Events().Append(ctx, e)
 }

@@ -9,7 +9,7 @@ import (
 )
 
 // CheckQuota fails with a QuotaError when the targets that d would have are more than its tenant may have.
-func (s *Placer) CheckQuota(ctx context.Context, tx store.Tx, t fleet.Tenant, d fleet.Deployment) error {
+func (p *Placer) CheckQuota(ctx context.Context, tx store.Tx, t fleet.Tenant, d fleet.Deployment) error {
 	w, err := DestinationOf(ctx, tx, d)
 	if err != nil {
 		return err
@@ -38,8 +38,8 @@ func (s *Placer) CheckQuota(ctx context.Context, tx store.Tx, t fleet.Tenant, d 
 	return quota.Check(ctx, tx, t, quota.Targets, added)
 }
 
-// lookAgain has the specs looked at again that go to an environment and cannot: its agents or its grants are others now.
-func lookAgain(ctx context.Context, tx store.Tx, env fleet.Environment) error {
+// wakePendingSpecs has the specs looked at again that go to an environment and cannot: its agents or its grants are others now.
+func wakePendingSpecs(ctx context.Context, tx store.Tx, env fleet.Environment) error {
 	pending, err := tx.PendingSpecs().OfEnvironmentAllTenants(ctx, env.ID)
 	if err != nil {
 		return err

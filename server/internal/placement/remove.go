@@ -20,14 +20,14 @@ const (
 
 // RemoveDeployment marks d as deleted, ends its runs and makes tombstones of the targets that an agent may
 // have heard of, or detaches them. The others go at once, and with the last one d itself.
-func (s *Placer) RemoveDeployment(ctx context.Context, tx store.Tx, d fleet.Deployment, fate Deletion) error {
-	if err := s.planner.EndRuns(ctx, tx, d, "its deployment was deleted"); err != nil {
+func (p *Placer) RemoveDeployment(ctx context.Context, tx store.Tx, d fleet.Deployment, fate Deletion) error {
+	if err := p.planner.EndRuns(ctx, tx, d, "its deployment was deleted"); err != nil {
 		return err
 	}
 	if err := tx.PendingSpecs().Remove(ctx, d.TenantID, d.ID); err != nil {
 		return err
 	}
-	if err := tx.Deployments().MarkDeleted(ctx, d.TenantID, d.ID, s.cfg.Now()); err != nil {
+	if err := tx.Deployments().MarkDeleted(ctx, d.TenantID, d.ID, p.cfg.Now()); err != nil {
 		return err
 	}
 	targets, err := tx.Targets().OfDeployment(ctx, d.TenantID, d.ID)
@@ -39,23 +39,23 @@ func (s *Placer) RemoveDeployment(ctx context.Context, tx store.Tx, d fleet.Depl
 		return err
 	}
 	d.Policy = w.Grant.Applied(d.Policy)
-	handOvers := rollout.NewHandOvers(s.planner, tx, nil)
+	handOvers := rollout.NewHandOvers(p.planner, tx, nil)
 	for _, t := range targets {
-		if err := s.bury(ctx, tx, d, t, fate, handOvers); err != nil {
-			return fmt.Errorf("burying target %s: %w", t.ID, err)
+		if err := p.tombstone(ctx, tx, d, t, fate, handOvers); err != nil {
+			return fmt.Errorf("writing the tombstone of target %s: %w", t.ID, err)
 		}
 	}
 	// What others keep for it they keep for nobody.
 	if err := handOvers.Refresh(ctx, d.TenantID, func(h fleet.HandOver) bool { return h.To == d.ID }); err != nil {
 		return err
 	}
-	return s.planner.RemoveIfEmpty(ctx, tx, d.TenantID, d.ID)
+	return p.planner.RemoveIfEmpty(ctx, tx, d.TenantID, d.ID)
 }
 
-// bury makes a tombstone of a target, unless that is not what is due: one that was detached has let
+// tombstone makes a tombstone of a target, unless that is not what is due: one that was detached has let
 // its objects go, and they stay; one without an agent can be told nothing; one that nobody heard of
 // has nothing to delete. When objects are kept the target is detached instead.
-func (s *Placer) bury(ctx context.Context, tx store.Tx, d fleet.Deployment, t fleet.Target, fate Deletion, handOvers *rollout.HandOvers) error {
+func (p *Placer) tombstone(ctx context.Context, tx store.Tx, d fleet.Deployment, t fleet.Target, fate Deletion, handOvers *rollout.HandOvers) error {
 	unheard := t.Desired.Version == (fleet.Version{}) && t.Observed.Version == (fleet.Version{})
 	switch {
 	case t.AgentID == "", rollout.Released(t), unheard:
@@ -63,10 +63,10 @@ func (s *Placer) bury(ctx context.Context, tx store.Tx, d fleet.Deployment, t fl
 	case t.Desired.Tombstone, !t.DetachedAt.IsZero():
 		return nil // on its way: removed when its agent has answered
 	case fate == KeepObjects:
-		return s.Detach(ctx, tx, t, "the deployment was deleted with its objects kept", false)
+		return p.Detach(ctx, tx, t, "the deployment was deleted with its objects kept", false)
 	}
 	want := fleet.Desired{
-		Version: s.planner.Next(rollout.Newest(t)), Namespace: d.Namespace, Policy: d.Policy, SourceRevision: d.SourceRevision,
+		Version: p.planner.Next(rollout.Newest(t)), Namespace: d.Namespace, Policy: d.Policy, SourceRevision: d.SourceRevision,
 		Tombstone: true, Consent: fate == DeleteObjects,
 	}
 	if t.Desired.SourceRevision != d.SourceRevision && t.Desired.Digest != "" {
