@@ -36,7 +36,7 @@ func (s Status) Proto() *agentv1.Status {
 		Target: string(s.Target), Epoch: s.Observed.Epoch, Generation: s.Observed.Generation, Digest: cleanDigest(s.Observed.Digest),
 		Sync: string(syncWord(string(s.Observed.Sync))), Health: string(healthWord(string(s.Observed.Health))), Message: clean(s.Observed.Message, maxMessage),
 		Reason: string(reasonWord(string(s.Observed.Reason))),
-		AsOf: timestamp(s.Observed.AsOf), Full: s.Full,
+		AsOf:   timestamp(s.Observed.AsOf), Full: s.Full,
 	}
 	for _, o := range s.Objects {
 		out.Objects = append(out.Objects, &agentv1.ObjectStatus{

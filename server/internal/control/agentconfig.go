@@ -8,6 +8,7 @@ import (
 	"github.com/kedge-dev/kedge/internal/fleet"
 	"github.com/kedge-dev/kedge/server/internal/auth"
 	"github.com/kedge-dev/kedge/server/internal/store"
+	"github.com/kedge-dev/kedge/server/internal/wording"
 )
 
 // AgentConfigView is the configuration of an agent as users see it.
@@ -124,7 +125,7 @@ func (s *Service) UnsetAgentConfig(ctx context.Context, p auth.Principal, tenant
 		if err := dropPlaces(ctx, tx, t.ID, a.Name); err != nil {
 			return err
 		}
-		return s.audit(ctx, tx, p, agentEvent("agent.config.unset", a, counted(len(live), "deployment")+" let go"))
+		return s.audit(ctx, tx, p, agentEvent("agent.config.unset", a, wording.Count(len(live), "deployment")+" let go"))
 	})
 }
 

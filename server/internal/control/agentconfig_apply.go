@@ -9,7 +9,10 @@ import (
 	"github.com/kedge-dev/kedge/internal/agentconfig"
 	"github.com/kedge-dev/kedge/internal/fleet"
 	"github.com/kedge-dev/kedge/server/internal/auth"
+	"github.com/kedge-dev/kedge/server/internal/quota"
+	"github.com/kedge-dev/kedge/server/internal/rollout"
 	"github.com/kedge-dev/kedge/server/internal/store"
+	"github.com/kedge-dev/kedge/server/internal/wording"
 )
 
 // configDoor is what the audit log has for changes that a file makes.
@@ -28,7 +31,7 @@ const (
 // why not.
 func (s *Service) applyConfig(ctx context.Context, look configLook) (applied, error) {
 	result, err := s.applyOnce(ctx, look)
-	var quota *QuotaError
+	var quota *quota.ExceededError
 	var held *ConflictError
 	var invalid *fleet.InvalidError
 	if !errors.As(err, &quota) && !errors.As(err, &held) && !errors.As(err, &invalid) {
@@ -122,7 +125,7 @@ func (s *Service) recordLook(ctx context.Context, tx store.Tx, look configLook, 
 	where := fmt.Sprintf("%s at commit %.12s", c.RepoURL, c.Commit)
 	switch c.State {
 	case fleet.ConfigApplied:
-		event.Reason, event.Message = "ConfigApplied", fmt.Sprintf("%s of %s declares %s", c.File, where, counted(c.Declares, "deployment"))
+		event.Reason, event.Message = "ConfigApplied", fmt.Sprintf("%s of %s declares %s", c.File, where, wording.Count(c.Declares, "deployment"))
 	case fleet.ConfigAbsent:
 		event.Reason, event.Message = "ConfigAbsent", where+" has no file for this agent: nothing is declared"
 	default:
@@ -149,14 +152,14 @@ func (s *Service) reconcileConfig(ctx context.Context, tx store.Tx, t fleet.Tena
 	changed := false
 	listed := map[fleet.DeploymentID]bool{}
 	// What leaves the file may have moved to what the same commit declares, or changes in the same repository.
-	scope := commitScope{pending: c.RepositoryID}
+	scope := rollout.CommitScope{Pending: c.RepositoryID}
 	for _, w := range want {
 		d, differs, err := s.declare(ctx, tx, p, t, look, w)
 		if err != nil {
 			return false, err
 		}
 		if differs {
-			scope.unevaluated = append(scope.unevaluated, d)
+			scope.Unevaluated = append(scope.Unevaluated, d)
 		}
 		listed[d.ID], changed = true, changed || differs
 	}
@@ -168,7 +171,7 @@ func (s *Service) reconcileConfig(ctx context.Context, tx store.Tx, t fleet.Tena
 		if err := s.undeclare(ctx, tx, p, t, look, d); err != nil {
 			return false, err
 		}
-		if err := newHandOvers(s, tx, &scope).keepAll(ctx, t.ID, d.DeploymentID); err != nil {
+		if err := rollout.NewHandOvers(s.planner, tx, &scope).KeepAll(ctx, t.ID, d.DeploymentID); err != nil {
 			return false, err
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/kedge-dev/kedge/internal/fleet"
+	"github.com/kedge-dev/kedge/server/internal/rollout"
 	"github.com/kedge-dev/kedge/server/internal/store"
 )
 
@@ -32,9 +33,6 @@ func declaredName(agent, name string) string { return agent + "." + name }
 func releaseOf(deployment string) string {
 	return deployment[strings.LastIndexByte(deployment, '.')+1:]
 }
-
-// ofConfiguration reports whether a name is kept for configuration in Git.
-func ofConfiguration(name string) bool { return strings.Contains(name, ".") }
 
 // ensurePlace makes one of the two environments of an agent, unless it is there.
 func (s *Service) ensurePlace(ctx context.Context, tx store.Tx, tenant fleet.TenantID, name, agent string) error {
@@ -69,7 +67,7 @@ func dropPlaces(ctx context.Context, tx store.Tx, tenant fleet.TenantID, agent s
 
 // checkPlace refuses an environment of a configuration where a user names one.
 func checkPlace(field, name string) error {
-	if !ofConfiguration(name) {
+	if !rollout.DeclaredInGit(name) {
 		return nil
 	}
 	return fleet.Invalid(field, "%q belongs to the configuration of an agent in Git: only its file deploys there", name)
@@ -77,10 +75,10 @@ func checkPlace(field, name string) error {
 
 // notOfConfiguration is a ConflictError for an environment that follows from a configuration.
 func notOfConfiguration(env fleet.Environment) error {
-	if !ofConfiguration(env.Name) {
+	if !rollout.DeclaredInGit(env.Name) {
 		return nil
 	}
-	return conflict("environment %q belongs to the configuration of an agent in Git, and goes with it", env.Name)
+	return fleet.Conflict("environment %q belongs to the configuration of an agent in Git, and goes with it", env.Name)
 }
 
 // notConfigured is a ConflictError for a repository that the configuration of an agent is in.
@@ -89,7 +87,7 @@ func notConfigured(ctx context.Context, tx store.Tx, repo fleet.Repository) erro
 	if err != nil || len(configs) == 0 {
 		return err
 	}
-	return conflict("the configuration of agent %q is in repository %s: end that first, with kedge agent config unset %s",
+	return fleet.Conflict("the configuration of agent %q is in repository %s: end that first, with kedge agent config unset %s",
 		configs[0].AgentName, repo.URL, configs[0].AgentName)
 }
 
@@ -104,10 +102,10 @@ func notDeclared(ctx context.Context, tx store.Tx, d fleet.Deployment, doing str
 	where := fmt.Sprintf("%s of %s", by.File, by.RepoURL)
 	switch {
 	case by.ReleasedAt.IsZero():
-		return conflict("deployment %q is declared by %s and cannot be %s otherwise: change it there", d.Name, where, doing)
+		return fleet.Conflict("deployment %q is declared by %s and cannot be %s otherwise: change it there", d.Name, where, doing)
 	case doing == "deleted":
 		return nil
 	default:
-		return conflict("deployment %q was declared by %s and was let go: declare it there again, or delete it and create one of your own", d.Name, where)
+		return fleet.Conflict("deployment %q was declared by %s and was let go: declare it there again, or delete it and create one of your own", d.Name, where)
 	}
 }

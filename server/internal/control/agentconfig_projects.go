@@ -47,7 +47,7 @@ func (s *Service) SetGitLabProject(ctx context.Context, p auth.Principal, tenant
 			return err
 		}
 		if len(known) >= maxProjects {
-			return conflict("tenant %q has %d projects of GitLab's mapped already: remove some", t.Name, maxProjects)
+			return fleet.Conflict("tenant %q has %d projects of GitLab's mapped already: remove some", t.Name, maxProjects)
 		}
 		if err := tx.GitLabProjects().Put(ctx, out); err != nil {
 			return err

@@ -8,6 +8,7 @@ import (
 
 	"github.com/kedge-dev/kedge/internal/fleet"
 	"github.com/kedge-dev/kedge/server/internal/auth"
+	"github.com/kedge-dev/kedge/server/internal/placement"
 	"github.com/kedge-dev/kedge/server/internal/store"
 )
 
@@ -28,14 +29,14 @@ func (s *Service) undeclare(ctx context.Context, tx store.Tx, p auth.Principal, 
 	if err != nil {
 		return err
 	}
-	if slices.ContainsFunc(targets, s.behind) {
+	if slices.ContainsFunc(targets, s.planner.Ahead) {
 		// What was said of pruning may be as old as the backup that was restored.
 		return s.releaseDeclared(ctx, tx, p, t, d, fmt.Sprintf("%s of %s does not declare it, and its agent is ahead of the server", d.File, d.RepoURL))
 	}
 	if err := tx.Declarations().Remove(ctx, t.ID, d.DeploymentID); err != nil {
 		return err
 	}
-	_, err = s.delete(ctx, tx, p, deployment, pruneObjects)
+	_, err = s.delete(ctx, tx, p, deployment, placement.PruneObjects)
 	return err
 }
 
@@ -63,37 +64,6 @@ func (s *Service) releaseDeclared(ctx context.Context, tx store.Tx, p auth.Princ
 	}
 	by.ReleasedAt = s.cfg.Now()
 	return tx.Declarations().Put(ctx, by)
-}
-
-// doubtDeclared forgets that a file wants d to be deleted when it leaves it. A target of d was behind, so what is
-// known of the file may be as old as a backup that was restored, and from the version on that the target
-// is given now nobody can tell any more. The file is read again, and what it says then counts.
-func doubtDeclared(ctx context.Context, tx store.Tx, d fleet.Deployment) error {
-	if !ofConfiguration(d.Name) {
-		return nil
-	}
-	found, err := tx.Declarations().Of(ctx, d.TenantID, []fleet.DeploymentID{d.ID})
-	if err != nil || len(found) == 0 || !found[0].Prune || !found[0].ReleasedAt.IsZero() {
-		return err
-	}
-	by := found[0]
-	by.Prune = false
-	if err := tx.Declarations().Put(ctx, by); err != nil {
-		return err
-	}
-	agent, err := tx.Agents().ByName(ctx, d.TenantID, by.AgentName)
-	if err != nil {
-		return err
-	}
-	c, err := tx.AgentConfigs().Get(ctx, d.TenantID, agent.ID)
-	if err != nil || c.State == fleet.ConfigPending { // it is going to be read
-		return err
-	}
-	c.State = fleet.ConfigPending
-	if err := tx.AgentConfigs().SetRead(ctx, c); err != nil {
-		return err
-	}
-	return tx.Changes().RecordPush(ctx, d.TenantID, c.RepositoryID, "")
 }
 
 // releaseAll lets go of what the file of an agent declares that is about to be deleted. Its targets are

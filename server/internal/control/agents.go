@@ -9,6 +9,8 @@ import (
 
 	"github.com/kedge-dev/kedge/internal/fleet"
 	"github.com/kedge-dev/kedge/server/internal/auth"
+	"github.com/kedge-dev/kedge/server/internal/placement"
+	"github.com/kedge-dev/kedge/server/internal/quota"
 	"github.com/kedge-dev/kedge/server/internal/store"
 )
 
@@ -34,7 +36,7 @@ func (s *Service) EnrollAgent(ctx context.Context, p auth.Principal, tenant stri
 		if err != nil {
 			return err
 		}
-		if err := s.withinQuota(ctx, tx, t, quotaAgents, 1); err != nil {
+		if err := quota.Check(ctx, tx, t, quota.Agents, 1); err != nil {
 			return err
 		}
 		agent := fleet.Agent{
@@ -50,7 +52,7 @@ func (s *Service) EnrollAgent(ctx context.Context, p auth.Principal, tenant stri
 		if _, err := s.addAgentToken(ctx, tx, agent, out.Token, p.Name); err != nil {
 			return err
 		}
-		if err := s.placeAgent(ctx, tx, agent); err != nil {
+		if err := s.placer.PlaceAgent(ctx, tx, agent); err != nil {
 			return err
 		}
 		if req.ConfigRepoURL != "" {
@@ -180,7 +182,7 @@ func (s *Service) editAgent(ctx context.Context, tx store.Tx, p auth.Principal, 
 	if err := tx.Agents().Update(ctx, a); err != nil {
 		return fleet.Agent{}, err
 	}
-	if err := s.placeAgent(ctx, tx, a); err != nil {
+	if err := s.placer.PlaceAgent(ctx, tx, a); err != nil {
 		return fleet.Agent{}, err
 	}
 	if err := s.audit(ctx, tx, p, agentEvent("agent.update", a, agentWords(a))); err != nil {
@@ -230,7 +232,7 @@ func (s *Service) DeleteAgent(ctx context.Context, p auth.Principal, tenant, nam
 		}
 		// No operation is orphaned.
 		message := fmt.Sprintf("agent %q was deleted", a.Name)
-		if err := s.finishOperationsOf(ctx, tx, a.TenantID, string(a.ID), ActionRotate, message); err != nil {
+		if err := s.planner.FinishOperationsOf(ctx, tx, a.TenantID, string(a.ID), ActionRotate, message); err != nil {
 			return err
 		}
 		if err := tx.Agents().Delete(ctx, a.TenantID, a.ID); err != nil {
@@ -252,48 +254,15 @@ func (s *Service) detachAgent(ctx context.Context, tx store.Tx, a fleet.Agent) e
 	if err != nil {
 		return err
 	}
-	where, err := whereaboutsOf(ctx, tx, a.ID)
+	where, err := placement.ClusterOf(ctx, tx, a.ID)
 	if err != nil {
 		return err
 	}
 	for _, t := range targets {
-		t.LeftIn = cmp.Or(t.LeftIn, where.cluster)
-		if err := s.orphan(ctx, tx, a, t, fmt.Sprintf("agent %q was deleted", a.Name)); err != nil {
+		t.LeftIn = cmp.Or(t.LeftIn, where.Cluster)
+		if err := s.placer.Orphan(ctx, tx, a, t, fmt.Sprintf("agent %q was deleted", a.Name)); err != nil {
 			return fmt.Errorf("detaching deployment %q: %w", t.DeploymentName, err)
 		}
 	}
 	return nil
-}
-
-// orphan detaches one target that is about to have no agent, and writes where it was left. One of a deleted
-// deployment goes: nobody is left to carry its tombstone out.
-func (s *Service) orphan(ctx context.Context, tx store.Tx, a fleet.Agent, t fleet.Target, why string) error {
-	d, err := tx.Deployments().Get(ctx, t.TenantID, t.DeploymentID)
-	if err != nil {
-		return err
-	}
-	if d.DeletedAt.IsZero() {
-		if !t.DetachedAt.IsZero() {
-			return tx.Targets().SetPlace(ctx, t)
-		}
-		if err := s.detach(ctx, tx, t, why, false); err != nil {
-			return err
-		}
-		return s.settleOne(ctx, tx, d, t.ID)
-	}
-	if err := s.targetGone(ctx, tx, t); err != nil {
-		return err
-	}
-	return s.tell(ctx, tx, fleet.Event{
-		TenantID: t.TenantID, Type: fleet.EventWarning, Reason: "DeletionAbandoned", Agent: a.Name, Deployment: t.DeploymentName,
-		Message: why + ": the objects were not deleted before, and stay where they are",
-	})
-}
-
-// allAgents lists every agent that matches, page by page.
-func allAgents(ctx context.Context, tx store.Tx, tenant fleet.TenantID, f store.AgentFilter) ([]fleet.Agent, error) {
-	return all(func(page store.Page) ([]fleet.Agent, error) {
-		f.Page = page
-		return tx.Agents().List(ctx, tenant, f)
-	}, func(a fleet.Agent) string { return a.Name })
 }

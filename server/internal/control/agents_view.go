@@ -6,6 +6,7 @@ import (
 
 	"github.com/kedge-dev/kedge/internal/fleet"
 	"github.com/kedge-dev/kedge/server/internal/auth"
+	"github.com/kedge-dev/kedge/server/internal/rollout"
 	"github.com/kedge-dev/kedge/server/internal/store"
 )
 
@@ -66,7 +67,7 @@ func (s *Service) viewAgents(ctx context.Context, tx store.Tx, agents []fleet.Ag
 	if err != nil {
 		return nil, err
 	}
-	byAgent := groupConnections(connections)
+	byAgent := rollout.GroupConnections(connections)
 	out := make([]AgentView, 0, len(agents))
 	for _, a := range agents {
 		v := s.viewAgent(a, byAgent[a.ID], counts[a.ID])
@@ -110,12 +111,4 @@ func (s *Service) viewAgent(a fleet.Agent, connections []fleet.Connection, targe
 		v.Warnings = append(v.Warnings, "replicas of this agent connect from different clusters: enrol one agent per cluster")
 	}
 	return v
-}
-
-func groupConnections(connections []fleet.Connection) map[fleet.AgentID][]fleet.Connection {
-	out := map[fleet.AgentID][]fleet.Connection{}
-	for _, c := range connections {
-		out[c.AgentID] = append(out[c.AgentID], c)
-	}
-	return out
 }

@@ -61,7 +61,7 @@ func (s *Service) addAgentToken(ctx context.Context, tx store.Tx, a fleet.Agent,
 		return fleet.AgentToken{}, err
 	}
 	if len(valid) >= fleet.MaxAgentTokens {
-		return fleet.AgentToken{}, conflict("agent %q has %d valid tokens already (%s and %s): revoke the one that is no longer used first",
+		return fleet.AgentToken{}, fleet.Conflict("agent %q has %d valid tokens already (%s and %s): revoke the one that is no longer used first",
 			a.Name, len(valid), valid[0].ID, valid[1].ID)
 	}
 	t := fleet.AgentToken{

@@ -45,7 +45,7 @@ func (s *Service) RotateAgentToken(ctx context.Context, p auth.Principal, tenant
 			return err
 		}
 		if len(valid) != 1 {
-			return conflict("agent %q has %d valid tokens, and a rotation starts from exactly one: %s", agent, len(valid), rotationAdvice(len(valid)))
+			return fleet.Conflict("agent %q has %d valid tokens, and a rotation starts from exactly one: %s", agent, len(valid), rotationAdvice(len(valid)))
 		}
 		if out, err = s.openOperation(ctx, tx, p, fleet.Operation{
 			Action: ActionRotate, Kind: "agent", Name: a.Name, ResourceID: string(a.ID), TenantID: a.TenantID,
@@ -118,7 +118,7 @@ func openRotation(ctx context.Context, tx store.Tx, a fleet.Agent, op fleet.Oper
 		return err
 	}
 	if !slices.ContainsFunc(open, func(o fleet.Operation) bool { return o.ID == op }) {
-		return conflict("operation %s is no open rotation of agent %q", op, a.Name)
+		return fleet.Conflict("operation %s is no open rotation of agent %q", op, a.Name)
 	}
 	return nil
 }

@@ -4,7 +4,7 @@ import (
 	"testing"
 
 	"github.com/kedge-dev/kedge/internal/fleet"
-	"github.com/kedge-dev/kedge/server/internal/control"
+	"github.com/kedge-dev/kedge/server/internal/rollout"
 	"github.com/kedge-dev/kedge/server/internal/store"
 )
 
@@ -22,7 +22,7 @@ func TestAgentThatIsAheadAgainAndAgainIsPutOff(t *testing.T) {
 		has.Generation++
 		ok(t, d.AgentAhead(d.ctx, paris, target.ID, has))
 		has.Generation++
-		ok(t, d.Report(d.ctx, []control.AgentReports{{Agent: paris, Reports: []store.Report{{
+		ok(t, d.Report(d.ctx, []rollout.AgentReports{{Agent: paris, Reports: []store.Report{{
 			Target: target.ID, Observed: fleet.Observed{Version: has, Sync: fleet.SyncSynced, Digest: target.Desired.Digest, AsOf: d.clock.Now()},
 		}}}}))
 	}

@@ -4,7 +4,6 @@ import (
 	"time"
 
 	"github.com/kedge-dev/kedge/internal/fleet"
-	"github.com/kedge-dev/kedge/server/internal/store"
 )
 
 // EnrollAgent asks for a new agent.
@@ -39,17 +38,4 @@ type AgentView struct {
 	// ConfigWarning is why the newest configuration file is not live, the last of Warnings then; "" when it is.
 	ConfigWarning string
 	Targets       int
-}
-
-// AgentReports is what one agent reported, for one batched write.
-type AgentReports struct {
-	Agent   fleet.Agent
-	Reports []store.Report
-	Events  []AgentEvent
-}
-
-// AgentEvent is an event as an agent tells it; Target is "" when it is about the agent itself.
-type AgentEvent struct {
-	Target fleet.TargetID
-	Event  fleet.Event
 }

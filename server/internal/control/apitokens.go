@@ -8,6 +8,7 @@ import (
 
 	"github.com/kedge-dev/kedge/internal/fleet"
 	"github.com/kedge-dev/kedge/server/internal/auth"
+	"github.com/kedge-dev/kedge/server/internal/quota"
 	"github.com/kedge-dev/kedge/server/internal/store"
 )
 
@@ -82,7 +83,7 @@ func (s *Service) admitToken(ctx context.Context, tx store.Tx, p auth.Principal,
 		if err := grantable(p, owner, t.Role); err != nil {
 			return err
 		}
-		if err := s.withinQuota(ctx, tx, owner, quotaTokens, 1); err != nil {
+		if err := quota.Check(ctx, tx, owner, quota.Tokens, 1); err != nil {
 			return err
 		}
 	}
@@ -157,7 +158,7 @@ func (s *Service) keepOne(ctx context.Context, tx store.Tx, token fleet.APIToken
 			return nil
 		}
 	}
-	return conflict("%q is the last token of a fleet admin: make another one first, so that nobody is locked out", token.Name)
+	return fleet.Conflict("%q is the last token of a fleet admin: make another one first, so that nobody is locked out", token.Name)
 }
 
 func tokenEvent(action string, t fleet.APIToken) fleet.AuditEvent {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/kedge-dev/kedge/internal/fleet"
 	"github.com/kedge-dev/kedge/server/internal/control"
+	"github.com/kedge-dev/kedge/server/internal/rollout"
 	"github.com/kedge-dev/kedge/server/internal/store"
 )
 
@@ -40,7 +41,7 @@ func TestAReportOfAnotherBundleUnderTheSameVersionIsAnAgentAhead(t *testing.T) {
 	r := newRoom(t)
 	paris := r.enroll(t, "paris")
 	target := r.deployed(t, paris)
-	ok(t, r.Report(t.Context(), []control.AgentReports{{Agent: paris, Reports: []store.Report{{
+	ok(t, r.Report(t.Context(), []rollout.AgentReports{{Agent: paris, Reports: []store.Report{{
 		Target: target.ID, Full: true, Observed: fleet.Observed{
 			Version: target.Desired.Version, Digest: "sha256:other", Sync: fleet.SyncSynced, Health: fleet.HealthCurrent, AsOf: time.Now(),
 		},

@@ -15,17 +15,17 @@ import (
 // returned this once. Connections that servers which are gone left open are closed. Of several
 // replicas that start at once, one makes the token.
 func (s *Service) Bootstrap(ctx context.Context, newToken bool) (adminToken string, err error) {
-	lock, err := s.await(ctx, "bootstrap")
+	lock, err := s.member.AwaitLock(ctx, "bootstrap")
 	if err != nil {
 		return "", fmt.Errorf("preparing the database: %w", err)
 	}
 	defer lock.Release()
-	if err := s.showLife(ctx); err != nil {
+	if err := s.member.TakeAliveLock(ctx); err != nil {
 		return "", fmt.Errorf("preparing the database: %w", err)
 	}
 	err = s.store.Update(ctx, func(tx store.Tx) error {
 		adminToken = "" // this may run more than once
-		if err := s.takePlace(ctx, tx); err != nil {
+		if err := s.member.Join(ctx, tx); err != nil {
 			return err
 		}
 		if err := s.readSettings(ctx, tx); err != nil {
@@ -44,26 +44,14 @@ func (s *Service) Bootstrap(ctx context.Context, newToken bool) (adminToken stri
 	return adminToken, nil
 }
 
-// await takes a lock, however long another replica has it.
-func (s *Service) await(ctx context.Context, name string) (store.Lock, error) {
-	for {
-		lock, ok, err := s.store.Lock(ctx, name)
-		if err != nil || ok {
-			return lock, err
-		}
-		if !pause(ctx, lockRetry) {
-			return nil, ctx.Err()
-		}
-	}
-}
-
 func (s *Service) readSettings(ctx context.Context, tx store.Tx) error {
 	settings, err := tx.Settings().Get(ctx)
 	if err != nil {
 		return err
 	}
-	s.epoch = settings.Epoch
-	s.from, err = tx.Changes().Last(ctx)
+	s.planner.SetEpoch(settings.Epoch)
+	last, err := tx.Changes().Last(ctx)
+	s.feed.StartAt(last)
 	return err
 }
 

@@ -8,6 +8,7 @@ import (
 
 	"github.com/kedge-dev/kedge/internal/fleet"
 	"github.com/kedge-dev/kedge/server/internal/store"
+	"github.com/kedge-dev/kedge/server/internal/wording"
 )
 
 // AgentCapable records what the cluster of an agent offers. The charts on it are then those that were
@@ -26,39 +27,14 @@ func (s *Service) AgentCapable(ctx context.Context, who fleet.Agent, c fleet.Cap
 			return err
 		}
 		agent.Capabilities = c.Hash()
-		if err := s.reseatCharts(ctx, tx, agent); err != nil {
+		if err := s.placer.ReassignCharts(ctx, tx, agent); err != nil {
 			return err
 		}
 		return s.tell(ctx, tx, fleet.Event{
 			TenantID: agent.TenantID, Type: fleet.EventNormal, Reason: "CapabilitiesChanged", Agent: agent.Name,
-			Message: fmt.Sprintf("the cluster runs Kubernetes %s and serves %s: charts are rendered for that", c.KubeVersion, counted(len(c.APIVersions), "API version")),
+			Message: fmt.Sprintf("the cluster runs Kubernetes %s and serves %s: charts are rendered for that", c.KubeVersion, wording.Count(len(c.APIVersions), "API version")),
 		})
 	})
-}
-
-// reseatCharts gives an agent the variants of charts that are for its capabilities. No target is made.
-func (s *Service) reseatCharts(ctx context.Context, tx store.Tx, a fleet.Agent) error {
-	targets, err := tx.Targets().OfAgentAllTenants(ctx, a.ID)
-	if err != nil {
-		return err
-	}
-	for _, t := range targets {
-		if !fleet.OfChart(t.Variant) || left(t) {
-			continue
-		}
-		d, err := tx.Deployments().Get(ctx, t.TenantID, t.DeploymentID)
-		if err != nil {
-			return err
-		}
-		w, err := destinationOf(ctx, tx, d)
-		if err != nil {
-			return err
-		}
-		if _, err := s.seatOne(ctx, tx, d, w, a, t); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // maxClusters bounds what is remembered of clusters: each may have fleet.MaxCapabilities, and a fleet has few

@@ -176,7 +176,7 @@ func (s *Service) DeleteCredential(ctx context.Context, p auth.Principal, tenant
 			return err
 		}
 		if err := tx.Credentials().Delete(ctx, t.ID, c.ID); errors.Is(err, store.ErrExists) {
-			return conflict("repositories are read with credential %q: give them another one first", name)
+			return fleet.Conflict("repositories are read with credential %q: give them another one first", name)
 		} else if err != nil {
 			return err
 		}
@@ -192,7 +192,7 @@ func (s *Service) auditCredential(ctx context.Context, tx store.Tx, p auth.Princ
 
 func (s *Service) sealed(c fleet.Credential, secret string) (fleet.Sealed, error) {
 	if s.cfg.Sealer == nil {
-		return fleet.Sealed{}, conflict("the server has no key to keep secrets with: start it with a key file")
+		return fleet.Sealed{}, fleet.Conflict("the server has no key to keep secrets with: start it with a key file")
 	}
 	return s.cfg.Sealer.Seal(seal.NewSecret(secret), aboutCredential(c))
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/kedge-dev/kedge/internal/fleet"
 	"github.com/kedge-dev/kedge/server/internal/auth"
+	"github.com/kedge-dev/kedge/server/internal/quota"
 	"github.com/kedge-dev/kedge/server/internal/store"
 )
 
@@ -42,7 +43,7 @@ func (s *Service) CreateDeployment(ctx context.Context, p auth.Principal, tenant
 
 // create stores a deployment that was checked, and places it.
 func (s *Service) create(ctx context.Context, tx store.Tx, p auth.Principal, t fleet.Tenant, d fleet.Deployment) error {
-	if err := s.withinQuota(ctx, tx, t, quotaDeployments, 1); err != nil {
+	if err := quota.Check(ctx, tx, t, quota.Deployments, 1); err != nil {
 		return err
 	}
 	if err := s.aim(ctx, tx, t, &d); err != nil {
@@ -55,7 +56,7 @@ func (s *Service) create(ctx context.Context, tx store.Tx, p auth.Principal, t f
 	if err := tx.Deployments().Create(ctx, d); err != nil {
 		return fmt.Errorf("deployment %q: %w", d.Name, err)
 	}
-	if err := s.place(ctx, tx, d); err != nil {
+	if err := s.placer.Place(ctx, tx, d); err != nil {
 		return err
 	}
 	return s.record(ctx, tx, p, d, "deployment.create", "DeploymentCreated", "was created")
@@ -126,7 +127,7 @@ func (s *Service) ensureRepository(ctx context.Context, tx store.Tx, t fleet.Ten
 	if !errors.Is(err, store.ErrNotFound) {
 		return "", err
 	}
-	if err := s.withinQuota(ctx, tx, t, quotaRepositories, 1); err != nil {
+	if err := quota.Check(ctx, tx, t, quota.Repositories, 1); err != nil {
 		return "", err
 	}
 	repo = fleet.Repository{ID: fleet.NewRepositoryID(), TenantID: t.ID, URL: url, Spec: 1, CreatedAt: s.cfg.Now()}

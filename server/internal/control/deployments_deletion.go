@@ -6,6 +6,7 @@ import (
 	"github.com/kedge-dev/kedge/internal/fleet"
 	"github.com/kedge-dev/kedge/internal/manifest"
 	"github.com/kedge-dev/kedge/server/internal/auth"
+	"github.com/kedge-dev/kedge/server/internal/rollout"
 	"github.com/kedge-dev/kedge/server/internal/store"
 )
 
@@ -25,7 +26,7 @@ func (s *Service) DeploymentDeletion(ctx context.Context, p auth.Principal, tena
 		if err != nil {
 			return err
 		}
-		connections, err := presenceOf(ctx, tx, targets)
+		connections, err := rollout.PresenceOf(ctx, tx, targets)
 		if err != nil {
 			return err
 		}
@@ -34,7 +35,7 @@ func (s *Service) DeploymentDeletion(ctx context.Context, p auth.Principal, tena
 				continue
 			}
 			out.Clusters++
-			if !presenceBy(connections[t.AgentID]).Connected {
+			if !rollout.PresenceBy(connections[t.AgentID]).Connected {
 				out.Away++
 			}
 		}

@@ -4,11 +4,11 @@ import (
 	"context"
 	"fmt"
 	"maps"
-	"slices"
 	"strings"
 
 	"github.com/kedge-dev/kedge/internal/fleet"
 	"github.com/kedge-dev/kedge/server/internal/auth"
+	"github.com/kedge-dev/kedge/server/internal/rollout"
 	"github.com/kedge-dev/kedge/server/internal/store"
 )
 
@@ -86,7 +86,7 @@ func changes(a, b fleet.Deployment) []string {
 		same bool
 	}{
 		{"labels", maps.Equal(a.Labels, b.Labels)},
-		{"source", sameSource(a.Source, b.Source)},
+		{"source", a.Source.Equal(b.Source)},
 		{"environment", a.Environment == b.Environment},
 		{"namespace", a.Namespace == b.Namespace},
 		{"policy", a.Policy.Equal(b.Policy)},
@@ -96,11 +96,6 @@ func changes(a, b fleet.Deployment) []string {
 		}
 	}
 	return out
-}
-
-func sameSource(a, b fleet.Source) bool {
-	return a.RepoURL == b.RepoURL && a.Path == b.Path && a.Revision == b.Revision &&
-		a.Kind == b.Kind && a.Helm.Equal(b.Helm) && slices.Equal(a.Globs, b.Globs) && maps.Equal(a.Variables, b.Variables)
 }
 
 // edit is a change of a deployment that a user or a file has asked for.
@@ -129,63 +124,14 @@ func (s *Service) update(ctx context.Context, tx store.Tx, p auth.Principal, t f
 
 // move aims d at another environment. Targets leave the old one, so nothing may hold it.
 func (s *Service) move(ctx context.Context, tx store.Tx, t fleet.Tenant, was fleet.Deployment, d *fleet.Deployment) error {
-	held, err := newHolds(tx).around(ctx, was)
+	held, err := rollout.NewSuspensions(tx).Around(ctx, was)
 	if err != nil {
 		return err
 	}
 	if held != "" {
-		return conflict("deployment %q cannot leave environment %q now: %s", d.Name, was.Environment, held)
+		return fleet.Conflict("deployment %q cannot leave environment %q now: %s", d.Name, was.Environment, held)
 	}
 	return s.aim(ctx, tx, t, d)
-}
-
-// repin keeps a deployment where it is when it becomes manual, and lets it follow its source when it
-// becomes automated.
-func (s *Service) repin(ctx context.Context, tx store.Tx, p auth.Principal, was fleet.Deployment, d *fleet.Deployment) error {
-	switch {
-	case was.Policy.Manual == d.Policy.Manual:
-		return nil
-	case was.Policy.Manual:
-		d.Pin = fleet.Pin{}
-		return nil
-	case was.Pin.Active():
-		return nil
-	}
-	// While something holds it, its targets may be behind what is newest, and stay so.
-	held, err := heldBy(ctx, tx, was)
-	if err != nil || held != "" {
-		return err
-	}
-	kept, err := tx.Revisions().List(ctx, d.TenantID, d.ID, store.Whole())
-	if err != nil {
-		return err
-	}
-	runs, err := bundlesOf(ctx, tx, was)
-	if err != nil {
-		return err
-	}
-	for _, r := range kept {
-		if maps.Equal(r.Bundles, runs) {
-			d.Pin = fleet.Pin{Revision: r.Seq, Commit: r.Commit, At: s.cfg.Now(), By: p.Name, SourceRevision: was.SourceRevision}
-			return nil
-		}
-	}
-	return nil // without a pin each target keeps what it has
-}
-
-// bundlesOf is what a deployment that follows its source has newest, by variant.
-func bundlesOf(ctx context.Context, tx store.Tx, d fleet.Deployment) (map[string]string, error) {
-	if !d.Varies() {
-		return map[string]string{"": d.Rendered.Digest}, nil
-	}
-	variants, err := tx.Deployments().Variants(ctx, d.TenantID, d.ID)
-	out := make(map[string]string, len(variants))
-	for _, v := range variants {
-		if v.Rendered.Digest != "" {
-			out[v.Name] = v.Rendered.Digest
-		}
-	}
-	return out, err
 }
 
 // edited writes d, which differs from what is stored, and what follows from it.
@@ -200,5 +146,5 @@ func (s *Service) edited(ctx context.Context, tx store.Tx, p auth.Principal, t f
 	if err != nil {
 		return err
 	}
-	return s.place(ctx, tx, d)
+	return s.placer.Place(ctx, tx, d)
 }

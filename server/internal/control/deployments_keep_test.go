@@ -7,6 +7,7 @@ import (
 
 	"github.com/kedge-dev/kedge/internal/fleet"
 	"github.com/kedge-dev/kedge/server/internal/control"
+	"github.com/kedge-dev/kedge/server/internal/rollout"
 	"github.com/kedge-dev/kedge/server/internal/store"
 )
 
@@ -47,7 +48,7 @@ func TestDeletionIsCountedBeforeItIsAskedFor(t *testing.T) {
 	object := func(kind, name string) fleet.ObjectStatus {
 		return fleet.ObjectStatus{ObjectRef: fleet.ObjectRef{Kind: kind, Name: name}, Sync: fleet.SyncSynced, Health: fleet.HealthCurrent}
 	}
-	ok(t, d.Report(d.ctx, []control.AgentReports{{Agent: paris, Reports: []store.Report{{
+	ok(t, d.Report(d.ctx, []rollout.AgentReports{{Agent: paris, Reports: []store.Report{{
 		Target: target.ID, Full: true,
 		Observed: fleet.Observed{Version: target.Desired.Version, Sync: fleet.SyncSynced, Health: fleet.HealthCurrent, AsOf: d.clock.Now()},
 		Objects:  []fleet.ObjectStatus{object("ConfigMap", "a"), object("Service", "b"), object("Namespace", "shop")},

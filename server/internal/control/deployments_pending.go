@@ -34,7 +34,7 @@ func newestSpec(ctx context.Context, tx store.Tx, d fleet.Deployment) (fleet.Dep
 // needsRender reports whether a spec may replace the one in force only once its source is rendered for it: other
 // objects, or the same on other agents or in another namespace, may come of it.
 func needsRender(inForce, wanted fleet.Deployment) bool {
-	return !sameSource(inForce.Source, wanted.Source) || inForce.Namespace != wanted.Namespace ||
+	return !inForce.Source.Equal(wanted.Source) || inForce.Namespace != wanted.Namespace ||
 		inForce.EnvironmentID != wanted.EnvironmentID || inForce.Policy.AllowEmpty != wanted.Policy.AllowEmpty
 }
 
@@ -50,37 +50,7 @@ func (s *Service) aimEdit(ctx context.Context, tx store.Tx, t fleet.Tenant, e *e
 	if err := s.move(ctx, tx, t, e.inForce, &e.wanted); err != nil {
 		return err
 	}
-	return s.roomFor(ctx, tx, t, e.wanted)
-}
-
-// roomFor fails with a QuotaError when the targets that d would have are more than its tenant may have.
-func (s *Service) roomFor(ctx context.Context, tx store.Tx, t fleet.Tenant, d fleet.Deployment) error {
-	w, err := destinationOf(ctx, tx, d)
-	if err != nil {
-		return err
-	}
-	agents, err := candidates(ctx, tx, w.env)
-	if err != nil {
-		return err
-	}
-	targets, err := tx.Targets().OfDeployment(ctx, d.TenantID, d.ID)
-	if err != nil {
-		return err
-	}
-	has := make(map[fleet.AgentID]bool, len(targets))
-	for _, target := range targets {
-		has[target.AgentID] = true
-	}
-	added := 0
-	for _, a := range agents {
-		if w.selects(a) && !has[a.ID] {
-			added++
-		}
-	}
-	if added == 0 {
-		return nil
-	}
-	return s.withinQuota(ctx, tx, t, quotaTargets, added)
+	return s.placer.CheckQuota(ctx, tx, t, e.wanted)
 }
 
 // setPending stores an edit that is to come into force when its source is rendered.
@@ -93,7 +63,7 @@ func (s *Service) setPending(ctx context.Context, tx store.Tx, p auth.Principal,
 		}
 		pending.EditedAt = was.EditedAt
 	}
-	if !sameSource(e.newest.Source, e.wanted.Source) || e.newest.Namespace != e.wanted.Namespace {
+	if !e.newest.Source.Equal(e.wanted.Source) || e.newest.Namespace != e.wanted.Namespace {
 		pending.EditedAt = s.cfg.Now()
 	}
 	if err := tx.PendingSpecs().Put(ctx, pending); err != nil {
@@ -102,7 +72,7 @@ func (s *Service) setPending(ctx context.Context, tx store.Tx, p auth.Principal,
 	if err := s.record(ctx, tx, p, e.wanted, "deployment.update", "DeploymentEdited", what); err != nil {
 		return err
 	}
-	return s.nextRun(ctx, tx, e.inForce.TenantID, e.inForce.ID) // runs wait for it from now on
+	return s.planner.NextRun(ctx, tx, e.inForce.TenantID, e.inForce.ID) // runs wait for it from now on
 }
 
 // editInForce makes an edit that needs no render. A spec that was pending is replaced by it.
@@ -119,9 +89,9 @@ func (s *Service) editInForce(ctx context.Context, tx store.Tx, p auth.Principal
 		if err := s.record(ctx, tx, p, d, "deployment.update", "DeploymentEdited", what); err != nil {
 			return err
 		}
-		return s.nextRun(ctx, tx, d.TenantID, d.ID)
+		return s.planner.NextRun(ctx, tx, d.TenantID, d.ID)
 	}
-	if err := s.repin(ctx, tx, p, e.inForce, &d); err != nil {
+	if err := s.planner.Repin(ctx, tx, p.Name, e.inForce, &d); err != nil {
 		return err
 	}
 	return s.edited(ctx, tx, p, t, d, "deployment.update", what)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/kedge-dev/kedge/internal/fleet"
 	"github.com/kedge-dev/kedge/server/internal/control"
+	"github.com/kedge-dev/kedge/server/internal/rollout"
 	"github.com/kedge-dev/kedge/server/internal/store"
 )
 
@@ -25,7 +26,7 @@ func (d *desk) say(t failer, agent fleet.Agent, deployment string, sync fleet.Sy
 
 func (d *desk) sayOf(t failer, agent fleet.Agent, target fleet.Target, sync fleet.SyncState, message string) {
 	t.Helper()
-	ok(t, d.Report(d.ctx, []control.AgentReports{{Agent: agent, Reports: []store.Report{{
+	ok(t, d.Report(d.ctx, []rollout.AgentReports{{Agent: agent, Reports: []store.Report{{
 		Target: target.ID, Full: true, Observed: fleet.Observed{
 			Version: target.Desired.Version, Digest: target.Desired.Digest, Sync: sync, Health: fleet.HealthCurrent, Message: message, AsOf: d.clock.Now(),
 		},

@@ -8,6 +8,7 @@ import (
 	"github.com/kedge-dev/kedge/internal/fleet"
 	"github.com/kedge-dev/kedge/server/internal/auth"
 	"github.com/kedge-dev/kedge/server/internal/gitsource"
+	"github.com/kedge-dev/kedge/server/internal/rollout"
 	"github.com/kedge-dev/kedge/server/internal/store"
 )
 
@@ -116,7 +117,7 @@ func (e *examiner) suspensions(ctx context.Context) error {
 	}
 	notice := func(reason Reason, subject, what string, s fleet.Suspension, next string) {
 		if s.Active() {
-			e.add(Finding{PartFleet, SeverityNotice, reason, subject, holding(what, s) + ": nothing new is sent", next})
+			e.add(Finding{PartFleet, SeverityNotice, reason, subject, rollout.DescribeSuspension(what, s) + ": nothing new is sent", next})
 		}
 	}
 	notice(ReasonFleetFrozen, "", "the whole fleet", settings.Suspension, "kedge fleet unfreeze, as a fleet admin")

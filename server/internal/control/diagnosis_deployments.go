@@ -9,6 +9,7 @@ import (
 
 	"github.com/kedge-dev/kedge/internal/fleet"
 	"github.com/kedge-dev/kedge/server/internal/store"
+	"github.com/kedge-dev/kedge/server/internal/wording"
 )
 
 // deployments finds those that are not well by the filters of the listing: what is well is not read.
@@ -62,10 +63,10 @@ func (e *examiner) deployment(v DeploymentView, holdsPrunes bool) {
 	case v.Sync == fleet.SyncRewound:
 		f.Reason = ReasonRewound
 	case v.Health == fleet.HealthFailed:
-		f.Reason, f.Message = ReasonUnhealthy, "it is not healthy"+suffixed(v.Message)
+		f.Reason, f.Message = ReasonUnhealthy, "it is not healthy"+wording.Suffix(v.Message)
 	case v.Health == fleet.HealthStale:
 		f.Reason = ReasonStale
-		f.Message = fmt.Sprintf("nothing is known of %s since %s: the agents are not connected", counted(v.Counts.Stale, "target"), v.Counts.StaleSince.UTC().Format(time.RFC3339))
+		f.Message = fmt.Sprintf("nothing is known of %s since %s: the agents are not connected", wording.Count(v.Counts.Stale, "target"), v.Counts.StaleSince.UTC().Format(time.RFC3339))
 	case v.Sync == fleet.SyncOutOfSync && v.Counts.HeldBack > 0:
 		f.Severity, f.Reason, f.Message = SeverityNotice, ReasonHeldBack, "a newer revision is not sent: "+v.Held
 	case v.Sync == fleet.SyncOutOfSync && !holdsPrunes:
@@ -85,7 +86,7 @@ func (e *examiner) prunes(ctx context.Context) (map[fleet.DeploymentID]bool, err
 		of[h.Deployment] = true
 		e.add(Finding{
 			PartDeployments, SeverityProblem, ReasonPrunesHeld, h.Name,
-			fmt.Sprintf("the deletion of %s on %s waits to be confirmed", counted(h.Objects, "object"), counted(h.Targets, "cluster")),
+			fmt.Sprintf("the deletion of %s on %s waits to be confirmed", wording.Count(h.Objects, "object"), wording.Count(h.Targets, "cluster")),
 			"kedge deploy prunes " + h.Name,
 		})
 	}

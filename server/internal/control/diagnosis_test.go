@@ -7,6 +7,7 @@ import (
 
 	"github.com/kedge-dev/kedge/internal/fleet"
 	"github.com/kedge-dev/kedge/server/internal/control"
+	"github.com/kedge-dev/kedge/server/internal/rollout"
 	"github.com/kedge-dev/kedge/server/internal/store"
 )
 
@@ -52,7 +53,7 @@ func TestDiagnosisNamesWhatIsWrongAndWhatHolds(t *testing.T) {
 		held := fleet.ObjectStatus{ObjectRef: fleet.ObjectRef{Kind: "ConfigMap", Namespace: "x", Name: "old"}, Sync: fleet.SyncHeld, Health: fleet.HealthCurrent}
 		// An agent that holds prunes reports that it is out of sync; before that was so it said that it is in sync.
 		if sync := map[string]fleet.SyncState{"well": fleet.SyncSynced, "holds": fleet.SyncOutOfSync}[target.DeploymentName]; sync != "" {
-			ok(t, d.Report(d.ctx, []control.AgentReports{{Agent: rome, Reports: []store.Report{{
+			ok(t, d.Report(d.ctx, []rollout.AgentReports{{Agent: rome, Reports: []store.Report{{
 				Target: target.ID, Full: true, Objects: []fleet.ObjectStatus{held},
 				Observed: fleet.Observed{Version: target.Desired.Version, Digest: target.Desired.Digest, Sync: sync, Health: fleet.HealthCurrent, AsOf: d.clock.Now()},
 			}}}}))

@@ -13,6 +13,7 @@ import (
 	"github.com/kedge-dev/kedge/internal/objectdiff"
 	"github.com/kedge-dev/kedge/server/internal/auth"
 	"github.com/kedge-dev/kedge/server/internal/gitsource"
+	"github.com/kedge-dev/kedge/server/internal/rollout"
 	"github.com/kedge-dev/kedge/server/internal/store"
 )
 
@@ -136,7 +137,7 @@ func (s *Service) newComparison(ctx context.Context, p auth.Principal, tenant, n
 	}
 	if len(c.units) == 0 {
 		if c.deployment.Source.Templated() {
-			return nil, conflict("the source of deployment %q speaks of agents, and it has none yet: there is nothing to compare", name)
+			return nil, fleet.Conflict("the source of deployment %q speaks of agents, and it has none yet: there is nothing to compare", name)
 		}
 		c.units = []unit{{source: c.deployment.Source, was: c.deployment.Rendered}}
 	}
@@ -181,7 +182,7 @@ func (c *comparison) side(field, name, fallback string) (diffSide, error) {
 func (c *comparison) desiredCommit() string {
 	commit := ""
 	for _, t := range c.targets {
-		if !attached(t) || t.Desired.Digest == "" || t.Desired.Commit == commit {
+		if !rollout.Attached(t) || t.Desired.Digest == "" || t.Desired.Commit == commit {
 			continue
 		}
 		if commit != "" {
@@ -217,7 +218,7 @@ func (c *comparison) fetch(ctx context.Context) error {
 			continue
 		}
 		if err := refs[side.asked].Err; err != nil {
-			return conflict("%v", err)
+			return fleet.Conflict("%v", err)
 		}
 		side.Commit = refs[side.asked].Commit
 	}
@@ -228,7 +229,7 @@ func (c *comparison) fetch(ctx context.Context) error {
 func (c *comparison) compare(ctx context.Context, u unit) (VariantDiff, error) {
 	out := VariantDiff{Variant: u.variant}
 	for _, t := range c.targets {
-		if !attached(t) || t.Variant != u.variant {
+		if !rollout.Attached(t) || t.Variant != u.variant {
 			continue
 		}
 		if out.Count++; len(out.Agents) < maxDiffAgents {
@@ -256,10 +257,10 @@ func (c *comparison) objects(ctx context.Context, side diffSide, u unit, out *Va
 		if digest == "" {
 			return nil, nil
 		}
-		return c.worker.svc.bundleObjects(ctx, c.tenant.ID, digest)
+		return c.worker.svc.planner.BundleObjects(ctx, c.tenant.ID, digest)
 	case side.kept != nil:
 		if digest := c.keptDigest(*side.kept, u); digest != "" {
-			return c.worker.svc.bundleObjects(ctx, c.tenant.ID, digest)
+			return c.worker.svc.planner.BundleObjects(ctx, c.tenant.ID, digest)
 		}
 		if side.number {
 			out.Problem = fmt.Sprintf("revision %d was kept for other variants: a rollback to it leaves these clusters as they are", side.Revision)

@@ -7,37 +7,16 @@ import (
 
 	"github.com/kedge-dev/kedge/internal/fleet"
 	"github.com/kedge-dev/kedge/internal/manifest"
-	"github.com/kedge-dev/kedge/internal/wire"
-	"github.com/kedge-dev/kedge/server/internal/store"
+	"github.com/kedge-dev/kedge/server/internal/rollout"
+	"github.com/kedge-dev/kedge/server/internal/wording"
 )
-
-// bundleObjects reads what a bundle holds.
-func (s *Service) bundleObjects(ctx context.Context, tenant fleet.TenantID, digest string) ([]manifest.Object, error) {
-	var bundle fleet.Bundle
-	err := s.store.View(ctx, func(tx store.Tx) (err error) {
-		bundle, err = tx.Bundles().Get(ctx, tenant, digest)
-		return err
-	})
-	if err != nil {
-		return nil, fmt.Errorf("reading bundle %s: %w", digest, err)
-	}
-	return unpacked(digest, bundle.Content)
-}
-
-func unpacked(digest string, content []byte) ([]manifest.Object, error) {
-	set, err := manifest.Unpack(digest, content, wire.MaxBundleContent)
-	if err != nil {
-		return nil, err
-	}
-	return set.Objects(), nil
-}
 
 // desiredDigest is what the agents of a variant are told to hold; "" before they are told anything.
 func (c *comparison) desiredDigest(u unit, out *VariantDiff) string {
 	digest, others := "", 0
 	for _, t := range c.targets {
 		switch {
-		case !attached(t) || t.Variant != u.variant || t.Desired.Digest == "":
+		case !rollout.Attached(t) || t.Variant != u.variant || t.Desired.Digest == "":
 		case digest == "":
 			digest = t.Desired.Digest
 		case digest != t.Desired.Digest:
@@ -53,10 +32,10 @@ func (c *comparison) desiredDigest(u unit, out *VariantDiff) string {
 // keptDigest is what the agents of a variant would be told by a rollback to a kept revision; "" when that is nothing.
 func (c *comparison) keptDigest(r fleet.Revision, u unit) string {
 	of := fleet.Target{Variant: u.variant}
-	if i := slices.IndexFunc(c.targets, func(t fleet.Target) bool { return attached(t) && t.Variant == u.variant }); i >= 0 {
+	if i := slices.IndexFunc(c.targets, func(t fleet.Target) bool { return rollout.Attached(t) && t.Variant == u.variant }); i >= 0 {
 		of = c.targets[i]
 	}
-	bundle, _ := wishOf(r).of(of)
+	bundle, _ := rollout.KeptBundle(r, of)
 	return bundle.Digest
 }
 
@@ -64,7 +43,7 @@ func areOrIs(n int, noun string) string {
 	if n == 1 {
 		return "1 " + noun + " is"
 	}
-	return counted(n, noun) + " are"
+	return wording.Count(n, noun) + " are"
 }
 
 // rendered renders a commit for a variant, unless that would give what was rendered before. Nothing of it
@@ -82,10 +61,10 @@ func (c *comparison) rendered(ctx context.Context, side diffSide, u unit, out *V
 		out.Problem = fmt.Sprintf("%s (commit %.12s) cannot be rendered: %s", side.Name, side.Commit, v.problem)
 		return nil, nil
 	case v.packed == nil:
-		return c.worker.svc.bundleObjects(ctx, c.tenant.ID, v.digest)
+		return c.worker.svc.planner.BundleObjects(ctx, c.tenant.ID, v.digest)
 	}
 	if v.packed.volatile {
 		out.Notes = append(out.Notes, "the chart uses time or randomness: some of what differs may do so every time")
 	}
-	return unpacked(v.packed.digest, v.packed.content)
+	return rollout.Objects(v.packed.digest, v.packed.content)
 }

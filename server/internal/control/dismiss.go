@@ -6,6 +6,7 @@ import (
 
 	"github.com/kedge-dev/kedge/internal/fleet"
 	"github.com/kedge-dev/kedge/server/internal/auth"
+	"github.com/kedge-dev/kedge/server/internal/rollout"
 	"github.com/kedge-dev/kedge/server/internal/store"
 )
 
@@ -73,7 +74,7 @@ const dismissedAtOnce = 500
 // dismiss removes those of the targets that nobody manages, with an audit entry and an event for each.
 func (s *Service) dismiss(ctx context.Context, tx store.Tx, p auth.Principal, targets []fleet.Target, out *Dismissed) error {
 	for _, t := range targets {
-		if t.AgentID != "" && !letGo(t) {
+		if t.AgentID != "" && !rollout.Released(t) {
 			out.Kept++
 			continue
 		}

@@ -9,6 +9,8 @@ import (
 
 	"github.com/kedge-dev/kedge/internal/fleet"
 	"github.com/kedge-dev/kedge/server/internal/auth"
+	"github.com/kedge-dev/kedge/server/internal/listing"
+	"github.com/kedge-dev/kedge/server/internal/quota"
 	"github.com/kedge-dev/kedge/server/internal/store"
 )
 
@@ -33,7 +35,7 @@ func (s *Service) CreateEnvironment(ctx context.Context, p auth.Principal, tenan
 		if err := checkSelector(ctx, tx, t, env, nil); err != nil {
 			return err
 		}
-		if err := s.withinQuota(ctx, tx, t, quotaEnvironments, 1); err != nil {
+		if err := quota.Check(ctx, tx, t, quota.Environments, 1); err != nil {
 			return err
 		}
 		if err := tx.Environments().Create(ctx, env); err != nil {
@@ -95,7 +97,7 @@ func (s *Service) Environments(ctx context.Context, p auth.Principal, tenant str
 		if err != nil {
 			return err
 		}
-		agents, err := allAgents(ctx, tx, t.ID, store.AgentFilter{})
+		agents, err := listing.Agents(ctx, tx, t.ID, store.AgentFilter{})
 		if err != nil {
 			return err
 		}
@@ -143,7 +145,7 @@ func viewEnvironment(ctx context.Context, tx store.Tx, tenant fleet.TenantID, id
 	if err != nil {
 		return EnvironmentView{}, err
 	}
-	agents, err := allAgents(ctx, tx, tenant, store.AgentFilter{})
+	agents, err := listing.Agents(ctx, tx, tenant, store.AgentFilter{})
 	if err != nil {
 		return EnvironmentView{}, err
 	}
@@ -187,7 +189,7 @@ func (s *Service) UpdateEnvironment(
 		if err := tx.Environments().Update(ctx, env); err != nil {
 			return err
 		}
-		if err := s.placeEnvironment(ctx, tx, env); err != nil {
+		if err := s.placer.PlaceEnvironment(ctx, tx, env); err != nil {
 			return err
 		}
 		return s.audit(ctx, tx, p, environmentEvent("environment.update", env, selectorText(env)))

@@ -9,6 +9,7 @@ import (
 	"github.com/kedge-dev/kedge/internal/fleet"
 	"github.com/kedge-dev/kedge/server/internal/auth"
 	"github.com/kedge-dev/kedge/server/internal/store"
+	"github.com/kedge-dev/kedge/server/internal/wording"
 )
 
 // SuspendEnvironment stops everything new from being sent to the targets of an environment, those of
@@ -72,7 +73,7 @@ func (s *Service) DeleteEnvironment(ctx context.Context, p auth.Principal, tenan
 			return err
 		}
 		if err := tx.Environments().Delete(ctx, t.ID, env.ID); errors.Is(err, store.ErrExists) {
-			return conflict("environment %q is still in use: deployments on their way out count until their agents have deleted them", name)
+			return fleet.Conflict("environment %q is still in use: deployments on their way out count until their agents have deleted them", name)
 		} else if err != nil {
 			return err
 		}
@@ -117,7 +118,7 @@ func checkUnused(ctx context.Context, tx store.Tx, env fleet.Environment) error 
 		}
 	}
 	if foreign > 0 {
-		users = append(users, counted(foreign, "deployment of other tenants"))
+		users = append(users, wording.Count(foreign, "deployment of other tenants"))
 	}
 	for _, g := range grants {
 		if g.EnvironmentID == env.ID {
@@ -125,7 +126,7 @@ func checkUnused(ctx context.Context, tx store.Tx, env fleet.Environment) error 
 		}
 	}
 	if len(users) > 0 {
-		return conflict("environment %q is still used by %s: move or delete them first", env.Name, strings.Join(users, ", "))
+		return fleet.Conflict("environment %q is still used by %s: move or delete them first", env.Name, strings.Join(users, ", "))
 	}
 	return nil
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/kedge-dev/kedge/internal/manifest"
 	"github.com/kedge-dev/kedge/internal/wire"
 	"github.com/kedge-dev/kedge/server/internal/gitsource"
+	"github.com/kedge-dev/kedge/server/internal/rollout"
 	"github.com/kedge-dev/kedge/server/internal/store"
 )
 
@@ -98,7 +99,7 @@ func (w *worker) evaluateAll(ctx context.Context, r *round, deployments []fleet.
 	go w.judgeAll(ctx, deployments, limit, access, refs, outcomes)
 	c := collector{w: w, round: r, limit: limit}
 	if !r.due.onlyAdded() { // which lose nothing
-		c.scope.previous = w.evaluatedSoFar()
+		c.scope.Previous = w.evaluatedSoFar()
 	}
 	var failed error
 	for open := true; open; {
@@ -131,7 +132,7 @@ func (c *collector) except(ctx context.Context) error {
 	if len(c.failed) == 0 {
 		return nil
 	}
-	c.scope.unevaluated = append(c.scope.unevaluated, c.failed...)
+	c.scope.Unevaluated = append(c.scope.Unevaluated, c.failed...)
 	return c.w.exceptEvaluated(ctx, c.failed)
 }
 
@@ -177,18 +178,18 @@ type collector struct {
 	limit   int
 	changed []outcome
 	bytes   int
-	losing  []outcome          // that wait for the others
-	failed  []fleet.Deployment // that could not be looked at, through no fault of their sources
-	scope   commitScope        // what is known of all of them
-	late    <-chan time.Time   // when what is gathered has waited long enough; nil when nothing is
+	losing  []outcome           // that wait for the others
+	failed  []fleet.Deployment  // that could not be looked at, through no fault of their sources
+	scope   rollout.CommitScope // what is known of all of them
+	late    <-chan time.Time    // when what is gathered has waited long enough; nil when nothing is
 }
 
 func (c *collector) add(ctx context.Context, o outcome) error {
 	c.w.lookedAt(o.deployment)
 	if o.unevaluated() {
-		c.scope.unevaluated = append(c.scope.unevaluated, o.deployment)
+		c.scope.Unevaluated = append(c.scope.Unevaluated, o.deployment)
 	}
-	c.scope.lookedAt(o)
+	noteEvaluated(&c.scope, o)
 	if !o.needed() && !c.round.due.rewound {
 		c.w.keepVerdicts(o)
 		c.w.evaluatedAt(o)
@@ -234,7 +235,7 @@ func (c *collector) flush(ctx context.Context) error {
 	rest := append(c.changed, c.losing...)
 	c.changed, c.losing, c.bytes, c.late = nil, nil, 0, nil
 	for _, o := range rest {
-		if err := c.scope.add(o); err != nil {
+		if err := addWanted(&c.scope, o); err != nil {
 			return err
 		}
 	}
@@ -277,9 +278,9 @@ func (c *collector) write(ctx context.Context, chunk []outcome, whole bool) (ove
 }
 
 // allEvaluated notes that every deployment of the repository was evaluated: what waited for that is decided now.
-func (w *worker) allEvaluated(ctx context.Context, scope commitScope) error {
-	scope.evaluated = w.id
-	waits := func(h fleet.HandOver) bool { return h.Repository == w.id || scope.looked[h.To] }
+func (w *worker) allEvaluated(ctx context.Context, scope rollout.CommitScope) error {
+	scope.Evaluated = w.id
+	waits := func(h fleet.HandOver) bool { return h.Repository == w.id || scope.IsEvaluated(h.To) }
 	var found bool
 	err := w.svc.store.View(ctx, func(tx store.Tx) error {
 		targets, err := tx.Targets().HandingOver(ctx, w.tenant)
@@ -290,7 +291,7 @@ func (w *worker) allEvaluated(ctx context.Context, scope commitScope) error {
 		return err
 	}
 	return w.svc.store.Update(ctx, func(tx store.Tx) error {
-		return newHandOvers(w.svc, tx, &scope).refresh(ctx, w.tenant, waits)
+		return rollout.NewHandOvers(w.svc.planner, tx, &scope).Refresh(ctx, w.tenant, waits)
 	})
 }
 
@@ -300,7 +301,7 @@ func (o outcome) unevaluated() bool {
 		return true
 	}
 	if o.problem != "" {
-		return o.problem != recorded(o.deployment)
+		return o.problem != rollout.SourceError(o.deployment)
 	}
 	return slices.ContainsFunc(o.parts, func(p part) bool { return p.verdict.problem != "" && (!p.reused || p.touched) })
 }
@@ -314,7 +315,7 @@ func (w *worker) takesAway(ctx context.Context, o outcome) (bool, error) {
 		if p.packed == nil || p.was.Digest == "" {
 			continue
 		}
-		before, err := w.svc.bundleObjects(ctx, w.tenant, p.was.Digest)
+		before, err := w.svc.planner.BundleObjects(ctx, w.tenant, p.was.Digest)
 		if err != nil {
 			return false, err
 		}

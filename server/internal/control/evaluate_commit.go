@@ -8,16 +8,10 @@ import (
 
 	"github.com/kedge-dev/kedge/internal/fleet"
 	"github.com/kedge-dev/kedge/internal/obs"
+	"github.com/kedge-dev/kedge/server/internal/rollout"
 	"github.com/kedge-dev/kedge/server/internal/store"
+	"github.com/kedge-dev/kedge/server/internal/wording"
 )
-
-// recorded is the source error of d as far as the source has to do with it.
-func recorded(d fleet.Deployment) string {
-	if d.SourceReason == fleet.ReasonGrantViolation {
-		return ""
-	}
-	return d.SourceError
-}
 
 // summary is what is wrong with the source, for the deployment as a whole.
 func (o outcome) summary() string {
@@ -41,7 +35,7 @@ func (o outcome) needed() bool {
 	if o.pending.needed() || o.skipped {
 		return o.pending.needed()
 	}
-	return o.summary() != recorded(o.deployment) || o.detected() != o.deployment.Detected || slices.ContainsFunc(o.parts, func(p part) bool {
+	return o.summary() != rollout.SourceError(o.deployment) || o.detected() != o.deployment.Detected || slices.ContainsFunc(o.parts, func(p part) bool {
 		return p.packed != nil || (p.agent != "" && p.verdict.problem != p.unit.problem)
 	})
 }
@@ -70,7 +64,7 @@ var errOvertaken = errors.New("a deployment was changed meanwhile")
 // commit writes what one commit means for several deployments in one transaction, so that their
 // targets change together. Those that were overtaken are left out, which the worker is woken for; with whole set
 // all are left out then. scope is what is known of the other deployments of the commit.
-func (w *worker) commit(ctx context.Context, changed []outcome, scope *commitScope, due wakeup, whole bool) (overtaken bool, err error) {
+func (w *worker) commit(ctx context.Context, changed []outcome, scope *rollout.CommitScope, due wakeup, whole bool) (overtaken bool, err error) {
 	if len(changed) == 0 {
 		return false, nil
 	}
@@ -104,10 +98,12 @@ func (w *worker) commit(ctx context.Context, changed []outcome, scope *commitSco
 
 // commitAll records what was rendered for all deployments before any target is given something: which objects
 // one of them loses and another one wants is known only then.
-func (w *worker) commitAll(ctx context.Context, tx store.Tx, changed []outcome, scope *commitScope) (overtaken bool, err error) {
-	st := w.svc.newSettler(tx)
-	st.resolved, st.handOvers = true, newHandOvers(w.svc, tx, scope)
-	st.handOvers.scope.writes(changed)
+func (w *worker) commitAll(ctx context.Context, tx store.Tx, changed []outcome, scope *rollout.CommitScope) (overtaken bool, err error) {
+	if scope == nil {
+		scope = &rollout.CommitScope{}
+	}
+	st := w.svc.planner.NewResolvedReconciler(tx, scope)
+	noteNewest(scope, changed)
 	var usable []fleet.Deployment
 	written := map[fleet.DeploymentID]bool{}
 	for _, o := range changed {
@@ -126,16 +122,16 @@ func (w *worker) commitAll(ctx context.Context, tx store.Tx, changed []outcome, 
 		if err != nil {
 			return false, err
 		}
-		if err := st.settle(ctx, d, targets); err != nil {
+		if err := st.Reconcile(ctx, d, targets); err != nil {
 			return false, err
 		}
 	}
-	return overtaken, st.handOvers.refresh(ctx, w.tenant, func(h fleet.HandOver) bool { return written[h.To] })
+	return overtaken, st.RefreshHandOvers(ctx, w.tenant, func(h fleet.HandOver) bool { return written[h.To] })
 }
 
 // recordOne records what was found out about a deployment, and reports whether that still applies. One that is gone
 // needs nothing. It returns the deployment if its targets can be given something.
-func (w *worker) recordOne(ctx context.Context, tx store.Tx, st *settler, o outcome) (usable fleet.Deployment, applies bool, err error) {
+func (w *worker) recordOne(ctx context.Context, tx store.Tx, st *rollout.Reconciler, o outcome) (usable fleet.Deployment, applies bool, err error) {
 	promoted, applies, done, err := w.commitPending(ctx, tx, st, o)
 	if err != nil || done {
 		return promoted, applies, err
@@ -155,7 +151,7 @@ func (w *worker) recordOne(ctx context.Context, tx store.Tx, st *settler, o outc
 }
 
 // record writes what was found out about a deployment, and reports whether its targets can be given something.
-func (w *worker) record(ctx context.Context, tx store.Tx, st *settler, d *fleet.Deployment, o outcome) (whole bool, err error) {
+func (w *worker) record(ctx context.Context, tx store.Tx, st *rollout.Reconciler, d *fleet.Deployment, o outcome) (whole bool, err error) {
 	if whole, err = w.commitParts(ctx, tx, st, d, o); err != nil {
 		return false, err
 	}
@@ -175,7 +171,7 @@ func (w *worker) current(ctx context.Context, tx store.Tx, was fleet.Deployment)
 	if errors.Is(err, store.ErrNotFound) {
 		return fleet.Deployment{}, false, nil
 	}
-	same := err == nil && d.DeletedAt.IsZero() && d.RepositoryID == w.id && d.SourceRevision == was.SourceRevision && sameSource(d.Source, was.Source) &&
+	same := err == nil && d.DeletedAt.IsZero() && d.RepositoryID == w.id && d.SourceRevision == was.SourceRevision && d.Source.Equal(was.Source) &&
 		d.Namespace == was.Namespace && d.Policy.AllowEmpty == was.Policy.AllowEmpty
 	return d, same, err
 }
@@ -202,7 +198,7 @@ func (w *worker) overtaken(ctx context.Context, tx store.Tx, d fleet.Deployment,
 
 // commitParts records what was rendered. It reports whether there is anything that targets can be
 // given.
-func (w *worker) commitParts(ctx context.Context, tx store.Tx, st *settler, d *fleet.Deployment, o outcome) (whole bool, err error) {
+func (w *worker) commitParts(ctx context.Context, tx store.Tx, st *rollout.Reconciler, d *fleet.Deployment, o outcome) (whole bool, err error) {
 	var rendered, objects int
 	bundles := map[string]string{}
 	broken := map[string]bool{}
@@ -224,7 +220,7 @@ func (w *worker) commitParts(ctx context.Context, tx store.Tx, st *settler, d *f
 			return false, err
 		}
 	}
-	st.broken[d.ID] = broken
+	st.SetBroken(d.ID, broken)
 	if err := w.dropVariants(ctx, tx, *d, o); err != nil {
 		return false, err
 	}
@@ -284,7 +280,7 @@ func (w *worker) commitRendered(ctx context.Context, tx store.Tx, d *fleet.Deplo
 		return err
 	}
 	d.SourceError = ""
-	if _, err := w.svc.keep(ctx, tx, *d, o.commit, bundles); err != nil {
+	if _, err := w.svc.planner.KeepRevision(ctx, tx, *d, o.commit, bundles); err != nil {
 		return err
 	}
 	if d.Rendered.Digest != "" && d.Rendered.Digest == was.Digest {
@@ -293,7 +289,7 @@ func (w *worker) commitRendered(ctx context.Context, tx store.Tx, d *fleet.Deplo
 	w.log.Info("a revision was rendered", obs.KeyDeployment, d.Name, obs.KeyCommit, o.commit, "objects", objects, "variants", len(o.parts))
 	err := w.svc.tell(ctx, tx, fleet.Event{
 		TenantID: d.TenantID, Type: fleet.EventNormal, Reason: "RevisionRendered", Deployment: d.Name,
-		Message: fmt.Sprintf("commit %.12s: %s", o.commit, counted(objects, "object")),
+		Message: fmt.Sprintf("commit %.12s: %s", o.commit, wording.Count(objects, "object")),
 	})
 	if err != nil {
 		return err
@@ -340,7 +336,7 @@ func (w *worker) tellNotes(ctx context.Context, tx store.Tx, d fleet.Deployment,
 // commitProblem records what is wrong with the source, or that nothing is any more.
 func (w *worker) commitProblem(ctx context.Context, tx store.Tx, d *fleet.Deployment, o outcome) error {
 	problem := o.summary()
-	if recorded(*d) == problem {
+	if rollout.SourceError(*d) == problem {
 		return nil
 	}
 	reason := o.reason()

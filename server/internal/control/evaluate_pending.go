@@ -7,6 +7,8 @@ import (
 
 	"github.com/kedge-dev/kedge/internal/fleet"
 	"github.com/kedge-dev/kedge/server/internal/gitsource"
+	"github.com/kedge-dev/kedge/server/internal/placement"
+	"github.com/kedge-dev/kedge/server/internal/rollout"
 	"github.com/kedge-dev/kedge/server/internal/store"
 )
 
@@ -85,7 +87,7 @@ func (w *worker) judgePending(ctx context.Context, d fleet.Deployment, refs map[
 			return err
 		}
 		open, err := tx.Runs().Open(ctx, d.TenantID, d.ID)
-		out.awaited = slices.ContainsFunc(open, startable)
+		out.awaited = slices.ContainsFunc(open, rollout.NeedsGit)
 		return err
 	})
 	if errors.Is(err, store.ErrNotFound) {
@@ -96,7 +98,7 @@ func (w *worker) judgePending(ctx context.Context, d fleet.Deployment, refs map[
 		return nil, err
 	}
 	next := d.With(out.spec)
-	if !sameSource(d.Source, next.Source) {
+	if !d.Source.Equal(next.Source) {
 		next.Detected = fleet.SourceDetected
 	}
 	if out.outcome, out.failure = w.judgeNext(ctx, d, next, ref, trees); out.failure != nil {
@@ -161,7 +163,7 @@ func (w *worker) nextUnits(ctx context.Context, tx store.Tx, d, next fleet.Deplo
 		if err != nil {
 			continue // its target keeps what it has, and says why
 		}
-		if keeps := known[has[agent.ID]]; fleet.SameButCapabilities(keeps.Name, name) && keeps.Rendered.Volatile && keeps.Rendered.Digest != "" && sameSource(d.Source, next.Source) {
+		if keeps := known[has[agent.ID]]; fleet.SameButCapabilities(keeps.Name, name) && keeps.Rendered.Volatile && keeps.Rendered.Digest != "" && d.Source.Equal(next.Source) {
 			name = keeps.Name // see keepsVariant
 		}
 		if taken[name] {
@@ -179,11 +181,11 @@ func (w *worker) nextUnits(ctx context.Context, tx store.Tx, d, next fleet.Deplo
 
 // nextAgents are the agents that a deployment goes to, whatever targets it has now, and the variants that it has on them.
 func nextAgents(ctx context.Context, tx store.Tx, next fleet.Deployment) ([]fleet.Agent, map[fleet.AgentID]string, error) {
-	dest, err := destinationOf(ctx, tx, next)
+	dest, err := placement.DestinationOf(ctx, tx, next)
 	if err != nil {
 		return nil, nil, err
 	}
-	agents, err := candidates(ctx, tx, dest.env)
+	agents, err := placement.Candidates(ctx, tx, dest.Env)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -192,5 +194,5 @@ func nextAgents(ctx context.Context, tx store.Tx, next fleet.Deployment) ([]flee
 	for _, t := range targets {
 		has[t.AgentID] = t.Variant
 	}
-	return slices.DeleteFunc(agents, func(a fleet.Agent) bool { return !dest.selects(a) }), has, err
+	return slices.DeleteFunc(agents, func(a fleet.Agent) bool { return !dest.Selects(a) }), has, err
 }

@@ -3,10 +3,11 @@ package control
 import (
 	"context"
 	"fmt"
-	"maps"
 	"slices"
 
 	"github.com/kedge-dev/kedge/internal/fleet"
+	"github.com/kedge-dev/kedge/server/internal/listing"
+	"github.com/kedge-dev/kedge/server/internal/rollout"
 	"github.com/kedge-dev/kedge/server/internal/store"
 )
 
@@ -71,7 +72,7 @@ func (w *worker) unitsIn(ctx context.Context, tx store.Tx, deployments []fleet.D
 			finders, asked = append(finders, f), append(asked, f.first...)
 		}
 	}
-	agents, err := findAgents(ctx, tx, asked)
+	agents, err := listing.FindAgents(ctx, tx, asked)
 	if err != nil {
 		return nil, err
 	}
@@ -84,7 +85,7 @@ func (w *worker) unitsIn(ctx context.Context, tx store.Tx, deployments []fleet.D
 
 // soleUnit is that of a deployment that is the same for all of its agents.
 func soleUnit(d fleet.Deployment) unit {
-	return unit{source: d.Source, was: d.Rendered, problem: recorded(d)}
+	return unit{source: d.Source, was: d.Rendered, problem: rollout.SourceError(d)}
 }
 
 // unitFinder is one use of units.
@@ -126,7 +127,7 @@ func (f *unitFinder) spokesmen(targets []fleet.Target) (first, rest []fleet.Targ
 	found := map[string]bool{}
 	for _, t := range targets {
 		switch {
-		case !attached(t) || refused(t):
+		case !rollout.Attached(t) || rollout.Refused(t):
 		case !found[t.Variant] || f.known[t.Variant].Rendered.Volatile:
 			found[t.Variant] = true
 			first = append(first, t)
@@ -139,7 +140,7 @@ func (f *unitFinder) spokesmen(targets []fleet.Target) (first, rest []fleet.Targ
 
 // add finds the units of some targets.
 func (f *unitFinder) add(ctx context.Context, targets []fleet.Target) error {
-	agents, err := agentsOf(ctx, f.tx, targets, f.agents)
+	agents, err := listing.AgentsOf(ctx, f.tx, targets, f.agents)
 	if err != nil {
 		return err
 	}
@@ -162,52 +163,6 @@ func (f *unitFinder) add(ctx context.Context, targets []fleet.Target) error {
 		f.out = append(f.out, u)
 	}
 	return nil
-}
-
-// agentsOf reads the agents of targets, those of each tenant at once. known are some that were read before.
-func agentsOf(ctx context.Context, tx store.Tx, targets []fleet.Target, known map[fleet.AgentID]fleet.Agent) (map[fleet.AgentID]fleet.Agent, error) {
-	isKnown := func(t fleet.Target) bool { _, ok := known[t.AgentID]; return ok }
-	missing := slices.DeleteFunc(slices.Clone(targets), isKnown)
-	if len(missing) == 0 {
-		return known, nil
-	}
-	out, err := findAgents(ctx, tx, missing)
-	if err != nil {
-		return nil, err
-	}
-	for _, t := range targets {
-		if _, ok := out[t.AgentID]; ok {
-			continue
-		}
-		agent, ok := known[t.AgentID]
-		if !ok {
-			return nil, fmt.Errorf("agent %q: %w", t.AgentName, store.ErrNotFound)
-		}
-		out[t.AgentID] = agent
-	}
-	return out, nil
-}
-
-// findAgents reads the agents of targets; those that are gone are absent.
-func findAgents(ctx context.Context, tx store.Tx, targets []fleet.Target) (map[fleet.AgentID]fleet.Agent, error) {
-	ids := map[fleet.TenantID]map[fleet.AgentID]bool{}
-	for _, t := range targets {
-		if ids[t.AgentTenant] == nil {
-			ids[t.AgentTenant] = map[fleet.AgentID]bool{}
-		}
-		ids[t.AgentTenant][t.AgentID] = true
-	}
-	out := make(map[fleet.AgentID]fleet.Agent, len(targets))
-	for tenant, ids := range ids {
-		agents, err := tx.Agents().Of(ctx, tenant, slices.Sorted(maps.Keys(ids)))
-		if err != nil {
-			return nil, err
-		}
-		for _, a := range agents {
-			out[a.ID] = a
-		}
-	}
-	return out, nil
 }
 
 // capabilities are those of an agent's cluster, as far as d may ask for them.
@@ -239,7 +194,7 @@ func (w *worker) reshape(ctx context.Context, o outcome) (d fleet.Deployment, sa
 		if err := w.release(ctx, tx, d); err != nil {
 			return err
 		}
-		return w.svc.place(ctx, tx, d)
+		return w.svc.placer.Place(ctx, tx, d)
 	})
 	if err != nil {
 		return fleet.Deployment{}, false, fmt.Errorf("changing the variants of deployment %q: %w", o.deployment.Name, err)
@@ -254,8 +209,8 @@ func (w *worker) release(ctx context.Context, tx store.Tx, d fleet.Deployment) e
 	if err != nil || !d.Chart() {
 		return err
 	}
-	targets = slices.DeleteFunc(targets, func(t fleet.Target) bool { return !attached(t) || refused(t) })
-	agents, err := agentsOf(ctx, tx, targets, nil)
+	targets = slices.DeleteFunc(targets, func(t fleet.Target) bool { return !rollout.Attached(t) || rollout.Refused(t) })
+	agents, err := listing.AgentsOf(ctx, tx, targets, nil)
 	if err != nil {
 		return err
 	}
@@ -270,19 +225,4 @@ func (w *worker) release(ctx context.Context, tx store.Tx, d fleet.Deployment) e
 		}
 	}
 	return nil
-}
-
-// keepsVariant reports whether a target stays with its variant of a chart though its cluster is capable of
-// something else now: one that is volatile would get other random values, or another time, just for that. It moves
-// when the chart is rendered again because of what it reads.
-func keepsVariant(ctx context.Context, tx store.Tx, d fleet.Deployment, has, wants string) (bool, error) {
-	if has == wants || !fleet.SameButCapabilities(has, wants) {
-		return false, nil
-	}
-	variants, err := tx.Deployments().Variants(ctx, d.TenantID, d.ID)
-	if err != nil {
-		return false, err
-	}
-	i := slices.IndexFunc(variants, func(v fleet.Variant) bool { return v.Name == has })
-	return i >= 0 && variants[i].Rendered.Volatile && variants[i].Rendered.Digest != "", nil
 }

@@ -10,7 +10,7 @@ func (s *Service) Trim(ctx context.Context) { s.trim(ctx) }
 
 // Lead is lead.
 func (s *Service) Lead(ctx context.Context, name string, run func(ctx context.Context)) {
-	s.lead(ctx, name, run)
+	s.member.Lead(ctx, name, run)
 }
 
 // DoubtPollers is what happens when changes may have been missed.

@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/kedge-dev/kedge/internal/testkit"
+	"github.com/kedge-dev/kedge/server/internal/changefeed"
 	"github.com/kedge-dev/kedge/server/internal/control"
 	"github.com/kedge-dev/kedge/server/internal/store"
 	"github.com/kedge-dev/kedge/server/internal/store/postgres"
@@ -107,7 +108,7 @@ func failOver(t *testing.T, primary, standby pgtest.Database) {
 
 	swapDatabases(t, primary, standby)
 	for range 2 {
-		if err := <-ends; !errors.Is(err, control.ErrRewound) {
+		if err := <-ends; !errors.Is(err, changefeed.ErrRewound) {
 			t.Fatalf("a follower ended with %v, want ErrRewound", err)
 		}
 	}
@@ -119,7 +120,7 @@ func failOver(t *testing.T, primary, standby pgtest.Database) {
 		return err
 	})
 	await(ctx, t, heard, found)
-	if _, err := r.follow(ctx, "default", cursor, 1); !errors.Is(err, control.ErrCursorLost) {
+	if _, err := r.follow(ctx, "default", cursor, 1); !errors.Is(err, changefeed.ErrCursorLost) {
 		t.Errorf("a cursor of the lost history gave %v, want ErrCursorLost", err)
 	}
 }

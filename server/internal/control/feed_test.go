@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/kedge-dev/kedge/internal/testkit"
+	"github.com/kedge-dev/kedge/server/internal/changefeed"
 	"github.com/kedge-dev/kedge/server/internal/control"
 	"github.com/kedge-dev/kedge/server/internal/store"
 )
@@ -247,7 +248,7 @@ func TestSilentFollowerOutlivesATrim(t *testing.T) {
 			t.Errorf("following: %v", err)
 		}
 		// Who comes with an old cursor is told that something is missing.
-		if err := r.Follow(ctx, admin, "silent", 1, func([]store.Change) error { return nil }); !errors.Is(err, control.ErrCursorLost) {
+		if err := r.Follow(ctx, admin, "silent", 1, func([]store.Change) error { return nil }); !errors.Is(err, changefeed.ErrCursorLost) {
 			t.Errorf("with an old cursor: %v", err)
 		}
 	})

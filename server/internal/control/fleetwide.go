@@ -7,6 +7,7 @@ import (
 
 	"github.com/kedge-dev/kedge/internal/fleet"
 	"github.com/kedge-dev/kedge/server/internal/auth"
+	"github.com/kedge-dev/kedge/server/internal/listing"
 	"github.com/kedge-dev/kedge/server/internal/store"
 )
 
@@ -47,7 +48,7 @@ func (s *Service) Fleet(ctx context.Context, p auth.Principal) (FleetView, error
 		if out.Settings, err = tx.Settings().Get(ctx); err != nil {
 			return err
 		}
-		tenants, err := allTenants(ctx, tx)
+		tenants, err := listing.Tenants(ctx, tx)
 		if err != nil {
 			return err
 		}
@@ -67,7 +68,7 @@ func (v *FleetView) add(ctx context.Context, tx store.Tx, tenant fleet.TenantID)
 	if err != nil {
 		return err
 	}
-	here, err := allAgents(ctx, tx, tenant, store.AgentFilter{Connected: &connected})
+	here, err := listing.Agents(ctx, tx, tenant, store.AgentFilter{Connected: &connected})
 	if err != nil {
 		return err
 	}
@@ -135,7 +136,7 @@ func (s *Service) settleFleet(ctx context.Context) error {
 	ctx = context.WithoutCancel(ctx) // a caller who leaves does not keep the rest from being told
 	var tenants []fleet.Tenant
 	err := s.store.View(ctx, func(tx store.Tx) (err error) {
-		tenants, err = allTenants(ctx, tx)
+		tenants, err = listing.Tenants(ctx, tx)
 		return err
 	})
 	for _, t := range tenants {
@@ -149,7 +150,7 @@ func (s *Service) settleTenant(ctx context.Context, tenant fleet.TenantID) error
 	ctx = context.WithoutCancel(ctx)
 	var concerned []deploymentKey
 	err := s.store.View(ctx, func(tx store.Tx) error {
-		own, err := allDeployments(ctx, tx, tenant)
+		own, err := listing.Deployments(ctx, tx, tenant)
 		if err != nil {
 			return err
 		}
@@ -233,7 +234,7 @@ func (s *Service) settleByKey(ctx context.Context, tx store.Tx, key deploymentKe
 	if err != nil {
 		return err
 	}
-	if err := s.settle(ctx, tx, d); err != nil {
+	if err := s.planner.Reconcile(ctx, tx, d); err != nil {
 		return fmt.Errorf("deployment %q: %w", d.Name, err)
 	}
 	return nil

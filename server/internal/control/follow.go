@@ -5,29 +5,20 @@ import (
 
 	"github.com/kedge-dev/kedge/internal/fleet"
 	"github.com/kedge-dev/kedge/server/internal/auth"
+	"github.com/kedge-dev/kedge/server/internal/changefeed"
 	"github.com/kedge-dev/kedge/server/internal/store"
 )
 
+// Errors of following changes; see package changefeed.
+var (
+	ErrCursorLost = changefeed.ErrCursorLost
+	ErrRewound    = changefeed.ErrRewound
+)
+
 // FollowChanges calls fn with every batch of changes, of all tenants, that was committed since
-// Bootstrap, in order, until ctx ends. When it fails, the follower has to look at everything anew and
-// may call it again; changes that are no longer kept are not told then. It fails with ErrRewound when the database
-// went back: then nothing that the follower remembers of it counts.
+// Bootstrap, in order, until ctx ends. See [changefeed.Feed.FollowAll] for how it fails.
 func (s *Service) FollowChanges(ctx context.Context, fn func([]store.Change)) error {
-	from := s.feed.since(s.from)
-	err := s.store.View(ctx, func(tx store.Tx) error {
-		first, err := tx.Changes().First(ctx)
-		from = max(from, first-1)
-		return err
-	})
-	if err != nil {
-		return err
-	}
-	follower := s.feed.join("", true, from)
-	defer s.feed.leave(follower)
-	return s.feed.follow(ctx, follower, func(batch []store.Change) error {
-		fn(batch)
-		return nil
-	})
+	return s.feed.FollowAll(ctx, fn)
 }
 
 // Follow calls fn with no changes as soon as its position is fixed, then with every batch of changes
@@ -41,29 +32,11 @@ func (s *Service) Follow(ctx context.Context, p auth.Principal, tenant string, a
 			return err
 		}
 		id = t.ID
-		last, err := tx.Changes().Last(ctx)
-		if err != nil {
-			return err
-		}
-		if s.feed.doubts(after) || after > last { // of a history that is no more
-			return ErrCursorLost
-		}
-		if after < 0 {
-			after = last
-		}
-		first, err := tx.Changes().First(ctx)
-		if err == nil && first > after+1 {
-			err = ErrCursorLost
-		}
+		after, err = s.feed.Resume(ctx, tx, after)
 		return err
 	})
 	if err != nil {
 		return err
 	}
-	follower := s.feed.join(id, false, after)
-	defer s.feed.leave(follower)
-	if err := fn(nil); err != nil {
-		return err
-	}
-	return s.feed.follow(ctx, follower, fn)
+	return s.feed.FollowTenant(ctx, id, after, fn)
 }

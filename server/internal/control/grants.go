@@ -10,6 +10,8 @@ import (
 
 	"github.com/kedge-dev/kedge/internal/fleet"
 	"github.com/kedge-dev/kedge/server/internal/auth"
+	"github.com/kedge-dev/kedge/server/internal/placement"
+	"github.com/kedge-dev/kedge/server/internal/rollout"
 	"github.com/kedge-dev/kedge/server/internal/store"
 )
 
@@ -150,7 +152,7 @@ func checkTerms(terms UpdateGrant) (UpdateGrant, error) {
 
 // placeGrant places the grantee's deployments in the environment of a grant.
 func (s *Service) placeGrant(ctx context.Context, tx store.Tx, env fleet.Environment, g fleet.Grant) error {
-	return s.placeWithin(ctx, tx, env, func(d fleet.Deployment) bool { return d.TenantID == g.Grantee })
+	return s.placer.PlaceWithin(ctx, tx, env, func(d fleet.Deployment) bool { return d.TenantID == g.Grantee })
 }
 
 // auditGrant records a grant at both tenants: it is a door between them.
@@ -221,11 +223,11 @@ func (s *Service) renewTargets(ctx context.Context, tx store.Tx, g fleet.Grant) 
 		return err
 	}
 	for _, t := range targets {
-		if left(t) || t.Desired.Digest == "" || s.behind(t) { // the last hears of it once its source was read anew
+		if placement.HasLeft(t) || t.Desired.Digest == "" || s.planner.Ahead(t) { // the last hears of it once its source was read anew
 			continue
 		}
 		again := t.Desired
-		again.Version, again.Policy = s.next(newest(t)), g.Applied(t.Desired.Policy)
+		again.Version, again.Policy = s.planner.Next(rollout.Newest(t)), g.Applied(t.Desired.Policy)
 		if err := tx.Targets().SetDesired(ctx, t.TenantID, t.ID, again); err != nil {
 			return err
 		}
@@ -279,16 +281,16 @@ func (s *Service) DeleteGrant(ctx context.Context, p auth.Principal, tenant stri
 
 // release parts a target from the grant that it was there by.
 func (s *Service) release(ctx context.Context, tx store.Tx, t fleet.Target, environment string) error {
-	if left(t) {
+	if placement.HasLeft(t) {
 		t.GrantID = ""
 		return tx.Targets().SetPlace(ctx, t)
 	}
-	if err := s.detach(ctx, tx, t, fmt.Sprintf("environment %q is no longer granted to this tenant", environment), false); err != nil {
+	if err := s.placer.Detach(ctx, tx, t, fmt.Sprintf("environment %q is no longer granted to this tenant", environment), false); err != nil {
 		return err
 	}
 	d, err := tx.Deployments().Get(ctx, t.TenantID, t.DeploymentID)
 	if err != nil {
 		return err
 	}
-	return s.settleOne(ctx, tx, d, t.ID)
+	return s.placer.ReconcileOne(ctx, tx, d, t.ID)
 }

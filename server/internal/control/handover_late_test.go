@@ -11,6 +11,7 @@ import (
 	"github.com/kedge-dev/kedge/internal/testkit"
 	"github.com/kedge-dev/kedge/internal/testkit/gitserver"
 	"github.com/kedge-dev/kedge/server/internal/control"
+	"github.com/kedge-dev/kedge/server/internal/rollout"
 	"github.com/kedge-dev/kedge/server/internal/store"
 )
 
@@ -238,7 +239,7 @@ func TestWhatADeletedDeploymentKeepsForAnotherOneCanBeConfirmed(t *testing.T) {
 			ObjectRef: fleet.ObjectRef{Version: "v1", Kind: "ConfigMap", Namespace: "default", Name: name}, Sync: fleet.SyncHeld, Health: fleet.HealthCurrent,
 		})
 	}
-	ok(t, r.Report(t.Context(), []control.AgentReports{{Agent: paris, Reports: []store.Report{report}}}))
+	ok(t, r.Report(t.Context(), []rollout.AgentReports{{Agent: paris, Reports: []store.Report{report}}}))
 	held, err := r.HeldPrunes(t.Context(), admin, "default", "a", "", store.HeldObject{}, 10)
 	if err != nil || len(held) != 2 || !held[0].Current {
 		t.Fatalf("held: %+v, %v", held, err)

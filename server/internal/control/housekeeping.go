@@ -6,6 +6,7 @@ import (
 
 	"github.com/kedge-dev/kedge/internal/fleet"
 	"github.com/kedge-dev/kedge/internal/obs"
+	"github.com/kedge-dev/kedge/server/internal/listing"
 	"github.com/kedge-dev/kedge/server/internal/store"
 )
 
@@ -27,7 +28,7 @@ const (
 // keepHouse trims what nobody needs any more, on one replica at a time. It and the beat are the only
 // places with timers that no event could replace: time itself passing.
 func (s *Service) keepHouse(ctx context.Context) error {
-	s.lead(ctx, "housekeeping", func(ctx context.Context) {
+	s.member.Lead(ctx, "housekeeping", func(ctx context.Context) {
 		tick := time.NewTicker(trimEvery)
 		defer tick.Stop()
 		for {
@@ -53,7 +54,7 @@ func (s *Service) trim(ctx context.Context) {
 	chores := s.fleetChores(ctx)
 	var tenants []fleet.Tenant
 	err := s.store.View(ctx, func(tx store.Tx) (err error) {
-		tenants, err = all(func(page store.Page) ([]fleet.Tenant, error) { return tx.Tenants().List(ctx, page) },
+		tenants, err = listing.All(func(page store.Page) ([]fleet.Tenant, error) { return tx.Tenants().List(ctx, page) },
 			func(t fleet.Tenant) string { return t.Name })
 		return err
 	})

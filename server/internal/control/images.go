@@ -16,6 +16,7 @@ import (
 	"github.com/kedge-dev/kedge/internal/render"
 	"github.com/kedge-dev/kedge/server/internal/auth"
 	"github.com/kedge-dev/kedge/server/internal/gitsource"
+	"github.com/kedge-dev/kedge/server/internal/pause"
 	"github.com/kedge-dev/kedge/server/internal/store"
 )
 
@@ -72,8 +73,8 @@ func (s *Service) SetImages(ctx context.Context, p auth.Principal, tenant, name 
 		if !errors.Is(err, gitsource.ErrMoved) {
 			return update, sourceProblem(err)
 		}
-		if try == imageTries || !pause(ctx, time.Duration(try)*imagePause) {
-			return ImageUpdate{}, conflict("branch %q of %s moved %d times while the change was made: try again", c.branchName(), c.repo.URL, try)
+		if try == imageTries || !pause.For(ctx, time.Duration(try)*imagePause) {
+			return ImageUpdate{}, fleet.Conflict("branch %q of %s moved %d times while the change was made: try again", c.branchName(), c.repo.URL, try)
 		}
 		if err := c.fetch(ctx); err != nil {
 			return ImageUpdate{}, sourceProblem(err)
@@ -157,7 +158,7 @@ func (s *Service) setImagesOnce(ctx context.Context, p auth.Principal, c *checko
 func (s *Service) push(ctx context.Context, c *checkout, commit gitsource.CommitRequest, update *ImageUpdate) (gitsource.Pushed, error) {
 	git, ok := s.git.(committer)
 	if !ok {
-		return gitsource.Pushed{}, conflict("this server cannot write to Git")
+		return gitsource.Pushed{}, fleet.Conflict("this server cannot write to Git")
 	}
 	pushed, err := git.Commit(ctx, c.access, commit)
 	var protected *gitsource.ProtectedError

@@ -12,6 +12,8 @@ import (
 	"github.com/kedge-dev/kedge/internal/imageset"
 	"github.com/kedge-dev/kedge/internal/render"
 	"github.com/kedge-dev/kedge/server/internal/gitsource"
+	"github.com/kedge-dev/kedge/server/internal/listing"
+	"github.com/kedge-dev/kedge/server/internal/rollout"
 	"github.com/kedge-dev/kedge/server/internal/store"
 )
 
@@ -47,7 +49,7 @@ func (s *Service) checkout(ctx context.Context, tenant, name string, may func(st
 		return nil, err
 	}
 	if len(c.sources) == 0 {
-		return nil, conflict("the source of deployment %q speaks of agents, and it has none yet: which files are meant is not known", name)
+		return nil, fleet.Conflict("the source of deployment %q speaks of agents, and it has none yet: which files are meant is not known", name)
 	}
 	if c.access, err = s.access(ctx, c.repo); err != nil {
 		return nil, err
@@ -69,11 +71,11 @@ func sourcesOf(ctx context.Context, tx store.Tx, d fleet.Deployment) ([]fleet.So
 	}
 	taken := map[string]bool{}
 	targets = slices.DeleteFunc(targets, func(t fleet.Target) bool {
-		other := !attached(t) || refused(t) || taken[t.Variant]
+		other := !rollout.Attached(t) || rollout.Refused(t) || taken[t.Variant]
 		taken[t.Variant] = taken[t.Variant] || !other
 		return other
 	})
-	agents, err := agentsOf(ctx, tx, targets, nil)
+	agents, err := listing.AgentsOf(ctx, tx, targets, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -83,7 +85,7 @@ func sourcesOf(ctx context.Context, tx store.Tx, d fleet.Deployment) ([]fleet.So
 		if err != nil {
 			continue // a label is missing, which its target says
 		}
-		if !slices.ContainsFunc(out, func(o fleet.Source) bool { return sameSource(o, source) }) {
+		if !slices.ContainsFunc(out, func(o fleet.Source) bool { return o.Equal(source) }) {
 			out = append(out, source)
 		}
 	}
@@ -98,7 +100,7 @@ func (c *checkout) fetch(ctx context.Context) error {
 		return err
 	}
 	if c.ref = refs[revision]; c.ref.Err != nil {
-		return conflict("%v", c.ref.Err)
+		return fleet.Conflict("%v", c.ref.Err)
 	}
 	c.tree, err = c.svc.git.Tree(ctx, c.access, c.ref.Commit)
 	return err
@@ -109,7 +111,7 @@ const branchPrefix = "refs/heads/"
 // writable refuses what cannot be pushed to, and what could not be used once it is there.
 func (c *checkout) writable(req SetImages) error {
 	if c.repo.Signers != "" && (req.Branch == "" || req.Branch == c.branch()) && !req.DryRun {
-		return conflict("%s is read only where commits are signed, and the server signs none, so that the change could not be deployed: put it on a branch of its own (kedge image set --branch) for somebody to sign and merge", c.repo.URL)
+		return fleet.Conflict("%s is read only where commits are signed, and the server signs none, so that the change could not be deployed: put it on a branch of its own (kedge image set --branch) for somebody to sign and merge", c.repo.URL)
 	}
 	return c.onBranch()
 }
@@ -128,7 +130,7 @@ func (c *checkout) onBranch() error {
 	case c.ref.Name != "":
 		what = "no branch"
 	}
-	return conflict("deployment %q follows %q, which is %s: images can be set only where it follows a branch; let it follow one (kedge deploy set %s --revision BRANCH), or change the files and make a new tag",
+	return fleet.Conflict("deployment %q follows %q, which is %s: images can be set only where it follows a branch; let it follow one (kedge deploy set %s --revision BRANCH), or change the files and make a new tag",
 		c.deployment.Name, revision, what, c.deployment.Name)
 }
 
@@ -157,13 +159,13 @@ func sourceProblem(err error) error {
 	case errors.As(err, &files):
 		return fleet.Invalid("images", "%v", err)
 	case render.IsUserError(err):
-		return conflict("the source cannot be read: %v", err)
+		return fleet.Conflict("the source cannot be read: %v", err)
 	case errors.Is(err, gitsource.ErrNoPermission):
-		return conflict("%v: give the repository a credential that may write (kedge repo set), or change the files by hand", err)
+		return fleet.Conflict("%v: give the repository a credential that may write (kedge repo set), or change the files by hand", err)
 	case errors.Is(err, gitsource.ErrBranchExists):
-		return conflict("%v: choose another name", err)
+		return fleet.Conflict("%v: choose another name", err)
 	case errors.As(err, &remote), errors.As(err, &missing), errors.As(err, &protected), errors.Is(err, gitsource.ErrEmpty):
-		return conflict("%v", err)
+		return fleet.Conflict("%v", err)
 	case errors.As(err, &edit):
 		return fleet.Invalid("branch", "%v", err)
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/kedge-dev/kedge/internal/imageset"
 	"github.com/kedge-dev/kedge/server/internal/auth"
+	"github.com/kedge-dev/kedge/server/internal/wording"
 )
 
 const maxImageMessage = 4096
@@ -30,7 +31,7 @@ func imageSummary(places []imageset.Place) string {
 	case 1:
 		return "set image " + changes[0]
 	default:
-		return "set " + counted(len(changes), "image")
+		return "set " + wording.Count(len(changes), "image")
 	}
 }
 

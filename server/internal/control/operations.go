@@ -3,7 +3,6 @@ package control
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 
 	"github.com/kedge-dev/kedge/internal/fleet"
@@ -13,7 +12,6 @@ import (
 
 // The actions that are tracked by operations.
 const (
-	actionDelete   = "deployment.delete"
 	actionSync     = "deployment.sync"
 	actionRollback = "deployment.rollback"
 )
@@ -25,41 +23,6 @@ func (s *Service) openOperation(ctx context.Context, tx store.Tx, p auth.Princip
 	o.ID, o.State, o.By = fleet.NewOperationID(), cmp.Or(o.State, fleet.OperationWaiting), p.Name
 	o.CreatedAt, o.UpdatedAt = now, now
 	return o, tx.Operations().Create(ctx, o)
-}
-
-// finishOperation ends an operation: completed when problem is "", else failed because of it. One
-// that is done already, or forgotten, stays as it is.
-func (s *Service) finishOperation(ctx context.Context, tx store.Tx, tenant fleet.TenantID, id fleet.OperationID, problem string) error {
-	if id == "" {
-		return nil
-	}
-	state := fleet.OperationCompleted
-	if problem != "" {
-		state = fleet.OperationFailed
-	}
-	err := tx.Operations().SetState(ctx, tenant, id, state, problem, s.cfg.Now())
-	if errors.Is(err, store.ErrNotFound) {
-		return nil
-	}
-	return err
-}
-
-// finishOperationsOf ends every operation of a resource with an action that is not done.
-func (s *Service) finishOperationsOf(ctx context.Context, tx store.Tx, tenant fleet.TenantID, resource, action, problem string) error {
-	const enough = 50
-	operations, err := tx.Operations().OfResource(ctx, tenant, resource, enough)
-	if err != nil {
-		return err
-	}
-	for _, o := range operations {
-		if o.Action != action || o.State.Done() {
-			continue
-		}
-		if err := s.finishOperation(ctx, tx, tenant, o.ID, problem); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // Operations lists operations, newest first.

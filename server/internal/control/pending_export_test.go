@@ -27,12 +27,11 @@ func PutInForce(ctx context.Context, s *Service, d fleet.Deployment) error {
 			unit:    unit{source: p.Source, was: d.Rendered, pending: true},
 			verdict: verdict{digest: d.Rendered.Digest, key: d.Rendered.Key},
 		}}}}
-		st := s.newSettler(tx)
-		st.resolved = true
+		st := s.planner.NewResolvedReconciler(tx, nil)
 		promoted, _, _, err := newWorker(s, repo).commitPending(ctx, tx, st, outcome{deployment: d, skipped: true, pending: found})
 		if err != nil || promoted.ID == "" {
 			return err
 		}
-		return s.settle(ctx, tx, promoted)
+		return s.planner.Reconcile(ctx, tx, promoted)
 	})
 }

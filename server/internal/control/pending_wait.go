@@ -7,51 +7,11 @@ import (
 
 	"github.com/kedge-dev/kedge/internal/fleet"
 	"github.com/kedge-dev/kedge/server/internal/gitsource"
+	"github.com/kedge-dev/kedge/server/internal/rollout"
 	"github.com/kedge-dev/kedge/server/internal/store"
 )
 
 // Who waits for a pending spec, and what makes it looked at again.
-
-// holdForSpec says on a sync run that it waits for the pending spec of its deployment, which it is of.
-func (st *settler) holdForSpec(ctx context.Context, d fleet.Deployment, run fleet.SyncRun) error {
-	p, err := st.tx.PendingSpecs().Get(ctx, d.TenantID, d.ID)
-	if err != nil {
-		return err
-	}
-	return st.hold(ctx, run, p.String())
-}
-
-// retryPending has a spec looked at again that was refused: what forbade it may be gone.
-func (st *settler) retryPending(ctx context.Context, d fleet.Deployment) error {
-	if d.PendingSpec == 0 || st.resolved {
-		return nil
-	}
-	p, err := st.tx.PendingSpecs().Get(ctx, d.TenantID, d.ID)
-	if errors.Is(err, store.ErrNotFound) || err == nil && p.Reason != fleet.PendingRefused {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	return st.tx.Changes().RecordPush(ctx, p.TenantID, p.RepositoryID, "")
-}
-
-// lookAgain has the specs looked at again that go to an environment and cannot: its agents or its grants are others now.
-func lookAgain(ctx context.Context, tx store.Tx, env fleet.Environment) error {
-	pending, err := tx.PendingSpecs().OfEnvironmentAllTenants(ctx, env.ID)
-	if err != nil {
-		return err
-	}
-	for _, p := range pending {
-		if p.Problem == "" {
-			continue // it is going to be looked at
-		}
-		if err := tx.Changes().RecordPush(ctx, p.TenantID, p.RepositoryID, ""); err != nil {
-			return err
-		}
-	}
-	return nil
-}
 
 // delayPending says on the pending specs of a repository why it cannot be read. They are looked at when it can.
 func (w *worker) delayPending(ctx context.Context, todo work, problem error) error {
@@ -70,7 +30,7 @@ func (w *worker) delayPending(ctx context.Context, todo work, problem error) err
 			}
 			p := p // this may run more than once
 			p.Reason, p.Problem = fleet.PendingUnreadable, problem.Error()
-			st := w.svc.newSettler(tx)
+			st := w.svc.planner.NewReconciler(tx)
 			return w.pendingProblem(ctx, tx, st, d, p)
 		}))
 	}
@@ -122,7 +82,7 @@ func (s *sources) concernPending(ctx context.Context, tx store.Tx, c store.Chang
 	}
 	if c.Kind == store.ChangeRun {
 		open, err := tx.Runs().Open(ctx, d.TenantID, d.ID)
-		if err != nil || !slices.ContainsFunc(open, startable) {
+		if err != nil || !slices.ContainsFunc(open, rollout.NeedsGit) {
 			return err
 		}
 	} else if s.knows(p.RepositoryID, d) {

@@ -8,6 +8,7 @@ import (
 	"github.com/kedge-dev/kedge/internal/fleet"
 	"github.com/kedge-dev/kedge/server/internal/auth"
 	"github.com/kedge-dev/kedge/server/internal/store"
+	"github.com/kedge-dev/kedge/server/internal/wording"
 )
 
 // bind lets a name stand for the person who first logs in by it, and refuses everybody else: a name
@@ -81,7 +82,7 @@ func (s *Service) endSessions(ctx context.Context, tx store.Tx, p auth.Principal
 	if err != nil || n == 0 {
 		return err
 	}
-	return s.audit(ctx, tx, p, fleet.AuditEvent{Action: "session.end", Kind: "session", Name: person.Name, Detail: "all of them: " + counted(n, "session")})
+	return s.audit(ctx, tx, p, fleet.AuditEvent{Action: "session.end", Kind: "session", Name: person.Name, Detail: "all of them: " + wording.Count(n, "session")})
 }
 
 // ForgetPerson frees the name of somebody who is gone, for whoever the provider gives it to next. All

@@ -11,12 +11,14 @@ import (
 
 	"github.com/kedge-dev/kedge/internal/fleet"
 	"github.com/kedge-dev/kedge/internal/obs"
+	"github.com/kedge-dev/kedge/server/internal/pause"
+	"github.com/kedge-dev/kedge/server/internal/rollout"
 	"github.com/kedge-dev/kedge/server/internal/store"
 )
 
 // Application is one target of an agent as the polling contract tells of it.
 type Application struct {
-	AgentTarget
+	rollout.AgentTarget
 	Source      fleet.Source // as it is for this agent
 	Environment string
 }
@@ -58,7 +60,7 @@ func (s *Service) applications(ctx context.Context, agent fleet.Agent) ([]Applic
 				source = fleet.Source{} // what it was when the bundle was chosen is not known any more
 			}
 			// Whoever is ahead of the server, or may be, deletes nothing on its word.
-			t.Desired.HoldPrune = t.Desired.HoldPrune || s.behind(t.Target)
+			t.Desired.HoldPrune = t.Desired.HoldPrune || s.planner.Ahead(t.Target)
 			out = append(out, Application{AgentTarget: t, Source: source, Environment: d.Environment})
 		}
 		return nil
@@ -71,7 +73,7 @@ func (s *Service) applications(ctx context.Context, agent fleet.Agent) ([]Applic
 }
 
 // deploymentsOn reads the deployments of an agent's targets by page, not one by one.
-func deploymentsOn(ctx context.Context, tx store.Tx, agent fleet.Agent, targets []AgentTarget) (map[fleet.DeploymentID]fleet.Deployment, error) {
+func deploymentsOn(ctx context.Context, tx store.Tx, agent fleet.Agent, targets []rollout.AgentTarget) (map[fleet.DeploymentID]fleet.Deployment, error) {
 	out := map[fleet.DeploymentID]fleet.Deployment{}
 	seen := map[fleet.TenantID]bool{}
 	for _, t := range targets {
@@ -226,6 +228,6 @@ func (s *Service) ringBells(ctx context.Context) error {
 		s.cfg.Log.Warn("following changes for agents that poll broke off, starting again", obs.KeyError, err)
 		s.bells.ring(nil)
 		s.pollers.doubt(nil)
-		pause(ctx, time.Second)
+		pause.For(ctx, time.Second)
 	}
 }

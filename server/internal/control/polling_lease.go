@@ -169,7 +169,7 @@ func (p *pollers) stop() {
 
 // pollerCame writes that an agent polls. It is told as news only if it did not poll another server before.
 func (s *Service) pollerCame(ctx context.Context, c fleet.Connection) error {
-	c.Server = s.replica.ID
+	c.Server = s.member.ID()
 	err := s.store.Update(ctx, func(tx store.Tx) error {
 		agent, err := tx.Agents().Get(ctx, c.TenantID, c.AgentID)
 		if err != nil {
@@ -182,7 +182,7 @@ func (s *Service) pollerCame(ctx context.Context, c fleet.Connection) error {
 		if err := tx.Connections().Put(ctx, c); err != nil {
 			return err
 		}
-		if err := s.recognise(ctx, tx, agent, c.ClusterUID); err != nil {
+		if err := s.placer.VerifyCluster(ctx, tx, agent, c.ClusterUID); err != nil {
 			return err
 		}
 		for _, row := range rows {

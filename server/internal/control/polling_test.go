@@ -11,6 +11,7 @@ import (
 	"github.com/kedge-dev/kedge/internal/fleet"
 	"github.com/kedge-dev/kedge/internal/testkit"
 	"github.com/kedge-dev/kedge/server/internal/control"
+	"github.com/kedge-dev/kedge/server/internal/rollout"
 	"github.com/kedge-dev/kedge/server/internal/store"
 )
 
@@ -28,7 +29,7 @@ func (d *desk) another(t *testing.T, lease time.Duration) *control.Service {
 
 func (d *desk) says(t *testing.T, agent fleet.Agent, id fleet.TargetID, said fleet.Observed) {
 	t.Helper()
-	ok(t, d.Report(d.ctx, []control.AgentReports{{Agent: agent, Reports: []store.Report{{Target: id, Observed: said}}}}))
+	ok(t, d.Report(d.ctx, []rollout.AgentReports{{Agent: agent, Reports: []store.Report{{Target: id, Observed: said}}}}))
 }
 
 // covers: T9, D7

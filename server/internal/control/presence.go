@@ -46,7 +46,7 @@ func (p *present) all() []fleet.Connection {
 
 // AgentConnected records that a replica of an agent has introduced itself to this server.
 func (s *Service) AgentConnected(ctx context.Context, c fleet.Connection) error {
-	c.Server = s.replica.ID
+	c.Server = s.member.ID()
 	err := s.store.Update(ctx, func(tx store.Tx) error {
 		agent, err := tx.Agents().Get(ctx, c.TenantID, c.AgentID)
 		if err != nil {
@@ -55,7 +55,7 @@ func (s *Service) AgentConnected(ctx context.Context, c fleet.Connection) error 
 		if err := tx.Connections().Put(ctx, c); err != nil {
 			return err
 		}
-		if err := s.recognise(ctx, tx, agent, c.ClusterUID); err != nil {
+		if err := s.placer.VerifyCluster(ctx, tx, agent, c.ClusterUID); err != nil {
 			return err
 		}
 		return s.tell(ctx, tx, fleet.Event{

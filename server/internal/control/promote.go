@@ -11,14 +11,16 @@ import (
 	"github.com/kedge-dev/kedge/internal/manifest"
 	"github.com/kedge-dev/kedge/internal/obs"
 	"github.com/kedge-dev/kedge/internal/wire"
-	"github.com/kedge-dev/kedge/server/internal/auth"
+	"github.com/kedge-dev/kedge/server/internal/placement"
+	"github.com/kedge-dev/kedge/server/internal/quota"
+	"github.com/kedge-dev/kedge/server/internal/rollout"
 	"github.com/kedge-dev/kedge/server/internal/store"
 )
 
 // commitPending writes what was found out about a pending spec. done says that there is nothing to write about the
 // spec in force; applies is as in recordOne. It returns the deployment if the spec is in force now: its targets are yet to
 // be given what was rendered.
-func (w *worker) commitPending(ctx context.Context, tx store.Tx, st *settler, o outcome) (promoted fleet.Deployment, applies, done bool, err error) {
+func (w *worker) commitPending(ctx context.Context, tx store.Tx, st *rollout.Reconciler, o outcome) (promoted fleet.Deployment, applies, done bool, err error) {
 	if o.pending == nil {
 		return promoted, true, o.skipped, nil
 	}
@@ -57,7 +59,7 @@ func (w *worker) commitPending(ctx context.Context, tx store.Tx, st *settler, o 
 
 // pendingProblem shows what keeps a spec from coming into force. Sync runs that wait for a source that cannot be used
 // fail: a run is asked for again once it is mended.
-func (w *worker) pendingProblem(ctx context.Context, tx store.Tx, st *settler, d fleet.Deployment, p fleet.PendingSpec) error {
+func (w *worker) pendingProblem(ctx context.Context, tx store.Tx, st *rollout.Reconciler, d fleet.Deployment, p fleet.PendingSpec) error {
 	was, err := tx.PendingSpecs().Get(ctx, d.TenantID, d.ID)
 	if err != nil {
 		return err
@@ -77,21 +79,21 @@ func (w *worker) pendingProblem(ctx context.Context, tx store.Tx, st *settler, d
 		}
 	}
 	if p.Reason != fleet.PendingUnrendered {
-		return st.settle(ctx, d, nil)
+		return st.Reconcile(ctx, d, nil)
 	}
 	open, err := tx.Runs().Open(ctx, d.TenantID, d.ID)
 	if err != nil {
 		return err
 	}
 	for _, run := range open {
-		if !startable(run) {
+		if !rollout.NeedsGit(run) {
 			continue
 		}
-		if err := st.finish(ctx, run, fleet.RunFailed, p.String()); err != nil {
+		if err := st.FinishRun(ctx, run, fleet.RunFailed, p.String()); err != nil {
 			return err
 		}
 	}
-	return st.settle(ctx, d, nil)
+	return st.Reconcile(ctx, d, nil)
 }
 
 // pendingOvertaken reports whether what was rendered for a pending spec is no longer all that it needs: its agents are
@@ -114,7 +116,7 @@ func (w *worker) pendingOvertaken(ctx context.Context, tx store.Tx, d fleet.Depl
 // when it was asked for, and may have changed since.
 func (w *worker) refusalOf(ctx context.Context, tx store.Tx, d fleet.Deployment, p pendingOutcome) (string, error) {
 	err := w.refuse(ctx, tx, d, p)
-	var quota *QuotaError
+	var quota *quota.ExceededError
 	var held *ConflictError
 	var invalid *fleet.InvalidError
 	if errors.As(err, &quota) || errors.As(err, &held) || errors.As(err, &invalid) {
@@ -136,21 +138,21 @@ func (w *worker) refuse(ctx context.Context, tx store.Tx, d fleet.Deployment, p 
 		if err := w.svc.move(ctx, tx, t, d, &next); err != nil {
 			return err
 		}
-		if err := w.svc.roomFor(ctx, tx, t, next); err != nil {
+		if err := w.svc.placer.CheckQuota(ctx, tx, t, next); err != nil {
 			return err
 		}
 	}
-	dest, err := destinationOf(ctx, tx, next)
-	if err != nil || dest.grant.Limits.None() {
+	dest, err := placement.DestinationOf(ctx, tx, next)
+	if err != nil || dest.Grant.Limits.None() {
 		return err
 	}
 	for _, part := range p.parts {
-		why, err := w.beyondGrant(ctx, tx, next, part, dest.grant.Limits)
+		why, err := w.beyondGrant(ctx, tx, next, part, dest.Grant.Limits)
 		if err != nil {
 			return err
 		}
 		if why != "" {
-			return conflict("%s", why)
+			return fleet.Conflict("%s", why)
 		}
 	}
 	return nil
@@ -159,21 +161,21 @@ func (w *worker) refuse(ctx context.Context, tx store.Tx, d fleet.Deployment, p 
 // beyondGrant says which object of a part is beyond the limits of a grant; "" when none is.
 func (w *worker) beyondGrant(ctx context.Context, tx store.Tx, next fleet.Deployment, p part, limits fleet.Limits) (string, error) {
 	if p.packed == nil {
-		return w.svc.refusal(ctx, tx, next, p.digest, limits)
+		return w.svc.planner.Refusal(ctx, tx, next, p.digest, limits)
 	}
 	set, err := manifest.Unpack(p.packed.digest, p.packed.content, wire.MaxBundleContent)
 	if err != nil {
 		return "", err
 	}
-	return beyond(set, next.Namespace, limits), nil
+	return rollout.BeyondLimits(set, next.Namespace, limits), nil
 }
 
 // promote puts a spec in force whose source is rendered whole: with what was rendered and its place. What its targets are
 // given is for the caller.
-func (w *worker) promote(ctx context.Context, tx store.Tx, st *settler, d fleet.Deployment, p fleet.PendingSpec, o outcome) (fleet.Deployment, error) {
+func (w *worker) promote(ctx context.Context, tx store.Tx, st *rollout.Reconciler, d fleet.Deployment, p fleet.PendingSpec, o outcome) (fleet.Deployment, error) {
 	next := d.With(p)
 	next.PendingSpec, next.SourceRevision, next.SourceError, next.Detected = 0, d.SourceRevision+1, "", o.detected()
-	if err := w.svc.repin(ctx, tx, auth.Principal{Name: p.By}, d, &next); err != nil {
+	if err := w.svc.planner.Repin(ctx, tx, p.By, d, &next); err != nil {
 		return fleet.Deployment{}, err
 	}
 	if err := tx.Deployments().Promote(ctx, next); err != nil {
@@ -188,15 +190,15 @@ func (w *worker) promote(ctx context.Context, tx store.Tx, st *settler, d fleet.
 			return fleet.Deployment{}, err
 		}
 	}
-	dest, err := destinationOf(ctx, tx, next)
+	dest, err := placement.DestinationOf(ctx, tx, next)
 	if err != nil {
 		return fleet.Deployment{}, err
 	}
-	agents, err := candidates(ctx, tx, dest.env)
+	agents, err := placement.Candidates(ctx, tx, dest.Env)
 	if err != nil {
 		return fleet.Deployment{}, err
 	}
-	if err := w.svc.seatOn(ctx, tx, next, dest, agents, next.TenantID); err != nil {
+	if err := w.svc.placer.Assign(ctx, tx, next, dest, agents, next.TenantID); err != nil {
 		return fleet.Deployment{}, err
 	}
 	if err := w.svc.tell(ctx, tx, fleet.Event{
@@ -205,6 +207,6 @@ func (w *worker) promote(ctx context.Context, tx store.Tx, st *settler, d fleet.
 	}); err != nil {
 		return fleet.Deployment{}, err
 	}
-	st.takeEdit(next, p)
+	st.NoteEdit(next, p)
 	return next, nil
 }

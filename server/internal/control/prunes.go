@@ -11,6 +11,7 @@ import (
 	"github.com/kedge-dev/kedge/internal/fleet"
 	"github.com/kedge-dev/kedge/internal/wire"
 	"github.com/kedge-dev/kedge/server/internal/auth"
+	"github.com/kedge-dev/kedge/server/internal/rollout"
 	"github.com/kedge-dev/kedge/server/internal/store"
 )
 
@@ -80,7 +81,7 @@ func (s *Service) holders(ctx context.Context, tx store.Tx, d fleet.Deployment, 
 			continue
 		}
 		known = true
-		if attached(t) || t.Desired.Tombstone && t.AgentID != "" {
+		if rollout.Attached(t) || t.Desired.Tombstone && t.AgentID != "" {
 			out[t.ID] = t
 		}
 	}
@@ -93,7 +94,7 @@ func (s *Service) holders(ctx context.Context, tx store.Tx, d fleet.Deployment, 
 // answered reports whether what an agent says of a target is about just what is desired of it now: only
 // then is what it holds back what a confirmation would let go.
 func (s *Service) answered(t fleet.Target) bool {
-	return (t.Desired.Digest != "" || t.Desired.Tombstone) && !holdsOn(t) && t.Observed.Version == t.Desired.Version && !s.behind(t)
+	return (t.Desired.Digest != "" || t.Desired.Tombstone) && !rollout.HoldsOn(t) && t.Observed.Version == t.Desired.Version && !s.planner.Ahead(t)
 }
 
 // ConfirmPrune lets agents delete objects that they hold back, for the bundle that they have now and for no
@@ -113,12 +114,12 @@ func (s *Service) ConfirmPrune(ctx context.Context, p auth.Principal, tenant, na
 		if err != nil {
 			return err
 		}
-		held, err := heldBy(ctx, tx, d)
+		held, err := rollout.SuspendedBy(ctx, tx, d)
 		if err != nil {
 			return err
 		}
 		if held != "" {
-			return conflict("nothing of deployment %q can be deleted now: %s", name, held)
+			return fleet.Conflict("nothing of deployment %q can be deleted now: %s", name, held)
 		}
 		out, err = s.confirm(ctx, tx, d, req)
 		if err != nil || out.Targets == 0 {
@@ -170,7 +171,7 @@ func (s *Service) confirm(ctx context.Context, tx store.Tx, d fleet.Deployment, 
 			continue // once is enough
 		}
 		want := t.Desired
-		want.Version, want.Confirmed, want.HoldPrune = s.next(newest(t)), all, false // what is held is marked: answered
+		want.Version, want.Confirmed, want.HoldPrune = s.planner.Next(rollout.Newest(t)), all, false // what is held is marked: answered
 		if err := tx.Targets().SetDesired(ctx, t.TenantID, t.ID, want); err != nil {
 			return ConfirmedPrune{}, err
 		}
@@ -183,7 +184,7 @@ func (s *Service) confirm(ctx context.Context, tx store.Tx, d fleet.Deployment, 
 // stillHeld is what was confirmed for a target and is yet to be deleted. An agent that is done has deleted all
 // that it does not hold back; of one that is not, nobody knows, so that nothing is taken back.
 func stillHeld(t fleet.Target, held map[string][]fleet.TargetID) []string {
-	if !settled(t.Observed.Sync) {
+	if !rollout.Done(t.Observed.Sync) {
 		return t.Desired.Confirmed
 	}
 	return slices.DeleteFunc(slices.Clone(t.Desired.Confirmed), func(name string) bool { return !slices.Contains(held[name], t.ID) })
@@ -231,10 +232,10 @@ func (req ConfirmPrune) choose(held map[string][]fleet.TargetID) (map[fleet.Targ
 		}
 	}
 	if len(unknown) > 0 {
-		return nil, conflict("not held now, or the agent has not answered to the newest state yet: %s", some(unknown))
+		return nil, fleet.Conflict("not held now, or the agent has not answered to the newest state yet: %s", some(unknown))
 	}
 	if req.All && n != req.Count {
-		return nil, conflict("%d deletions are held now, and not %d: look at them again", n, req.Count)
+		return nil, fleet.Conflict("%d deletions are held now, and not %d: look at them again", n, req.Count)
 	}
 	return out, nil
 }

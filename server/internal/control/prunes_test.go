@@ -14,6 +14,7 @@ import (
 	"github.com/kedge-dev/kedge/internal/wire"
 	"github.com/kedge-dev/kedge/server/internal/auth"
 	"github.com/kedge-dev/kedge/server/internal/control"
+	"github.com/kedge-dev/kedge/server/internal/rollout"
 	"github.com/kedge-dev/kedge/server/internal/store"
 )
 
@@ -36,7 +37,7 @@ func (d *desk) holdBack(t failer, tenant string, agent fleet.Agent, names ...str
 			Sync:      fleet.SyncHeld, Health: fleet.HealthCurrent, Message: "12 of 20 objects would be deleted",
 		})
 	}
-	ok(t, d.Report(d.ctx, []control.AgentReports{{Agent: agent, Reports: []store.Report{r}}}))
+	ok(t, d.Report(d.ctx, []rollout.AgentReports{{Agent: agent, Reports: []store.Report{r}}}))
 }
 
 // holding is a deployment "web" of the default tenant on paris, which holds back a and b, and on rome,
@@ -133,7 +134,7 @@ func TestWhatIsDeletedMakesRoomForMore(t *testing.T) {
 
 	// The agent has begun with a, which it does not hold back any more, and is not done.
 	target := d.targets(t, "default", "web")["paris"]
-	ok(t, d.Report(d.ctx, []control.AgentReports{{Agent: paris, Reports: []store.Report{{Target: target.ID, Full: true, Observed: fleet.Observed{
+	ok(t, d.Report(d.ctx, []rollout.AgentReports{{Agent: paris, Reports: []store.Report{{Target: target.ID, Full: true, Observed: fleet.Observed{
 		Version: target.Desired.Version, Digest: target.Desired.Digest, Sync: fleet.SyncSyncing, Health: fleet.HealthCurrent, AsOf: d.clock.Now(),
 	}, Objects: []fleet.ObjectStatus{{
 		ObjectRef: fleet.ObjectRef{Version: "v1", Kind: "ConfigMap", Namespace: "shop", Name: "b"}, Sync: fleet.SyncHeld, Health: fleet.HealthCurrent,

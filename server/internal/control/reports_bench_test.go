@@ -12,6 +12,7 @@ import (
 	"github.com/kedge-dev/kedge/internal/fleet"
 	"github.com/kedge-dev/kedge/server/internal/control"
 	"github.com/kedge-dev/kedge/server/internal/gitsource"
+	"github.com/kedge-dev/kedge/server/internal/rollout"
 	"github.com/kedge-dev/kedge/server/internal/seal"
 	"github.com/kedge-dev/kedge/server/internal/store"
 	"github.com/kedge-dev/kedge/server/internal/store/postgres"
@@ -126,10 +127,10 @@ func (f *stormFleet) fill(ctx context.Context, tx store.Tx) error {
 func (f *stormFleet) report(b *testing.B, round int, whole bool) {
 	b.Helper()
 	for first := 0; first < len(f.agents); first += stormBatch {
-		var batch []control.AgentReports
+		var batch []rollout.AgentReports
 		for i, a := range f.agents[first : first+stormBatch] {
 			own := f.targets[(first+i)*stormTargets:][:stormTargets]
-			said := control.AgentReports{Agent: a}
+			said := rollout.AgentReports{Agent: a}
 			for _, t := range own {
 				said.Reports = append(said.Reports, stormReport(t, round, whole))
 			}

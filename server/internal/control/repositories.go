@@ -9,6 +9,7 @@ import (
 	"github.com/kedge-dev/kedge/internal/fleet"
 	"github.com/kedge-dev/kedge/server/internal/auth"
 	"github.com/kedge-dev/kedge/server/internal/gitsource"
+	"github.com/kedge-dev/kedge/server/internal/quota"
 	"github.com/kedge-dev/kedge/server/internal/store"
 )
 
@@ -89,7 +90,7 @@ func (s *Service) CreateRepository(ctx context.Context, p auth.Principal, tenant
 		if err != nil {
 			return err
 		}
-		if err := s.withinQuota(ctx, tx, t, quotaRepositories, 1); err != nil {
+		if err := quota.Check(ctx, tx, t, quota.Repositories, 1); err != nil {
 			return err
 		}
 		repo.TenantID = t.ID
@@ -196,7 +197,7 @@ func (s *Service) DeleteRepository(ctx context.Context, p auth.Principal, tenant
 			return err
 		}
 		if err := tx.Repositories().Delete(ctx, repo.TenantID, repo.ID); errors.Is(err, store.ErrExists) {
-			return conflict("deployments come from repository %s, or are edited to: delete or edit them first; those on their way out count until their agents have deleted them", repo.URL)
+			return fleet.Conflict("deployments come from repository %s, or are edited to: delete or edit them first; those on their way out count until their agents have deleted them", repo.URL)
 		} else if err != nil {
 			return err
 		}

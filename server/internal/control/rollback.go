@@ -63,7 +63,7 @@ func (s *Service) ReleaseDeployment(ctx context.Context, p auth.Principal, tenan
 			return err
 		}
 		if d.Policy.Manual {
-			return conflict("deployment %q is manual: start a sync run, or make it automated", name)
+			return fleet.Conflict("deployment %q is manual: start a sync run, or make it automated", name)
 		}
 		if !d.Pin.Active() {
 			return nil
@@ -76,14 +76,4 @@ func (s *Service) ReleaseDeployment(ctx context.Context, p auth.Principal, tenan
 		return DeploymentView{}, err
 	}
 	return s.Deployment(ctx, p, tenant, name)
-}
-
-// keep records that d was rendered whole, so that it can be gone back to.
-func (s *Service) keep(ctx context.Context, tx store.Tx, d fleet.Deployment, commit string, bundles map[string]string) (fleet.Revision, error) {
-	r := fleet.Revision{Commit: commit, RenderedAt: s.cfg.Now(), Bundles: bundles}
-	var err error
-	if r.Seq, err = tx.Revisions().Append(ctx, d.TenantID, d.ID, r, s.keepRevisions()); err != nil {
-		return fleet.Revision{}, fmt.Errorf("keeping a revision: %w", err)
-	}
-	return r, nil
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/kedge-dev/kedge/internal/fleet"
 	"github.com/kedge-dev/kedge/server/internal/control"
+	"github.com/kedge-dev/kedge/server/internal/rollout"
 	"github.com/kedge-dev/kedge/server/internal/store"
 )
 
@@ -68,7 +69,7 @@ func TestTheMessageIsThatOfTheTargetThatIsNotHealthy(t *testing.T) {
 	}
 	for _, health := range []fleet.Health{fleet.HealthInProgress, fleet.HealthFailed} {
 		target := d.targets(t, "default", "web")["bad"]
-		ok(t, d.Report(d.ctx, []control.AgentReports{{Agent: bad, Reports: []store.Report{{Target: target.ID, Full: true, Observed: fleet.Observed{
+		ok(t, d.Report(d.ctx, []rollout.AgentReports{{Agent: bad, Reports: []store.Report{{Target: target.ID, Full: true, Observed: fleet.Observed{
 			Version: target.Desired.Version, Digest: target.Desired.Digest, Sync: fleet.SyncSynced, Health: health, Message: "pods unschedulable", AsOf: d.clock.Now(),
 		}}}}}))
 		const want = "bad: pods unschedulable; 1 agent has never connected"

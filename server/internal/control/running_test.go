@@ -11,6 +11,7 @@ import (
 	"github.com/kedge-dev/kedge/internal/fleet"
 	"github.com/kedge-dev/kedge/internal/testkit"
 	"github.com/kedge-dev/kedge/server/internal/control"
+	"github.com/kedge-dev/kedge/server/internal/rollout"
 	"github.com/kedge-dev/kedge/server/internal/store"
 )
 
@@ -219,7 +220,7 @@ func TestObjectsOfALetGoTargetStayListed(t *testing.T) {
 	target := r.deployed(t, paris)
 	say := func(sync fleet.SyncState, objects ...fleet.ObjectStatus) {
 		t.Helper()
-		err := r.Report(t.Context(), []control.AgentReports{{Agent: paris, Reports: []store.Report{{
+		err := r.Report(t.Context(), []rollout.AgentReports{{Agent: paris, Reports: []store.Report{{
 			Target: target.ID, Full: true, Objects: objects, Observed: fleet.Observed{Version: target.Desired.Version, Sync: sync, AsOf: time.Now()},
 		}}}})
 		if err != nil {

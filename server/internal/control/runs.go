@@ -2,14 +2,12 @@ package control
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
-	"time"
 
 	"github.com/kedge-dev/kedge/internal/fleet"
-	"github.com/kedge-dev/kedge/internal/obs"
 	"github.com/kedge-dev/kedge/server/internal/auth"
+	"github.com/kedge-dev/kedge/server/internal/rollout"
 	"github.com/kedge-dev/kedge/server/internal/store"
 )
 
@@ -25,8 +23,8 @@ func (s *Service) CreateRun(ctx context.Context, p auth.Principal, tenant, deplo
 	}
 	return s.createRun(ctx, p, tenant, deployment, func(_ store.Tx, d fleet.Deployment) (fleet.SyncRun, error) {
 		run := fleet.SyncRun{Kind: fleet.RunSync, Revision: req.Revision}
-		if d.Pin.Active() && !d.Policy.Manual && !pins(d, run) {
-			return run, conflict("deployment %q is pinned to revision %d: release it, or name the revision to sync to", d.Name, d.Pin.Revision)
+		if d.Pin.Active() && !d.Policy.Manual && !rollout.PinsDeployment(d, run) {
+			return run, fleet.Conflict("deployment %q is pinned to revision %d: release it, or name the revision to sync to", d.Name, d.Pin.Revision)
 		}
 		return run, nil
 	})
@@ -49,15 +47,15 @@ func (s *Service) createRun(ctx context.Context, p auth.Principal, tenant, deplo
 		}
 		replaced := supersededBy(run, open)
 		if len(open)-len(replaced) >= maxOpenRuns {
-			return conflict("%d runs of deployment %q wait already: terminate some", len(open), d.Name)
+			return fleet.Conflict("%d runs of deployment %q wait already: terminate some", len(open), d.Name)
 		}
 		if err := s.enqueue(ctx, tx, p, d, &run); err != nil {
 			return err
 		}
-		if err := s.supersede(ctx, tx, replaced, run); err != nil {
+		if err := s.planner.Supersede(ctx, tx, replaced, run); err != nil {
 			return err
 		}
-		if err := s.settleTargets(ctx, tx, d, nil); err != nil {
+		if err := s.planner.ReconcileTargets(ctx, tx, d, nil); err != nil {
 			return err
 		}
 		run, err = tx.Runs().Get(ctx, t.ID, run.ID)
@@ -103,18 +101,6 @@ func supersededBy(run fleet.SyncRun, open []fleet.SyncRun) []fleet.SyncRun {
 	return slices.DeleteFunc(slices.Clone(open), func(other fleet.SyncRun) bool { return other.Kind != fleet.RunSync })
 }
 
-// supersede terminates runs because another one replaces them.
-func (s *Service) supersede(ctx context.Context, tx store.Tx, replaced []fleet.SyncRun, by fleet.SyncRun) error {
-	why := fmt.Sprintf("superseded by rollback run %d to revision %d, started by %s", by.Seq, by.Kept, by.By)
-	st := s.newSettler(tx)
-	for _, run := range replaced {
-		if err := st.finish(ctx, run, fleet.RunTerminated, why); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 // Runs lists the runs of a deployment, newest first.
 func (s *Service) Runs(ctx context.Context, p auth.Principal, tenant, deployment string, page store.Page) ([]fleet.SyncRun, error) {
 	var out []fleet.SyncRun
@@ -156,10 +142,10 @@ func (s *Service) UpdateRun(ctx context.Context, p auth.Principal, tenant string
 	}
 	return s.changeRun(ctx, p, tenant, id, "run.update", match, func(tx store.Tx, run *fleet.SyncRun) error {
 		if run.Phase != fleet.RunPending {
-			return conflict("run %d has started and can no longer be changed: it is %s", run.Seq, run.Phase)
+			return fleet.Conflict("run %d has started and can no longer be changed: it is %s", run.Seq, run.Phase)
 		}
 		if run.Kind != fleet.RunSync {
-			return conflict("run %d is a rollback: terminate it and start another", run.Seq)
+			return fleet.Conflict("run %d is a rollback: terminate it and start another", run.Seq)
 		}
 		if run.Revision == req.Revision {
 			return nil
@@ -194,70 +180,4 @@ func (s *Service) changeRun(ctx context.Context, p auth.Principal, tenant string
 		return err
 	})
 	return run, err
-}
-
-// endRuns terminates the runs of a deployment that is being deleted.
-func (s *Service) endRuns(ctx context.Context, tx store.Tx, d fleet.Deployment, why string) error {
-	open, err := tx.Runs().Open(ctx, d.TenantID, d.ID)
-	if err != nil {
-		return err
-	}
-	st := s.newSettler(tx)
-	for _, run := range open {
-		if err := st.finish(ctx, run, fleet.RunTerminated, why); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// expireRuns fails the runs that have waited for their targets for too long: the backstop for agents
-// that never come back.
-func (s *Service) expireRuns(ctx context.Context) error {
-	deadline := s.cfg.Now().Add(-s.runTimeout())
-	var late []fleet.SyncRun
-	err := s.store.View(ctx, func(tx store.Tx) error {
-		open, err := tx.Runs().OpenAllTenants(ctx)
-		for _, run := range open {
-			if expired(run, deadline) {
-				late = append(late, run)
-			}
-		}
-		return err
-	})
-	if err != nil {
-		return fmt.Errorf("looking for sync runs that wait too long: %w", err)
-	}
-	for _, run := range late {
-		if err := s.expire(ctx, run, deadline); err != nil {
-			return fmt.Errorf("ending sync run %s: %w", run.ID, err)
-		}
-		s.cfg.Log.Warn("a sync run waited for too long", obs.KeyDeployment, run.Deployment, "run", run.Seq)
-	}
-	return nil
-}
-
-func expired(run fleet.SyncRun, deadline time.Time) bool {
-	return run.Phase == fleet.RunRunning && run.StartedAt.Before(deadline)
-}
-
-func (s *Service) expire(ctx context.Context, run fleet.SyncRun, deadline time.Time) error {
-	return s.store.Update(ctx, func(tx store.Tx) error {
-		run, err := tx.Runs().Get(ctx, run.TenantID, run.ID)
-		if errors.Is(err, store.ErrNotFound) || (err == nil && !expired(run, deadline)) {
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-		open, failed, err := tx.Runs().CountOpenTargets(ctx, run.TenantID, run.ID)
-		if err != nil {
-			return err
-		}
-		message := fmt.Sprintf("%s did not answer within %s, and %d failed", counted(open, "target"), s.runTimeout(), failed)
-		if err := s.newSettler(tx).finish(ctx, run, fleet.RunFailed, message); err != nil {
-			return err
-		}
-		return s.nextRun(ctx, tx, run.TenantID, run.DeploymentID)
-	})
 }

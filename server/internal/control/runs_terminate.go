@@ -2,8 +2,6 @@ package control
 
 import (
 	"context"
-	"errors"
-	"slices"
 	"strings"
 
 	"github.com/kedge-dev/kedge/internal/fleet"
@@ -20,56 +18,17 @@ func (s *Service) TerminateRun(ctx context.Context, p auth.Principal, tenant str
 			return nil
 		}
 		if run.Phase.Done() {
-			return conflict("run %d is done: it has %s", run.Seq, strings.ToLower(string(run.Phase)))
+			return fleet.Conflict("run %d is done: it has %s", run.Seq, strings.ToLower(string(run.Phase)))
 		}
-		st := s.newSettler(tx)
-		if err := st.finish(ctx, *run, fleet.RunTerminated, "terminated by "+p.Name); err != nil {
+		st := s.planner.NewReconciler(tx)
+		if err := st.FinishRun(ctx, *run, fleet.RunTerminated, "terminated by "+p.Name); err != nil {
 			return err
 		}
 		if run.Phase == fleet.RunRunning {
-			if err := st.stop(ctx, *run); err != nil {
+			if err := st.StopRun(ctx, *run); err != nil {
 				return err
 			}
 		}
-		return s.nextRun(ctx, tx, run.TenantID, run.DeploymentID)
+		return s.planner.NextRun(ctx, tx, run.TenantID, run.DeploymentID)
 	})
-}
-
-// stop has the agents that a run still waits for change nothing more, if the run has pinned its deployment. A
-// suspension does not delay it, because nothing is sent to the others.
-func (st *settler) stop(ctx context.Context, run fleet.SyncRun) error {
-	d, err := st.tx.Deployments().Get(ctx, run.TenantID, run.DeploymentID)
-	if errors.Is(err, store.ErrNotFound) || err == nil && (!d.DeletedAt.IsZero() || d.Pin.Revision != run.Kept || run.Kept == 0) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	waiting, err := st.tx.Runs().Targets(ctx, run.TenantID, run.ID)
-	if err != nil {
-		return err
-	}
-	st.stopped = map[fleet.TargetID]bool{}
-	for _, rt := range waiting {
-		if !rt.Done || rt.Failed { // an agent tries again what has failed
-			st.stopped[rt.TargetID] = true
-		}
-	}
-	d.Pin.TerminatedRun = run.Seq
-	if err := st.tx.Deployments().Update(ctx, d); err != nil {
-		return err
-	}
-	d.Spec++
-	targets, err := st.tx.Targets().OfDeployment(ctx, d.TenantID, d.ID)
-	if err != nil {
-		return err
-	}
-	return st.give(ctx, &d, slices.DeleteFunc(targets, func(t fleet.Target) bool { return !st.stopped[t.ID] }))
-}
-
-// stops reports whether a target changes nothing because the run that has chosen its bundle was terminated before the
-// target had finished. It gets the bundle as a dry run, which says what is missing. A target that had finished it goes
-// on to correct drift.
-func (w wish) stops(t fleet.Target, bundle fleet.Rendered) bool {
-	return w.terminated && (w.stopped[t.ID] || t.Desired.Policy.DryRun || t.Desired.Digest != bundle.Digest)
 }

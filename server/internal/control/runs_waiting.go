@@ -7,7 +7,9 @@ import (
 
 	"github.com/kedge-dev/kedge/internal/fleet"
 	"github.com/kedge-dev/kedge/server/internal/auth"
+	"github.com/kedge-dev/kedge/server/internal/rollout"
 	"github.com/kedge-dev/kedge/server/internal/store"
+	"github.com/kedge-dev/kedge/server/internal/wording"
 )
 
 // The reasons for which a run waits, beside those of findings.
@@ -67,7 +69,7 @@ func waitsToStart(ctx context.Context, tx store.Tx, run fleet.SyncRun) (RunWait,
 	if err != nil {
 		return RunWait{}, err
 	}
-	held, err := heldBy(ctx, tx, d)
+	held, err := rollout.SuspendedBy(ctx, tx, d)
 	if err != nil {
 		return RunWait{}, err
 	}
@@ -102,9 +104,9 @@ func waitsForAgents(ctx context.Context, tx store.Tx, run fleet.SyncRun) (waits 
 	if err != nil {
 		return nil, 0, err
 	}
-	connections, err := presenceOf(ctx, tx, targets)
+	connections, err := rollout.PresenceOf(ctx, tx, targets)
 	for _, t := range targets {
-		waits = append(waits, waitsForAgent(t, presenceBy(connections[t.AgentID])))
+		waits = append(waits, waitsForAgent(t, rollout.PresenceBy(connections[t.AgentID])))
 	}
 	return waits, more, err
 }
@@ -114,7 +116,7 @@ func waitsForAgent(t fleet.Target, presence fleet.Presence) RunWait {
 	switch lost := t.LostSince(presence); {
 	case presence.Connected:
 		view := t.ViewAt(presence)
-		w.Reason, w.Message = ReasonApplying, string(view.Sync)+suffixed(view.Message)
+		w.Reason, w.Message = ReasonApplying, string(view.Sync)+wording.Suffix(view.Message)
 	case lost.IsZero():
 		w.Reason, w.Message = ReasonNeverConnected, "it has never connected"
 	default:

@@ -15,6 +15,10 @@ import (
 
 	"github.com/kedge-dev/kedge/internal/fleet"
 	"github.com/kedge-dev/kedge/internal/render"
+	"github.com/kedge-dev/kedge/server/internal/changefeed"
+	"github.com/kedge-dev/kedge/server/internal/membership"
+	"github.com/kedge-dev/kedge/server/internal/placement"
+	"github.com/kedge-dev/kedge/server/internal/rollout"
 	"github.com/kedge-dev/kedge/server/internal/store"
 )
 
@@ -68,24 +72,19 @@ type Service struct {
 	store   store.Store
 	git     Git
 	sources *sources
-	replica fleet.ServerReplica // this process
-	crew    *crew
-	alive   store.Lock // that the others watch; nil when they do not
-	feed    *feed
+	member  *membership.Member
+	feed    *changefeed.Feed
 	bells   bells
 	pollers pollers
 	present present
-	aheads  aheads
+	planner *rollout.Planner
+	placer  *placement.Placer
 	builder render.Builder // nil when there is none
 	checks  *sourceChecks
 	// capabilities are those of clusters that were looked up.
 	capabilities clusters
 	// tenantNames are names by id, of every tenant that was looked up.
 	tenantNames sync.Map
-
-	// Written by Bootstrap, before any door is open.
-	epoch int64 // of the database: restoring a backup raises it
-	from  int64 // where FollowChanges starts
 }
 
 // New makes a Service; it does no I/O.
@@ -94,9 +93,7 @@ func New(cfg Config, st store.Store, git Git) (*Service, error) {
 		return nil, errors.New("control: the server key is shorter than 32 bytes")
 	}
 	cfg.PollInterval = cmp.Or(cfg.PollInterval, 30*time.Second)
-	cfg.KeepRevisions = cmp.Or(cfg.KeepRevisions, 10)
 	cfg.PollLease = cmp.Or(cfg.PollLease, defaultPollLease)
-	cfg.RunTimeout = cmp.Or(cfg.RunTimeout, time.Hour)
 	cfg.RendersAtOnce = cmp.Or(cfg.RendersAtOnce, 4)
 	cfg.CheckTimeout = cmp.Or(cfg.CheckTimeout, 5*time.Second)
 	cfg.Log = cmp.Or(cfg.Log, slog.New(slog.DiscardHandler))
@@ -106,19 +103,16 @@ func New(cfg Config, st store.Store, git Git) (*Service, error) {
 	if cfg.RenderLimits == (render.Limits{}) {
 		cfg.RenderLimits = render.DefaultLimits()
 	}
-	cfg.BeatEvery = cmp.Or(cfg.BeatEvery, beatAlone)
-	if cfg.Shared {
-		cfg.BeatEvery = min(cfg.BeatEvery, beatShared)
-	}
-	cfg.BeatLapse = cmp.Or(cfg.BeatLapse, cfg.BeatEvery)
-	replica := newReplica(cfg)
-	s := &Service{
-		cfg: cfg, store: st, git: git, replica: replica,
-		crew: newCrew(replica.ID), feed: newFeed(st, cfg.Log),
-	}
+	s := &Service{cfg: cfg, store: st, git: git, feed: changefeed.New(st, cfg.Log)}
+	s.member = membership.New(membership.Config{
+		Shared: cfg.Shared, Address: cfg.Address, Version: cfg.Version, BeatEvery: cfg.BeatEvery, BeatLapse: cfg.BeatLapse,
+		Reopen: s.reappear, Now: cfg.Now, Log: cfg.Log,
+	}, st)
 	if cfg.Builder != nil {
 		s.builder = render.NewCache(cfg.Builder, 0)
 	}
+	s.planner = rollout.New(rollout.Config{KeepRevisions: cfg.KeepRevisions, RunTimeout: cfg.RunTimeout, Now: cfg.Now, Log: cfg.Log}, st)
+	s.placer = placement.New(placement.Config{Now: cfg.Now}, s.planner)
 	s.sources = newSources(s)
 	s.checks = newSourceChecks(git, cfg)
 	return s, nil
@@ -127,14 +121,12 @@ func New(cfg Config, st store.Store, git Git) (*Service, error) {
 // Work drives the feed, sources, replicas and housekeeping until ctx ends.
 func (s *Service) Work(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
-	g.Go(func() error { return s.feed.run(ctx, s.from) })
+	g.Go(func() error { return s.feed.Run(ctx) })
 	g.Go(func() error { return s.sources.run(ctx) })
-	g.Go(func() error { return s.beat(ctx) })
-	g.Go(func() error { return s.vouch(ctx) })
-	g.Go(func() error { return s.watchOthers(ctx) })
+	g.Go(func() error { return s.member.Run(ctx) })
 	g.Go(func() error { return s.keepHouse(ctx) })
 	g.Go(func() error { return s.ringBells(ctx) })
-	g.Go(func() error { return s.followAheads(ctx) })
+	g.Go(func() error { return s.planner.FollowAhead(ctx) })
 	return g.Wait()
 }
 
@@ -144,11 +136,6 @@ func (s *Service) Ready(ctx context.Context) error {
 		_, err := tx.Changes().Last(ctx)
 		return err
 	})
-}
-
-// next is the version after v, in the epoch of this database.
-func (s *Service) next(v fleet.Version) fleet.Version {
-	return fleet.Version{Epoch: max(v.Epoch, s.epoch), Generation: v.Generation + 1}
 }
 
 // tell appends an event, now.

@@ -77,7 +77,7 @@ func unprintable(r rune) bool { return !unicode.IsPrint(r) }
 // EndSession logs the person out whose session p is. A token is revoked, not logged out.
 func (s *Service) EndSession(ctx context.Context, p auth.Principal) error {
 	if !p.Session {
-		return conflict("%s is a token, not a session: revoke it instead", p.Name)
+		return fleet.Conflict("%s is a token, not a session: revoke it instead", p.Name)
 	}
 	return s.store.Update(ctx, func(tx store.Tx) error {
 		session, err := tx.Tokens().APIToken(ctx, "", p.TokenID)

@@ -11,6 +11,7 @@ import (
 	"github.com/kedge-dev/kedge/internal/render"
 	"github.com/kedge-dev/kedge/server/internal/auth"
 	"github.com/kedge-dev/kedge/server/internal/gitsource"
+	"github.com/kedge-dev/kedge/server/internal/quota"
 	"github.com/kedge-dev/kedge/server/internal/store"
 )
 
@@ -32,7 +33,7 @@ func (s *Service) checkNew(ctx context.Context, p auth.Principal, tenant string,
 		}
 		repo, err = s.repositoryOf(ctx, tx, d)
 		if err == nil && repo.ID == "" {
-			err = s.withinQuota(ctx, tx, t, quotaRepositories, 1)
+			err = quota.Check(ctx, tx, t, quota.Repositories, 1)
 		}
 		return err
 	})
@@ -49,7 +50,7 @@ func (s *Service) acceptable(ctx context.Context, tx store.Tx, t fleet.Tenant, d
 	if !errors.Is(err, store.ErrNotFound) {
 		return err == nil, err
 	}
-	if err := s.withinQuota(ctx, tx, t, quotaDeployments, 1); err != nil {
+	if err := quota.Check(ctx, tx, t, quota.Deployments, 1); err != nil {
 		return false, err
 	}
 	return false, s.aim(ctx, tx, t, &d)
@@ -71,7 +72,7 @@ func (s *Service) checkEdit(ctx context.Context, p auth.Principal, tenant, name 
 		}
 		d = was
 		req.apply(&d)
-		if s.checkDeployment(&d) != nil || sameSource(was.Source, d.Source) {
+		if s.checkDeployment(&d) != nil || was.Source.Equal(d.Source) {
 			return nil
 		}
 		changed = true

@@ -13,8 +13,10 @@ import (
 	"github.com/kedge-dev/kedge/internal/filetree"
 	"github.com/kedge-dev/kedge/internal/fleet"
 	"github.com/kedge-dev/kedge/internal/obs"
+	"github.com/kedge-dev/kedge/server/internal/changefeed"
 	"github.com/kedge-dev/kedge/server/internal/fairlimit"
 	"github.com/kedge-dev/kedge/server/internal/gitsource"
+	"github.com/kedge-dev/kedge/server/internal/pause"
 	"github.com/kedge-dev/kedge/server/internal/store"
 )
 
@@ -56,10 +58,8 @@ func (s *sources) countTenants(ctx context.Context) error {
 // when there is something to look at. A repository that hangs or fails holds up no other, and a
 // tenant no other tenant (invariant 12).
 type sources struct {
-	svc      *Service
-	renders  renders // over all repositories: they cost CPU, not waiting
-	refusals memo
-	names    names
+	svc     *Service
+	renders renders // over all repositories: they cost CPU, not waiting
 
 	mu      sync.Mutex
 	workers map[fleet.RepositoryID]*worker
@@ -95,9 +95,6 @@ func newSources(svc *Service) *sources {
 	}
 }
 
-func (s *Service) keepRevisions() int        { return cmp.Or(s.cfg.KeepRevisions, 10) }
-func (s *Service) runTimeout() time.Duration { return cmp.Or(s.cfg.RunTimeout, time.Hour) }
-
 // run keeps the workers of all repositories in use going until ctx ends.
 func (s *sources) run(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
@@ -107,7 +104,7 @@ func (s *sources) run(ctx context.Context) error {
 		w.stop = cancel
 		g.Go(func() error {
 			defer cancel()
-			s.svc.lead(ctx, "repository/"+string(w.id), w.run)
+			s.svc.member.Lead(ctx, "repository/"+string(w.id), w.run)
 			return nil
 		})
 	}
@@ -124,10 +121,10 @@ func (s *sources) run(ctx context.Context) error {
 				return nil
 			}
 			s.svc.cfg.Log.Error("following changes broke off, looking at everything anew", obs.KeyError, err)
-			if errors.Is(err, ErrRewound) {
+			if errors.Is(err, changefeed.ErrRewound) {
 				s.dropAll()
 			}
-			pause(ctx, followRetry)
+			pause.For(ctx, followRetry)
 		}
 	})
 	return g.Wait()
@@ -142,8 +139,8 @@ func (s *sources) reseal(ctx context.Context) {
 }
 
 func (s *sources) tend(ctx context.Context) {
-	for pause(ctx, tendEvery) {
-		if err := s.svc.expireRuns(ctx); err != nil && ctx.Err() == nil {
+	for pause.For(ctx, tendEvery) {
+		if err := s.svc.planner.ExpireRuns(ctx); err != nil && ctx.Err() == nil {
 			s.svc.cfg.Log.Error("ending sync runs", obs.KeyError, err)
 		}
 		if err := s.sweep(ctx); err != nil && ctx.Err() == nil {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/kedge-dev/kedge/internal/fleet"
+	"github.com/kedge-dev/kedge/server/internal/rollout"
 	"github.com/kedge-dev/kedge/server/internal/store"
 )
 
@@ -128,7 +129,7 @@ func (s *sources) concernDeployment(ctx context.Context, tx store.Tx, c store.Ch
 	why := wakeup{}
 	if c.Kind == store.ChangeRun {
 		open, err := tx.Runs().Open(ctx, d.TenantID, d.ID)
-		if err != nil || len(open) == 0 || !startable(open[0]) {
+		if err != nil || len(open) == 0 || !rollout.NeedsGit(open[0]) {
 			return err
 		}
 		why.runs = map[fleet.DeploymentID]bool{d.ID: true}

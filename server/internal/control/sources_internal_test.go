@@ -227,7 +227,7 @@ func TestARunTimesOut(t *testing.T) {
 		{31 * time.Second, [2]fleet.RunPhase{fleet.RunFailed, fleet.RunRunning}},
 	} {
 		clock = clock.Add(step.after)
-		if err := s.expireRuns(t.Context()); err != nil {
+		if err := s.planner.ExpireRuns(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		for i, want := range step.want {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/kedge-dev/kedge/internal/fleet"
 	"github.com/kedge-dev/kedge/internal/testkit/gitserver"
+	"github.com/kedge-dev/kedge/server/internal/changefeed"
 	"github.com/kedge-dev/kedge/server/internal/control"
 	"github.com/kedge-dev/kedge/server/internal/store"
 )
@@ -215,7 +216,7 @@ func TestCursorsThatAreNotOfThisDatabaseAreLost(t *testing.T) {
 	t.Parallel()
 	r := newRoom(t)
 	err := r.Follow(t.Context(), admin, "default", 1<<40, func([]store.Change) error { return nil })
-	if !errors.Is(err, control.ErrCursorLost) {
+	if !errors.Is(err, changefeed.ErrCursorLost) {
 		t.Fatalf("got %v", err)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"github.com/kedge-dev/kedge/internal/fleet"
 	"github.com/kedge-dev/kedge/server/internal/auth"
 	"github.com/kedge-dev/kedge/server/internal/store"
+	"github.com/kedge-dev/kedge/server/internal/wording"
 )
 
 // SuspendDeployment keeps anything new from being sent until ResumeDeployment. What was sent goes on
@@ -38,7 +39,7 @@ func (s *Service) setSuspension(ctx context.Context, p auth.Principal, tenant, n
 		d.Suspension = next
 		what := "resumed"
 		if next.Active() {
-			what = "suspended" + suffixed(next.Reason)
+			what = "suspended" + wording.Suffix(next.Reason)
 		}
 		return s.edited(ctx, tx, p, t, d, action, what)
 	})

@@ -11,6 +11,7 @@ import (
 	"github.com/kedge-dev/kedge/internal/fleet"
 	"github.com/kedge-dev/kedge/server/internal/auth"
 	"github.com/kedge-dev/kedge/server/internal/control"
+	"github.com/kedge-dev/kedge/server/internal/rollout"
 	"github.com/kedge-dev/kedge/server/internal/store"
 )
 
@@ -30,7 +31,7 @@ func (r *room) target(t *testing.T, agent fleet.Agent) fleet.Target {
 // report says that an agent has done what a target desires.
 func (r *room) report(t *testing.T, agent fleet.Agent, target fleet.Target, sync fleet.SyncState) {
 	t.Helper()
-	err := r.Report(t.Context(), []control.AgentReports{{Agent: agent, Reports: []store.Report{{
+	err := r.Report(t.Context(), []rollout.AgentReports{{Agent: agent, Reports: []store.Report{{
 		Target: target.ID, Full: true, Observed: fleet.Observed{
 			Version: target.Desired.Version, Digest: target.Desired.Digest, Sync: sync, Health: fleet.HealthCurrent, AsOf: time.Now(),
 		},

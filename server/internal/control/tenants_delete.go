@@ -8,6 +8,7 @@ import (
 	"github.com/kedge-dev/kedge/internal/fleet"
 	"github.com/kedge-dev/kedge/server/internal/auth"
 	"github.com/kedge-dev/kedge/server/internal/store"
+	"github.com/kedge-dev/kedge/server/internal/wording"
 )
 
 // DeleteTenant removes a tenant that has nothing left but its default environment, its members, its
@@ -29,7 +30,7 @@ func (s *Service) DeleteTenant(ctx context.Context, p auth.Principal, name strin
 			return err
 		}
 		if err := tx.Tenants().Delete(ctx, t.ID); errors.Is(err, store.ErrExists) {
-			return conflict("tenant %q is not empty: delete what it owns first", t.Name)
+			return fleet.Conflict("tenant %q is not empty: delete what it owns first", t.Name)
 		} else if err != nil {
 			return err
 		}
@@ -44,7 +45,7 @@ func (s *Service) checkEmpty(ctx context.Context, tx store.Tx, t fleet.Tenant) e
 	var left []string
 	note := func(n int, what string, err error) error {
 		if n > 0 {
-			left = append(left, counted(n, what))
+			left = append(left, wording.Count(n, what))
 		}
 		return err
 	}
@@ -83,7 +84,7 @@ func (s *Service) checkEmpty(ctx context.Context, tx store.Tx, t fleet.Tenant) e
 		return err
 	}
 	if len(left) > 0 {
-		return conflict("tenant %q still has %s: delete that first", t.Name, strings.Join(left, ", "))
+		return fleet.Conflict("tenant %q still has %s: delete that first", t.Name, strings.Join(left, ", "))
 	}
 	return nil
 }
@@ -108,7 +109,7 @@ func dropLeavings(ctx context.Context, tx store.Tx, t fleet.Tenant) error {
 		return err
 	}
 	if err := tx.Environments().Delete(ctx, t.ID, env.ID); errors.Is(err, store.ErrExists) {
-		return conflict("deployments of other tenants still refer to environment %q of tenant %q", env.Name, t.Name)
+		return fleet.Conflict("deployments of other tenants still refer to environment %q of tenant %q", env.Name, t.Name)
 	} else if err != nil {
 		return err
 	}

@@ -7,6 +7,7 @@ import (
 	"github.com/kedge-dev/kedge/internal/fleet"
 	"github.com/kedge-dev/kedge/server/internal/auth"
 	"github.com/kedge-dev/kedge/server/internal/control"
+	"github.com/kedge-dev/kedge/server/internal/quota"
 	"github.com/kedge-dev/kedge/server/internal/store"
 )
 
@@ -108,7 +109,7 @@ func TestQuotasAreEnforced(t *testing.T) {
 			ok(t, one(d, "one"))
 			ok(t, one(d, "two"))
 			before := d.lastChange(t)
-			var over *control.QuotaError
+			var over *quota.ExceededError
 			limit := 2
 			if what == "environments" {
 				limit = 3 // the default one counts
@@ -137,7 +138,7 @@ func TestQuotaOfTargetsHoldsHoweverTheyComeAbout(t *testing.T) {
 	d.enroll(t, "acme", "rome", nil)
 	over := func(what string, err error) {
 		t.Helper()
-		var quota *control.QuotaError
+		var quota *quota.ExceededError
 		if !errors.As(err, &quota) || quota.What != "targets" {
 			t.Errorf("%s: %v", what, err)
 		}

@@ -7,6 +7,8 @@ import (
 
 	"github.com/kedge-dev/kedge/internal/fleet"
 	"github.com/kedge-dev/kedge/server/internal/auth"
+	"github.com/kedge-dev/kedge/server/internal/placement"
+	"github.com/kedge-dev/kedge/server/internal/rollout"
 	"github.com/kedge-dev/kedge/server/internal/store"
 )
 
@@ -88,9 +90,9 @@ func (s *Service) DeleteAgentObjects(ctx context.Context, p auth.Principal, tena
 			out = found
 			return nil // it was asked for before
 		case !found.Connected:
-			return conflict("agent %q is not connected, so that nobody can delete its objects: nothing was deleted", name)
+			return fleet.Conflict("agent %q is not connected, so that nobody can delete its objects: nothing was deleted", name)
 		case found.Objects != objects:
-			return conflict("agent %q has %d objects now, not %d: look again, nothing was deleted", name, found.Objects, objects)
+			return fleet.Conflict("agent %q has %d objects now, not %d: look again, nothing was deleted", name, found.Objects, objects)
 		}
 		if err := s.removable(ctx, tx, a, targets); err != nil {
 			return err
@@ -116,24 +118,24 @@ func (s *Service) DeleteAgentObjects(ctx context.Context, p auth.Principal, tena
 
 // removable returns why the objects of an agent must not be deleted now, if so.
 func (s *Service) removable(ctx context.Context, tx store.Tx, a fleet.Agent, targets []fleet.Target) error {
-	holds := newHolds(tx)
+	holds := rollout.NewSuspensions(tx)
 	for _, t := range targets {
-		if t.TenantID != a.TenantID || left(t) {
+		if t.TenantID != a.TenantID || placement.HasLeft(t) {
 			continue
 		}
 		d, err := tx.Deployments().Get(ctx, t.TenantID, t.DeploymentID)
 		if err != nil {
 			return err
 		}
-		held, err := holds.around(ctx, d)
+		held, err := holds.Around(ctx, d)
 		if err != nil {
 			return err
 		}
 		if held != "" {
-			return conflict("the objects of deployment %q cannot be deleted now: %s; nothing was deleted", d.Name, held)
+			return fleet.Conflict("the objects of deployment %q cannot be deleted now: %s; nothing was deleted", d.Name, held)
 		}
-		if s.behind(t) {
-			return conflict("agent %q is ahead of the server with deployment %q: wait until its source was read anew; nothing was deleted", a.Name, d.Name)
+		if s.planner.Ahead(t) {
+			return fleet.Conflict("agent %q is ahead of the server with deployment %q: wait until its source was read anew; nothing was deleted", a.Name, d.Name)
 		}
 	}
 	return nil
@@ -142,17 +144,17 @@ func (s *Service) removable(ctx context.Context, tx store.Tx, a fleet.Agent, tar
 // removeTargets makes tombstones of an agent's targets of its own tenant, and lets go of the others.
 func (s *Service) removeTargets(ctx context.Context, tx store.Tx, a fleet.Agent, targets []fleet.Target) error {
 	for _, t := range targets {
-		if left(t) {
+		if placement.HasLeft(t) {
 			continue
 		}
-		if err := s.detach(ctx, tx, t, fmt.Sprintf("agent %q is uninstalled", a.Name), t.TenantID == a.TenantID); err != nil {
+		if err := s.placer.Detach(ctx, tx, t, fmt.Sprintf("agent %q is uninstalled", a.Name), t.TenantID == a.TenantID); err != nil {
 			return fmt.Errorf("deployment %q: %w", t.DeploymentName, err)
 		}
 		d, err := tx.Deployments().Get(ctx, t.TenantID, t.DeploymentID)
 		if err != nil {
 			return err
 		}
-		if err := s.settleOne(ctx, tx, d, t.ID); err != nil {
+		if err := s.placer.ReconcileOne(ctx, tx, d, t.ID); err != nil {
 			return err
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"github.com/kedge-dev/kedge/internal/fleet"
 	"github.com/kedge-dev/kedge/server/internal/auth"
 	"github.com/kedge-dev/kedge/server/internal/control"
+	"github.com/kedge-dev/kedge/server/internal/rollout"
 	"github.com/kedge-dev/kedge/server/internal/store"
 )
 
@@ -20,7 +21,7 @@ func (d *desk) holdObjects(t failer, agent fleet.Agent, deployment string, n int
 			ObjectRef: fleet.ObjectRef{Version: "v1", Kind: "ConfigMap", Namespace: "x", Name: string(rune('a' + i))}, Sync: fleet.SyncSynced, Health: fleet.HealthCurrent,
 		}
 	}
-	ok(t, d.Report(d.ctx, []control.AgentReports{{Agent: agent, Reports: []store.Report{{Target: target.ID, Full: true, Objects: objects, Observed: fleet.Observed{
+	ok(t, d.Report(d.ctx, []rollout.AgentReports{{Agent: agent, Reports: []store.Report{{Target: target.ID, Full: true, Objects: objects, Observed: fleet.Observed{
 		Version: target.Desired.Version, Digest: target.Desired.Digest, Sync: fleet.SyncSynced, Health: fleet.HealthCurrent, AsOf: d.clock.Now(),
 	}}}}}))
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/kedge-dev/kedge/internal/fleet"
+	"github.com/kedge-dev/kedge/server/internal/rollout"
 	"github.com/kedge-dev/kedge/server/internal/store"
 )
 
@@ -16,7 +17,7 @@ import (
 type viewer struct {
 	tx     store.Tx
 	tenant fleet.TenantID
-	holds  *holds
+	holds  *rollout.Suspensions
 }
 
 // outlook is what a target would be if nothing held it.
@@ -28,7 +29,7 @@ type outlook struct {
 }
 
 func newViewer(tx store.Tx, tenant fleet.TenantID) *viewer {
-	return &viewer{tx: tx, tenant: tenant, holds: newHolds(tx)}
+	return &viewer{tx: tx, tenant: tenant, holds: rollout.NewSuspensions(tx)}
 }
 
 // deployments sums deployments up. Of their targets it reads how many read the same, and one each: the
@@ -79,7 +80,7 @@ func (v *viewer) deployments(ctx context.Context, deployments []fleet.Deployment
 func (v *viewer) declared(ctx context.Context, deployments []fleet.Deployment) (map[fleet.DeploymentID]*fleet.Declaration, error) {
 	var ids []fleet.DeploymentID
 	for _, d := range deployments {
-		if ofConfiguration(d.Name) {
+		if rollout.DeclaredInGit(d.Name) {
 			ids = append(ids, d.ID)
 		}
 	}
@@ -155,7 +156,7 @@ func (v *viewer) targets(ctx context.Context, d fleet.Deployment, f store.Target
 
 // view makes views of targets; of says which deployment each is of, and why that is held.
 func (v *viewer) view(ctx context.Context, targets []fleet.Target, of func(fleet.Target) (d fleet.Deployment, held string)) ([]TargetView, error) {
-	presence, err := presenceOf(ctx, v.tx, targets)
+	presence, err := rollout.PresenceOf(ctx, v.tx, targets)
 	if err != nil {
 		return nil, err
 	}
@@ -196,7 +197,7 @@ func (v *viewer) held(ctx context.Context, d fleet.Deployment) (string, error) {
 	if !d.DeletedAt.IsZero() {
 		return "", nil
 	}
-	held, err := v.holds.of(ctx, d)
+	held, err := v.holds.Of(ctx, d)
 	switch {
 	case err != nil || held != "":
 		return held, err
@@ -228,16 +229,4 @@ func repositoriesOf(deployments []fleet.Deployment) []fleet.RepositoryID {
 		ids[d.RepositoryID] = true
 	}
 	return slices.Sorted(maps.Keys(ids))
-}
-
-// presenceOf reads the connections of the agents of targets, which may be other tenants'.
-func presenceOf(ctx context.Context, tx store.Tx, targets []fleet.Target) (map[fleet.AgentID][]fleet.Connection, error) {
-	agents := map[fleet.AgentID]bool{}
-	for _, t := range targets {
-		if t.AgentID != "" {
-			agents[t.AgentID] = true
-		}
-	}
-	connections, err := tx.Connections().OfAgentsAllTenants(ctx, slices.Sorted(maps.Keys(agents)))
-	return groupConnections(connections), err
 }

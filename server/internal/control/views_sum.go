@@ -6,18 +6,20 @@ import (
 	"time"
 
 	"github.com/kedge-dev/kedge/internal/fleet"
+	"github.com/kedge-dev/kedge/server/internal/rollout"
+	"github.com/kedge-dev/kedge/server/internal/wording"
 )
 
 // viewTarget is a target as users see it. What is ahead of everything else is what they can do
 // something about.
 func viewTarget(t fleet.Target, connections []fleet.Connection, out outlook) TargetView {
-	presence := presenceBy(connections)
+	presence := rollout.PresenceBy(connections)
 	v := TargetView{Target: t, View: t.ViewAt(presence)}
 	switch {
 	case !t.DetachedAt.IsZero():
-		v.View.Sync, v.View.Reason, v.View.Message = fleet.SyncDetached, fleet.ReasonDetached, "detached since "+t.DetachedAt.UTC().Format(time.RFC3339)+suffixed(t.DetachedWhy)
+		v.View.Sync, v.View.Reason, v.View.Message = fleet.SyncDetached, fleet.ReasonDetached, "detached since "+t.DetachedAt.UTC().Format(time.RFC3339)+wording.Suffix(t.DetachedWhy)
 	case t.Desired.Tombstone:
-	case refused(t):
+	case rollout.Refused(t):
 		v.View.Sync, v.View.Reason, v.View.Message = fleet.SyncFailed, fleet.ReasonLabelMissing, t.VariantError
 	case out.problem != "":
 		v.View.Sync, v.View.Reason, v.View.Message = fleet.SyncFailed, out.problemReason, out.problem
@@ -32,24 +34,6 @@ func viewTarget(t fleet.Target, connections []fleet.Connection, out outlook) Tar
 
 // calm reports whether a sync state has nothing more urgent to say.
 func calm(s fleet.SyncState) bool { return s == fleet.SyncSynced || s == fleet.SyncPending }
-
-// presenceBy is the presence of an agent whose connections these are: it is there while a replica is
-// that leads. One that waits says nothing of the cluster: it was last heard of, as a leader, when it
-// came to wait.
-func presenceBy(connections []fleet.Connection) fleet.Presence {
-	var p fleet.Presence
-	for _, c := range connections {
-		p.Connected = p.Connected || c.Leads()
-		seen := c.LastSeenAt
-		if c.Standby {
-			seen = c.ConnectedAt
-		}
-		if seen.After(p.LastSeen) {
-			p.LastSeen = seen
-		}
-	}
-	return p
-}
 
 // sumUp is a deployment as the worst of its targets, with the first thing that a user should know.
 func sumUp(d fleet.Deployment, n tally, worst TargetView, repoError, held string) DeploymentView {
@@ -67,7 +51,7 @@ func sumUp(d fleet.Deployment, n tally, worst TargetView, repoError, held string
 		v.Message = held
 	}
 	if never := n.counts.Never; never > 0 && n.weight == weightKnown {
-		v.Message = strings.TrimPrefix(v.Message+"; "+counted(never, "agent")+haveNever(never), "; ")
+		v.Message = strings.TrimPrefix(v.Message+"; "+wording.Count(never, "agent")+rollout.HaveNeverConnected(never), "; ")
 	}
 	reason, problem := d.SourceReason, d.SourceError
 	if repoError != "" {
@@ -81,16 +65,9 @@ func sumUp(d fleet.Deployment, n tally, worst TargetView, repoError, held string
 		}
 	}
 	if !d.DeletedAt.IsZero() {
-		v.Reason, v.Message = fleet.ReasonDeleting, "being deleted: waiting for its agents"+suffixed(v.Message)
+		v.Reason, v.Message = fleet.ReasonDeleting, "being deleted: waiting for its agents"+wording.Suffix(v.Message)
 	}
 	return v
-}
-
-func haveNever(n int) string {
-	if n == 1 {
-		return " has never connected"
-	}
-	return " have never connected"
 }
 
 func prefixed(agent, message string) string {
@@ -98,11 +75,4 @@ func prefixed(agent, message string) string {
 		return ""
 	}
 	return agent + ": " + message
-}
-
-func suffixed(message string) string {
-	if message == "" {
-		return ""
-	}
-	return ": " + message
 }

@@ -18,7 +18,9 @@ import (
 
 	"github.com/kedge-dev/kedge/internal/fleet"
 	"github.com/kedge-dev/kedge/server/internal/auth"
+	"github.com/kedge-dev/kedge/server/internal/changefeed"
 	"github.com/kedge-dev/kedge/server/internal/control"
+	"github.com/kedge-dev/kedge/server/internal/quota"
 	"github.com/kedge-dev/kedge/server/internal/store"
 )
 
@@ -287,8 +289,8 @@ func wantKnown(t failer, what string, err error) {
 	t.Helper()
 	var invalid *fleet.InvalidError
 	var conflict *control.ConflictError
-	var quota *control.QuotaError
-	for _, known := range []error{store.ErrNotFound, store.ErrExists, auth.ErrForbidden, control.ErrStale, control.ErrCursorLost} {
+	var quota *quota.ExceededError
+	for _, known := range []error{store.ErrNotFound, store.ErrExists, auth.ErrForbidden, control.ErrStale, changefeed.ErrCursorLost} {
 		if errors.Is(err, known) {
 			return
 		}

@@ -12,20 +12,6 @@ import (
 
 // What follows writes values as a person would: audit details and refusals are read, not parsed.
 
-// counted is "1 agent" or "3 agents". Of a phrase the first word is the one that is counted.
-func counted(n int, noun string) string {
-	if n == 1 {
-		return "1 " + noun
-	}
-	first, rest, _ := strings.Cut(noun, " ")
-	if stem, ok := strings.CutSuffix(first, "y"); ok {
-		first = stem + "ies"
-	} else {
-		first += "s"
-	}
-	return strings.TrimSpace(strconv.Itoa(n) + " " + first + " " + rest)
-}
-
 // labelWords is "region=eu, tier=prod".
 func labelWords(labels map[string]string) string {
 	pairs := make([]string, 0, len(labels))

@@ -10,6 +10,7 @@ import (
 
 	"github.com/kedge-dev/kedge/internal/fleet"
 	"github.com/kedge-dev/kedge/server/internal/gitsource"
+	"github.com/kedge-dev/kedge/server/internal/rollout"
 	"github.com/kedge-dev/kedge/server/internal/store"
 )
 
@@ -34,15 +35,11 @@ func (w *worker) pendingRuns(ctx context.Context, tx store.Tx, todo work) ([]fle
 		if err != nil {
 			return nil, err
 		}
-		if len(open) > 0 && startable(open[0]) {
+		if len(open) > 0 && rollout.NeedsGit(open[0]) {
 			out = append(out, open[0])
 		}
 	}
 	return out, nil
-}
-
-func startable(run fleet.SyncRun) bool {
-	return run.Phase == fleet.RunPending && run.Kind == fleet.RunSync
 }
 
 // delayRuns says on the runs that wait why Git cannot be read. They start when it can.
@@ -51,7 +48,7 @@ func (w *worker) delayRuns(ctx context.Context, todo work, problem error) error 
 		return nil
 	}
 	return w.svc.store.Update(ctx, func(tx store.Tx) error {
-		st := w.svc.newSettler(tx)
+		st := w.svc.planner.NewReconciler(tx)
 		for _, run := range todo.runs {
 			run, err := tx.Runs().Get(ctx, run.TenantID, run.ID)
 			if errors.Is(err, store.ErrNotFound) || (err == nil && run.Phase != fleet.RunPending) {
@@ -60,7 +57,7 @@ func (w *worker) delayRuns(ctx context.Context, todo work, problem error) error 
 			if err != nil {
 				return err
 			}
-			if err := st.hold(ctx, run, problem.Error()); err != nil {
+			if err := st.DelayRun(ctx, run, problem.Error()); err != nil {
 				return err
 			}
 		}
@@ -148,26 +145,25 @@ func (w *worker) commitRun(ctx context.Context, tx store.Tx, was fleet.SyncRun, 
 		return false, err
 	}
 	open, err := tx.Runs().Open(ctx, d.TenantID, d.ID)
-	if err != nil || len(open) == 0 || open[0].ID != was.ID || !startable(open[0]) {
+	if err != nil || len(open) == 0 || open[0].ID != was.ID || !rollout.NeedsGit(open[0]) {
 		return false, err // terminated or started meanwhile
 	}
 	run := open[0]
 	if !same || run.Revision != was.Revision {
 		return true, nil
 	}
-	st := w.svc.newSettler(tx)
-	st.resolved = true
+	st := w.svc.planner.NewResolvedReconciler(tx, nil)
 	if d.PendingSpec != 0 { // asked for meanwhile: the run is of that spec
-		return false, st.holdForSpec(ctx, d, run)
+		return false, st.DelayForSpec(ctx, d, run)
 	}
-	held, err := st.holds.of(ctx, d)
+	held, err := st.SuspendedBy(ctx, d)
 	if err != nil {
 		return false, err
 	}
 	if held != "" {
-		return false, st.hold(ctx, run, held)
+		return false, st.DelayRun(ctx, run, held)
 	}
-	if d.Pin.Active() && !d.Policy.Manual && !pins(d, run) {
+	if d.Pin.Active() && !d.Policy.Manual && !rollout.PinsDeployment(d, run) {
 		o.problem = fmt.Sprintf("it was pinned to revision %d meanwhile: release it, or name the revision to sync to", d.Pin.Revision)
 		return false, w.endRun(ctx, tx, st, d, run, o)
 	}
@@ -183,17 +179,17 @@ func (w *worker) commitRun(ctx context.Context, tx store.Tx, was fleet.SyncRun, 
 	if err := keepRunning(ctx, tx, d, bundles, problems); err != nil {
 		return false, err
 	}
-	revision, err := w.svc.keep(ctx, tx, d, o.commit, bundles)
+	revision, err := w.svc.planner.KeepRevision(ctx, tx, d, o.commit, bundles)
 	if err != nil {
 		return false, err
 	}
-	done, err := st.start(ctx, &d, run, revision, problems)
+	done, err := st.StartRun(ctx, &d, run, revision, problems)
 	if err != nil {
 		return false, err
 	}
 	w.lookedAt(d)
 	if done {
-		return false, w.svc.nextRun(ctx, tx, d.TenantID, d.ID)
+		return false, w.svc.planner.NextRun(ctx, tx, d.TenantID, d.ID)
 	}
 	return false, nil
 }
@@ -209,7 +205,7 @@ func keepRunning(ctx context.Context, tx store.Tx, d fleet.Deployment, bundles, 
 		return err
 	}
 	for _, t := range targets {
-		if problems[t.Variant] != "" && bundles[t.Variant] == "" && attached(t) && t.Desired.Digest != "" {
+		if problems[t.Variant] != "" && bundles[t.Variant] == "" && rollout.Attached(t) && t.Desired.Digest != "" {
 			bundles[t.Variant] = t.Desired.Digest
 		}
 	}
@@ -218,16 +214,16 @@ func keepRunning(ctx context.Context, tx store.Tx, d fleet.Deployment, bundles, 
 
 // endRun ends a run that has nothing to send, and starts the next: its commit cannot be used, or no
 // agent is there to render a variant for.
-func (w *worker) endRun(ctx context.Context, tx store.Tx, st *settler, d fleet.Deployment, run fleet.SyncRun, o outcome) error {
+func (w *worker) endRun(ctx context.Context, tx store.Tx, st *rollout.Reconciler, d fleet.Deployment, run fleet.SyncRun, o outcome) error {
 	run.Commit, run.StartedAt = o.commit, w.svc.cfg.Now()
 	phase, message := fleet.RunFailed, o.summary()
 	if message == "" {
 		phase, message = fleet.RunSucceeded, "no agent is selected"
 	}
-	if err := st.finish(ctx, run, phase, message); err != nil {
+	if err := st.FinishRun(ctx, run, phase, message); err != nil {
 		return err
 	}
-	return w.svc.nextRun(ctx, tx, d.TenantID, d.ID)
+	return w.svc.planner.NextRun(ctx, tx, d.TenantID, d.ID)
 }
 
 // bundles are the digests of the variants that could be rendered, and why the others could not.

@@ -177,13 +177,17 @@ func deploymentRenders(t *testing.T, s store.Store) {
 	}{
 		{"an error keeps the last render", func(ctx context.Context, d store.Deployments) error {
 			return d.SetSourceError(ctx, w.tenant.ID, w.deployment.ID, fleet.ReasonRenderFailed, "bad yaml", at(30))
-		}, func(d *fleet.Deployment) { d.SourceReason, d.SourceError, d.SourceAt = fleet.ReasonRenderFailed, "bad yaml", at(30) }, 1},
+		}, func(d *fleet.Deployment) {
+			d.SourceReason, d.SourceError, d.SourceAt = fleet.ReasonRenderFailed, "bad yaml", at(30)
+		}, 1},
 		{"the same error is no news", func(ctx context.Context, d store.Deployments) error {
 			return d.SetSourceError(ctx, w.tenant.ID, w.deployment.ID, fleet.ReasonRenderFailed, "bad yaml", at(35))
 		}, func(*fleet.Deployment) {}, 0},
 		{"a render clears the error", func(ctx context.Context, d store.Deployments) error {
 			return d.SetRendered(ctx, w.tenant.ID, w.deployment.ID, rendered)
-		}, func(d *fleet.Deployment) { d.SourceReason, d.SourceError, d.SourceAt, d.Rendered = "", "", at(40), rendered }, 1},
+		}, func(d *fleet.Deployment) {
+			d.SourceReason, d.SourceError, d.SourceAt, d.Rendered = "", "", at(40), rendered
+		}, 1},
 		{"the same render is no news", func(ctx context.Context, d store.Deployments) error {
 			return d.SetRendered(ctx, w.tenant.ID, w.deployment.ID, later)
 		}, func(*fleet.Deployment) {}, 0},
@@ -195,10 +199,14 @@ func deploymentRenders(t *testing.T, s store.Store) {
 		}, func(*fleet.Deployment) {}, 0},
 		{"a new error", func(ctx context.Context, d store.Deployments) error {
 			return d.SetSourceError(ctx, w.tenant.ID, w.deployment.ID, fleet.ReasonPathNotFound, "no such path", at(50))
-		}, func(d *fleet.Deployment) { d.SourceReason, d.SourceError, d.SourceAt = fleet.ReasonPathNotFound, "no such path", at(50) }, 1},
+		}, func(d *fleet.Deployment) {
+			d.SourceReason, d.SourceError, d.SourceAt = fleet.ReasonPathNotFound, "no such path", at(50)
+		}, 1},
 		{"the same render clears it, too", func(ctx context.Context, d store.Deployments) error {
 			return d.SetRendered(ctx, w.tenant.ID, w.deployment.ID, later)
-		}, func(d *fleet.Deployment) { d.SourceReason, d.SourceError, d.SourceAt, d.Rendered = "", "", at(90), later }, 1},
+		}, func(d *fleet.Deployment) {
+			d.SourceReason, d.SourceError, d.SourceAt, d.Rendered = "", "", at(90), later
+		}, 1},
 	}
 	want := w.deployment
 	for _, step := range steps {

@@ -1,0 +1,46 @@
+package control
+
+import (
+	"slices"
+
+	"github.com/kedge-dev/kedge/server/internal/rollout"
+)
+
+// addWanted notes what a deployment wants from the commit on.
+func addWanted(c *rollout.CommitScope, o outcome) error {
+	if o.pending.promotable() && !o.pending.refused {
+		o = o.pending.outcome
+	}
+	for _, p := range o.parts {
+		if p.packed == nil || p.verdict.problem != "" {
+			continue
+		}
+		if err := c.Add(o.deployment, p.variant, p.packed.digest, p.packed.content); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// noteEvaluated notes a deployment that was evaluated whole.
+func noteEvaluated(c *rollout.CommitScope, o outcome) {
+	broken := slices.ContainsFunc(o.parts, func(p part) bool { return p.verdict.problem != "" })
+	if o.skipped || o.problem != "" || broken || o.pending != nil {
+		return
+	}
+	c.MarkEvaluated(o.deployment.ID)
+}
+
+// noteNewest notes which bundles were newest before outcomes are written.
+func noteNewest(c *rollout.CommitScope, outcomes []outcome) {
+	for _, o := range outcomes {
+		if rollout.SourceError(o.deployment) != "" || o.deployment.PendingSpec != 0 {
+			continue
+		}
+		digests := map[string]string{}
+		for _, p := range o.parts {
+			digests[p.variant] = p.was.Digest
+		}
+		c.SetNewest(o.deployment.ID, digests)
+	}
+}

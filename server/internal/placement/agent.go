@@ -1,0 +1,132 @@
+package placement
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/kedge-dev/kedge/internal/fleet"
+	"github.com/kedge-dev/kedge/server/internal/listing"
+	"github.com/kedge-dev/kedge/server/internal/store"
+)
+
+// PlaceAgent makes the targets of one agent those of the deployments whose environments select it. It is
+// place for all of them, without looking at the other agents.
+func (p *Placer) PlaceAgent(ctx context.Context, tx store.Tx, a fleet.Agent) error {
+	added, err := p.assignAgent(ctx, tx, a)
+	if err != nil || !added {
+		return err
+	}
+	return p.targetsWithinQuota(ctx, tx, a.TenantID)
+}
+
+// assignAgent is placeAgent, whatever the quota says. It reports whether targets of the agent's own tenant
+// were added.
+func (p *Placer) assignAgent(ctx context.Context, tx store.Tx, a fleet.Agent) (added bool, err error) {
+	targets, err := tx.Targets().OfAgentAllTenants(ctx, a.ID)
+	if err != nil {
+		return false, err
+	}
+	byDeployment, err := leftForAgent(ctx, tx, a)
+	if err != nil {
+		return false, err
+	}
+	for _, t := range targets {
+		byDeployment[t.DeploymentID] = t
+	}
+	environments, err := listing.Environments(ctx, tx, a.TenantID)
+	if err != nil {
+		return false, err
+	}
+	for _, env := range environments {
+		if !env.Selects(a) {
+			continue
+		}
+		own, err := p.assignIn(ctx, tx, env, a, byDeployment)
+		if err != nil {
+			return false, err
+		}
+		added = added || own
+	}
+	return added, p.unassignFrom(ctx, tx, a, targets, byDeployment)
+}
+
+// assignIn assigns an agent to every deployment of an environment that selects it, and takes them out of
+// byDeployment. It reports whether targets of the agent's own tenant were added.
+func (p *Placer) assignIn(
+	ctx context.Context, tx store.Tx, env fleet.Environment, a fleet.Agent, byDeployment map[fleet.DeploymentID]fleet.Target,
+) (bool, error) {
+	deployments, err := tx.Deployments().OfEnvironmentAllTenants(ctx, env.ID)
+	if err != nil {
+		return false, err
+	}
+	if err := wakePendingSpecs(ctx, tx, env); err != nil {
+		return false, err
+	}
+	added := false
+	destinations := map[fleet.TenantID]destination{}
+	for _, d := range deployments {
+		w, ok := destinations[d.TenantID]
+		if !ok {
+			if w, err = destinationIn(ctx, tx, d.TenantID, env); err != nil {
+				return false, err
+			}
+			destinations[d.TenantID] = w
+		}
+		change, err := p.assignOne(ctx, tx, d, w, a, byDeployment[d.ID])
+		if err != nil {
+			return false, err
+		}
+		added = added || change == assignmentNew && d.TenantID == a.TenantID
+		delete(byDeployment, d.ID)
+	}
+	return added, nil
+}
+
+// unassignFrom detaches what is left in byDeployment: targets whose environments do not select the agent.
+func (p *Placer) unassignFrom(
+	ctx context.Context, tx store.Tx, a fleet.Agent, targets []fleet.Target, byDeployment map[fleet.DeploymentID]fleet.Target,
+) error {
+	for _, t := range targets {
+		if _, ok := byDeployment[t.DeploymentID]; !ok || HasLeft(t) {
+			continue
+		}
+		d, err := tx.Deployments().Get(ctx, t.TenantID, t.DeploymentID)
+		if err != nil {
+			return err
+		}
+		w, err := DestinationOf(ctx, tx, d)
+		if err != nil {
+			return err
+		}
+		if _, err := p.assignOne(ctx, tx, d, w, a, t); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// assignOne assigns one agent and reconciles only its target, not the others of d.
+func (p *Placer) assignOne(ctx context.Context, tx store.Tx, d fleet.Deployment, w destination, a fleet.Agent, t fleet.Target) (assignment, error) {
+	id, change, err := p.assign(ctx, tx, d, w, a, t)
+	if err == nil && change != assignmentSame {
+		err = p.ReconcileOne(ctx, tx, d, id)
+	}
+	if err != nil {
+		return assignmentSame, fmt.Errorf("deployment %q on agent %q: %w", d.Name, a.Name, err)
+	}
+	return change, nil
+}
+
+// ReconcileOne settles a target of d that was just written; one that was removed may be what a run waits
+// for.
+func (p *Placer) ReconcileOne(ctx context.Context, tx store.Tx, d fleet.Deployment, id fleet.TargetID) error {
+	t, err := tx.Targets().Get(ctx, d.TenantID, id)
+	if errors.Is(err, store.ErrNotFound) {
+		return p.planner.ReconcileTargets(ctx, tx, d, nil)
+	}
+	if err != nil {
+		return err
+	}
+	return p.planner.ReconcileTargets(ctx, tx, d, []fleet.Target{t})
+}

@@ -1,0 +1,80 @@
+package placement
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/kedge-dev/kedge/internal/fleet"
+	"github.com/kedge-dev/kedge/server/internal/rollout"
+	"github.com/kedge-dev/kedge/server/internal/store"
+)
+
+// Deletion says what becomes of the objects of a deployment that is deleted.
+type Deletion int
+
+const (
+	DeleteObjects Deletion = iota // agents delete them, by tombstones, because a user has asked for that
+	PruneObjects                  // agents delete them, by tombstones, because a commit says so
+	KeepObjects                   // they stay in their clusters, and nobody manages them
+)
+
+// RemoveDeployment marks d as deleted, ends its runs and makes tombstones of the targets that an agent may
+// have heard of, or detaches them. The others go at once, and with the last one d itself.
+func (p *Placer) RemoveDeployment(ctx context.Context, tx store.Tx, d fleet.Deployment, fate Deletion) error {
+	if err := p.planner.EndRuns(ctx, tx, d, "its deployment was deleted"); err != nil {
+		return err
+	}
+	if err := tx.PendingSpecs().Remove(ctx, d.TenantID, d.ID); err != nil {
+		return err
+	}
+	if err := tx.Deployments().MarkDeleted(ctx, d.TenantID, d.ID, p.cfg.Now()); err != nil {
+		return err
+	}
+	targets, err := tx.Targets().OfDeployment(ctx, d.TenantID, d.ID)
+	if err != nil {
+		return err
+	}
+	w, err := DestinationOf(ctx, tx, d)
+	if err != nil {
+		return err
+	}
+	d.Policy = w.Grant.Applied(d.Policy)
+	handOvers := rollout.NewHandOvers(p.planner, tx, nil)
+	for _, t := range targets {
+		if err := p.tombstone(ctx, tx, d, t, fate, handOvers); err != nil {
+			return fmt.Errorf("writing the tombstone of target %s: %w", t.ID, err)
+		}
+	}
+	// What others keep for it they keep for nobody.
+	if err := handOvers.Refresh(ctx, d.TenantID, func(h fleet.HandOver) bool { return h.To == d.ID }); err != nil {
+		return err
+	}
+	return p.planner.RemoveIfEmpty(ctx, tx, d.TenantID, d.ID)
+}
+
+// tombstone makes a tombstone of a target, unless that is not what is due: one that was detached has let
+// its objects go, and they stay; one without an agent can be told nothing; one that nobody heard of
+// has nothing to delete. When objects are kept the target is detached instead.
+func (p *Placer) tombstone(ctx context.Context, tx store.Tx, d fleet.Deployment, t fleet.Target, fate Deletion, handOvers *rollout.HandOvers) error {
+	unheard := t.Desired.Version == (fleet.Version{}) && t.Observed.Version == (fleet.Version{})
+	switch {
+	case t.AgentID == "", rollout.Released(t), unheard:
+		return tx.Targets().Remove(ctx, t.TenantID, t.ID)
+	case t.Desired.Tombstone, !t.DetachedAt.IsZero():
+		return nil // on its way: removed when its agent has answered
+	case fate == KeepObjects:
+		return p.Detach(ctx, tx, t, "the deployment was deleted with its objects kept", false)
+	}
+	want := fleet.Desired{
+		Version: p.planner.Next(rollout.Newest(t)), Namespace: d.Namespace, Policy: d.Policy, SourceRevision: d.SourceRevision,
+		Tombstone: true, Consent: fate == DeleteObjects,
+	}
+	if t.Desired.SourceRevision != d.SourceRevision && t.Desired.Digest != "" {
+		want.Namespace, want.Policy, want.SourceRevision = t.Desired.Namespace, t.Desired.Policy, t.Desired.SourceRevision
+	}
+	var err error
+	if want.HandOvers, err = handOvers.Of(ctx, t, want); err != nil {
+		return err
+	}
+	return tx.Targets().SetDesired(ctx, t.TenantID, t.ID, want)
+}

@@ -1,0 +1,437 @@
+package rollout
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/kedge-dev/kedge/internal/fleet"
+	"github.com/kedge-dev/kedge/internal/wire"
+	"github.com/kedge-dev/kedge/server/internal/store"
+)
+
+// HandOvers finds out, within one transaction, which objects that a target loses other deployments on the same
+// agent want. The agent keeps these objects until they are taken over, so that an object which moves from one
+// deployment to another is never deleted in between, whatever the order in which the targets are written, sent
+// and applied:
+//
+//	a deployment that is written in the same step, or later for the same commit, wants it   NotTaken
+//	a target on the agent that is not in sync wants it, or would if nothing held it back    NotTaken
+//	a deployment could not be evaluated at the commit that removes it                       NotEvaluated
+//	the commit was not evaluated for every deployment yet                                   CommitNotEvaluated
+//
+// What was kept before is kept for as long as one of these is true.
+type HandOvers struct {
+	s     *Planner
+	tx    store.Tx
+	scope *CommitScope
+
+	unsettled map[fleet.AgentID][]store.UnsettledTarget
+	targets   map[fleet.DeploymentID][]fleet.Target // of deployments in scope
+	broken    map[fleet.RepositoryID][]fleet.Deployment
+	refs      map[refKey]store.EvaluatedRef
+	files     map[fleet.RepositoryID]map[fleet.AgentID]bool // agents whose configuration cannot be used
+}
+
+type refKey struct {
+	repository fleet.RepositoryID
+	revision   string
+}
+
+func NewHandOvers(s *Planner, tx store.Tx, scope *CommitScope) *HandOvers {
+	if scope == nil {
+		scope = &CommitScope{}
+	}
+	return &HandOvers{
+		s: s, tx: tx, scope: scope,
+		unsettled: map[fleet.AgentID][]store.UnsettledTarget{}, targets: map[fleet.DeploymentID][]fleet.Target{},
+		broken: map[fleet.RepositoryID][]fleet.Deployment{}, refs: map[refKey]store.EvaluatedRef{},
+		files: map[fleet.RepositoryID]map[fleet.AgentID]bool{},
+	}
+}
+
+// Of returns what t hands over when it becomes want.
+func (h *HandOvers) Of(ctx context.Context, t fleet.Target, want fleet.Desired) ([]fleet.HandOver, error) {
+	gone, err := h.lost(ctx, t, want)
+	if err != nil || gone.none() || t.AgentID == "" {
+		return nil, err
+	}
+	out, err := h.wanted(ctx, t, gone, want.Tombstone && want.Consent)
+	if err != nil {
+		return nil, err
+	}
+	broken := h.scope.Unevaluated
+	if ends := want.Tombstone || want.Detached; !ends && want.Digest != t.Desired.Digest {
+		missed, file, err := h.missed(ctx, t)
+		if err != nil {
+			return nil, err
+		}
+		broken = slices.Concat(broken, missed)
+		if file != "" && file != h.scope.Pending {
+			out = append(out, fleet.HandOver{Reason: fleet.HandOverCommitNotEvaluated, Repository: file})
+		}
+	}
+	unevaluated, err := h.unevaluated(ctx, t, gone, broken)
+	if err != nil {
+		return nil, err
+	}
+	for _, u := range unevaluated {
+		if !slices.ContainsFunc(out, u.Equal) {
+			out = append(out, u)
+		}
+	}
+	return bounded(out), nil
+}
+
+// lost is what t no longer has when it becomes want, and what it hands over already.
+func (h *HandOvers) lost(ctx context.Context, t fleet.Target, want fleet.Desired) (lostObjects, error) {
+	out := lostObjects{names: map[string]bool{}}
+	for _, was := range t.Desired.HandOvers {
+		out.all = out.all || was.Objects == nil
+		for _, name := range was.Objects {
+			out.names[name] = true
+		}
+	}
+	ends := want.Tombstone || want.Detached
+	if !ends && want.Digest == t.Desired.Digest && want.Namespace == t.Desired.Namespace && out.none() {
+		return out, nil
+	}
+	if t.Desired.Digest == "" && t.Observed.Version != (fleet.Version{}) {
+		out.all = true // it was let go and comes back: its agent may not have heard of that, and have anything
+	}
+	before, err := h.s.objectNames(ctx, h.tx, t.TenantID, store.PlacedBundle{Digest: t.Desired.Digest, Namespace: t.Desired.Namespace})
+	if errors.Is(err, errNoBundle) {
+		out.all, err = true, nil
+	}
+	if err != nil {
+		return lostObjects{}, err
+	}
+	for name := range before {
+		out.names[name] = true
+	}
+	if ends {
+		return out, nil
+	}
+	after, err := h.s.objectNames(ctx, h.tx, t.TenantID, store.PlacedBundle{Digest: want.Digest, Namespace: want.Namespace})
+	if err != nil {
+		return lostObjects{}, err
+	}
+	for name := range after {
+		delete(out.names, name)
+	}
+	return out, nil
+}
+
+// wanted lists the deployments that want any of what t has lost.
+// When a user has deleted t's deployment, a dry run of another one is no reason to keep anything.
+func (h *HandOvers) wanted(ctx context.Context, t fleet.Target, gone lostObjects, deleted bool) ([]fleet.HandOver, error) {
+	byTaker := map[fleet.DeploymentID]*fleet.HandOver{}
+	take := func(id fleet.DeploymentID, deployment string, objects []string) {
+		if id == t.DeploymentID || len(objects) == 0 {
+			return
+		}
+		if byTaker[id] == nil {
+			byTaker[id] = &fleet.HandOver{Reason: fleet.HandOverNotTaken, To: id, Deployment: deployment}
+		}
+		byTaker[id].Objects = append(byTaker[id].Objects, objects...)
+	}
+	coming, err := h.coming(ctx, t, gone)
+	if err != nil {
+		return nil, err
+	}
+	for _, c := range coming {
+		take(c.deployment, c.name, c.objects)
+	}
+	unsettled, err := h.unsettledOn(ctx, t)
+	if err != nil {
+		return nil, err
+	}
+	for _, u := range unsettled {
+		if deleted && u.DryRun {
+			continue
+		}
+		for _, bundle := range []store.PlacedBundle{u.Desired, u.Newest} {
+			names, err := h.s.objectNames(ctx, h.tx, t.TenantID, bundle)
+			if errors.Is(err, errNoBundle) {
+				continue // its agent cannot have it either
+			}
+			if err != nil {
+				return nil, err
+			}
+			take(u.Deployment, u.DeploymentName, gone.among(names))
+		}
+	}
+	out := make([]fleet.HandOver, 0, len(byTaker))
+	for _, id := range slices.Sorted(maps.Keys(byTaker)) {
+		taker := byTaker[id]
+		slices.Sort(taker.Objects)
+		taker.Objects = slices.Compact(taker.Objects)
+		out = append(out, *taker)
+	}
+	return out, nil
+}
+
+// missed lists the deployments that cannot be evaluated, and could have taken objects over by a commit that t has not come
+// to before: because it was held back, was broken itself, or was not written with the others. file is the repository of t if
+// the configuration of its agent there cannot be used: nobody knows what that declares.
+func (h *HandOvers) missed(ctx context.Context, t fleet.Target) (list []fleet.Deployment, file fleet.RepositoryID, err error) {
+	d, err := h.tx.Deployments().Get(ctx, t.TenantID, t.DeploymentID)
+	if err != nil {
+		return nil, "", err
+	}
+	misread, err := h.misread(ctx, t, d.RepositoryID)
+	if err != nil {
+		return nil, "", err
+	}
+	if misread {
+		file = d.RepositoryID
+	}
+	broken, err := h.brokenIn(ctx, d)
+	if err != nil {
+		return nil, "", err
+	}
+	upToDate := h.scope.upToDate(t)
+	return slices.DeleteFunc(slices.Clone(broken), func(other fleet.Deployment) bool {
+		together := h.scope.Previous != nil && h.scope.Previous[d.ID] == h.scope.Previous[other.ID]
+		return other.ID == d.ID || other.Source.Revision != d.Source.Revision || upToDate && together
+	}), file, nil
+}
+
+// misread reports whether a repository has the configuration of t's agent and it cannot be used.
+func (h *HandOvers) misread(ctx context.Context, t fleet.Target, repository fleet.RepositoryID) (bool, error) {
+	agents, ok := h.files[repository]
+	if !ok {
+		list, err := h.tx.AgentConfigs().OfRepository(ctx, t.TenantID, repository)
+		if err != nil {
+			return false, err
+		}
+		agents = map[fleet.AgentID]bool{}
+		for _, c := range list {
+			agents[c.AgentID] = c.State == fleet.ConfigInvalid || c.State == fleet.ConfigRefused
+		}
+		h.files[repository] = agents
+	}
+	return agents[t.AgentID], nil
+}
+
+// brokenIn lists the deployments of d's repository whose newest commit could not be evaluated.
+func (h *HandOvers) brokenIn(ctx context.Context, d fleet.Deployment) ([]fleet.Deployment, error) {
+	if list, ok := h.broken[d.RepositoryID]; ok {
+		return list, nil
+	}
+	list, err := h.tx.Deployments().OfRepository(ctx, d.TenantID, d.RepositoryID)
+	if err != nil {
+		return nil, err
+	}
+	var broken []fleet.Deployment
+	for _, other := range list {
+		known, err := h.evaluated(ctx, other)
+		if err != nil {
+			return nil, err
+		}
+		if !known {
+			broken = append(broken, other)
+		}
+	}
+	h.broken[d.RepositoryID] = broken
+	return broken, nil
+}
+
+// evaluated reports whether a deployment was evaluated at the newest commit that its worker has come to.
+func (h *HandOvers) evaluated(ctx context.Context, d fleet.Deployment) (bool, error) {
+	if h.scope.looked[d.ID] {
+		return true, nil
+	}
+	if d.Rendered.At.IsZero() || d.PendingSpec != 0 || SourceError(d) != "" {
+		return false, nil
+	}
+	key := refKey{d.RepositoryID, d.Source.Revision}
+	ref, ok := h.refs[key]
+	if !ok {
+		var err error
+		if ref, err = h.tx.Repositories().Evaluated(ctx, d.TenantID, d.RepositoryID, d.Source.Revision); err != nil {
+			return false, err
+		}
+		h.refs[key] = ref
+	}
+	return !slices.Contains(ref.Except, d.ID), nil
+}
+
+// unevaluated lists the deployments of which nobody knows whether they want what t has lost: of those that could not be
+// evaluated the ones on its agent, and what it waits for already.
+func (h *HandOvers) unevaluated(ctx context.Context, t fleet.Target, gone lostObjects, broken []fleet.Deployment) ([]fleet.HandOver, error) {
+	var out []fleet.HandOver
+	if h.scope.Pending != "" {
+		out = append(out, fleet.HandOver{Reason: fleet.HandOverCommitNotEvaluated, Repository: h.scope.Pending})
+	}
+	known := map[fleet.DeploymentID]bool{t.DeploymentID: true}
+	for _, d := range broken {
+		on, err := h.isBeside(ctx, t, d.ID)
+		if err != nil {
+			return nil, err
+		}
+		if on && !known[d.ID] {
+			out = append(out, fleet.HandOver{Reason: fleet.HandOverNotEvaluated, To: d.ID, Deployment: d.Name, Objects: gone.list()})
+			known[d.ID] = true
+		}
+	}
+	for _, was := range t.Desired.HandOvers {
+		still, err := h.still(ctx, t, was)
+		if err != nil {
+			return nil, err
+		}
+		if !still || known[was.To] && was.To != "" {
+			continue
+		}
+		if was.Objects != nil {
+			was.Objects = slices.DeleteFunc(slices.Clone(was.Objects), func(name string) bool { return !gone.names[name] })
+			if len(was.Objects) == 0 {
+				continue
+			}
+		}
+		out = append(out, was)
+	}
+	return out, nil
+}
+
+// still reports whether nobody knows yet what t waits to hear of.
+func (h *HandOvers) still(ctx context.Context, t fleet.Target, was fleet.HandOver) (bool, error) {
+	switch was.Reason {
+	case fleet.HandOverCommitNotEvaluated:
+		if was.Repository == h.scope.Pending {
+			return false, nil // said anew
+		}
+		misread, err := h.misread(ctx, t, was.Repository)
+		return misread || was.Repository != h.scope.Evaluated, err
+	case fleet.HandOverNotEvaluated:
+	default:
+		return false, nil
+	}
+	d, err := h.tx.Deployments().Get(ctx, t.TenantID, was.To)
+	if errors.Is(err, store.ErrNotFound) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	on, err := h.isBeside(ctx, t, d.ID)
+	if err != nil || !on || !d.DeletedAt.IsZero() {
+		return false, err
+	}
+	known, err := h.evaluated(ctx, d)
+	return !known, err
+}
+
+// coming lists what the deployments of the commit that is being written want of what t has lost.
+func (h *HandOvers) coming(ctx context.Context, t fleet.Target, gone lostObjects) ([]comingObjects, error) {
+	var out []comingObjects
+	for _, c := range h.scope.among(gone) {
+		if c.deployment == t.DeploymentID {
+			continue
+		}
+		targets, err := h.targetsOf(ctx, t.TenantID, c.deployment)
+		if err != nil {
+			return nil, err
+		}
+		if slices.ContainsFunc(targets, func(o fleet.Target) bool {
+			return o.AgentID == t.AgentID && Attached(o) && (c.variant == "" || o.Variant == c.variant)
+		}) {
+			out = append(out, c)
+		}
+	}
+	return out, nil
+}
+
+func (h *HandOvers) unsettledOn(ctx context.Context, t fleet.Target) ([]store.UnsettledTarget, error) {
+	if list, ok := h.unsettled[t.AgentID]; ok {
+		return list, nil
+	}
+	list, err := h.tx.Targets().Unsettled(ctx, t.TenantID, []fleet.AgentID{t.AgentID})
+	h.unsettled[t.AgentID] = list
+	return list, err
+}
+
+func (h *HandOvers) targetsOf(ctx context.Context, tenant fleet.TenantID, id fleet.DeploymentID) ([]fleet.Target, error) {
+	if list, ok := h.targets[id]; ok {
+		return list, nil
+	}
+	list, err := h.tx.Targets().OfDeployment(ctx, tenant, id)
+	h.targets[id] = list
+	return list, err
+}
+
+// isBeside reports whether a deployment belongs on the agent of t.
+func (h *HandOvers) isBeside(ctx context.Context, t fleet.Target, id fleet.DeploymentID) (bool, error) {
+	targets, err := h.targetsOf(ctx, t.TenantID, id)
+	return slices.ContainsFunc(targets, func(o fleet.Target) bool { return o.AgentID == t.AgentID && Attached(o) }), err
+}
+
+// Refresh finds out anew what targets hand over that wait for something which has changed.
+func (h *HandOvers) Refresh(ctx context.Context, tenant fleet.TenantID, changed func(fleet.HandOver) bool) error {
+	targets, err := h.tx.Targets().HandingOver(ctx, tenant)
+	if err != nil {
+		return err
+	}
+	clear(h.unsettled) // which may have changed since
+	clear(h.targets)
+	for _, t := range targets {
+		if !slices.ContainsFunc(t.Desired.HandOvers, changed) || Attached(t) && h.s.Ahead(t) {
+			continue
+		}
+		now, err := h.Of(ctx, t, t.Desired)
+		if err != nil {
+			return fmt.Errorf("finding out what target %s hands over: %w", t.ID, err)
+		}
+		if err := h.set(ctx, t, now); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// set writes what t hands over, if that is something else than it was.
+func (h *HandOvers) set(ctx context.Context, t fleet.Target, now []fleet.HandOver) error {
+	if slices.EqualFunc(t.Desired.HandOvers, now, fleet.HandOver.Equal) {
+		return nil
+	}
+	want := t.Desired
+	want.Version, want.HandOvers = h.s.Next(Newest(t)), now
+	return h.tx.Targets().SetDesired(ctx, t.TenantID, t.ID, want)
+}
+
+// KeepAll has the targets of a deployment that goes keep everything until the commit is evaluated that makes it go.
+func (h *HandOvers) KeepAll(ctx context.Context, tenant fleet.TenantID, id fleet.DeploymentID) error {
+	targets, err := h.tx.Targets().OfDeployment(ctx, tenant, id)
+	if err != nil {
+		return err
+	}
+	for _, t := range targets {
+		if t.AgentID == "" || !t.Desired.Tombstone && !t.Desired.Detached {
+			continue
+		}
+		now, err := h.unevaluated(ctx, t, lostObjects{all: true}, h.scope.Unevaluated)
+		if err != nil {
+			return err
+		}
+		if err := h.set(ctx, t, now); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// bounded keeps the list within what a frame may hold: beyond that everything that has left the target is kept.
+func bounded(list []fleet.HandOver) []fleet.HandOver {
+	if len(list) > wire.MaxHandOvers {
+		list = list[:wire.MaxHandOvers]
+		list[0].Objects = nil
+	}
+	if wire.TooManyHandedOver(list) {
+		for i := range list {
+			list[i].Objects = nil
+		}
+	}
+	return slices.Clip(list)
+}

@@ -1,0 +1,208 @@
+package rollout
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+
+	"github.com/kedge-dev/kedge/internal/fleet"
+	"github.com/kedge-dev/kedge/internal/manifest"
+	"github.com/kedge-dev/kedge/server/internal/store"
+)
+
+// lostObjects is what a target no longer has.
+type lostObjects struct {
+	names map[string]bool // as ObjectRef.String, in every reading of manifest.Claims
+	all   bool            // and more that nobody can name: everything that leaves
+}
+
+func (l lostObjects) none() bool { return len(l.names) == 0 && !l.all }
+
+// list is the names, sorted; nil when everything is lost.
+func (l lostObjects) list() []string {
+	if l.all {
+		return nil
+	}
+	return slices.Sorted(maps.Keys(l.names))
+}
+
+// among returns those of names that are lost.
+func (l lostObjects) among(names map[string]bool) []string {
+	if l.all {
+		return slices.Collect(maps.Keys(names))
+	}
+	few, many := l.names, names
+	if len(few) > len(many) {
+		few, many = many, few
+	}
+	var out []string
+	for name := range few {
+		if many[name] {
+			out = append(out, name)
+		}
+	}
+	return out
+}
+
+// CommitScope is what is known about the deployments that one commit changes while it is being written, in one
+// transaction or in several.
+type CommitScope struct {
+	// unevaluated could not be evaluated at the commit.
+	Unevaluated []fleet.Deployment
+	// pending is the repository whose deployments are evaluated at the commit only after this step.
+	Pending fleet.RepositoryID
+	// evaluated is the repository whose deployments have all been evaluated.
+	Evaluated fleet.RepositoryID
+	// previous has the commits at which deployments were evaluated before, with all that follows from it written. Not nil
+	// while a worker writes a commit.
+	Previous map[fleet.DeploymentID]string
+	// newest has, by deployment and variant, the digests that were newest before the commit, of deployments whose sources
+	// could be used then.
+	newest map[fleet.DeploymentID]map[string]string
+	// looked has the deployments that were evaluated at the commit, whole.
+	looked map[fleet.DeploymentID]bool
+
+	comes []comingObjects
+	index map[string][]int // of comes, by the name of an object
+}
+
+// comingObjects is what one variant of a deployment wants.
+type comingObjects struct {
+	deployment fleet.DeploymentID
+	name       string
+	variant    string // "" is every target of it
+	objects    []string
+}
+
+// Add notes what one variant of a deployment wants from the commit on: the objects of a packed bundle.
+func (c *CommitScope) Add(d fleet.Deployment, variant, digest string, content []byte) error {
+	objects, err := Objects(digest, content)
+	if err != nil {
+		return fmt.Errorf("deployment %q: %w", d.Name, err)
+	}
+	if c.index == nil {
+		c.index = map[string][]int{}
+	}
+	for _, object := range objects {
+		for _, ref := range manifest.Claims(object.Ref, d.Namespace) {
+			name := ref.String()
+			c.index[name] = append(c.index[name], len(c.comes))
+		}
+	}
+	c.comes = append(c.comes, comingObjects{deployment: d.ID, name: d.Name, variant: variant})
+	return nil
+}
+
+// MarkEvaluated notes a deployment that was evaluated at the commit, whole.
+func (c *CommitScope) MarkEvaluated(id fleet.DeploymentID) {
+	if c.looked == nil {
+		c.looked = map[fleet.DeploymentID]bool{}
+	}
+	c.looked[id] = true
+}
+
+// IsEvaluated reports whether a deployment was evaluated at the commit, whole.
+func (c *CommitScope) IsEvaluated(id fleet.DeploymentID) bool { return c.looked[id] }
+
+// SetNewest notes which bundles of a deployment, by variant, were newest before the commit is written.
+func (c *CommitScope) SetNewest(id fleet.DeploymentID, digests map[string]string) {
+	if c.newest == nil {
+		c.newest = map[fleet.DeploymentID]map[string]string{}
+	}
+	c.newest[id] = digests
+}
+
+// upToDate reports whether a target had what was newest for it until the commit that is being written.
+func (c *CommitScope) upToDate(t fleet.Target) bool {
+	digest, ok := c.newest[t.DeploymentID][t.Variant]
+	return ok && digest == t.Desired.Digest
+}
+
+// among returns what the deployments want of what is lost.
+func (c *CommitScope) among(gone lostObjects) []comingObjects {
+	found := map[int][]string{}
+	if gone.all {
+		for name, at := range c.index {
+			for _, i := range at {
+				found[i] = append(found[i], name)
+			}
+		}
+	} else {
+		for name := range gone.names {
+			for _, i := range c.index[name] {
+				found[i] = append(found[i], name)
+			}
+		}
+	}
+	var out []comingObjects
+	for _, i := range slices.Sorted(maps.Keys(found)) {
+		taker := c.comes[i]
+		taker.objects = found[i]
+		out = append(out, taker)
+	}
+	return out
+}
+
+// names remembers which objects bundles hold. Bundles never change. It forgets everything when it is full: what it
+// saves is only work.
+type names struct {
+	mu     sync.Mutex
+	known  map[string]map[string]bool
+	amount int
+}
+
+// maxNames bounds how many names of objects are remembered: about 100 bytes each.
+const maxNames = 200_000
+
+func (n *names) get(key string) (map[string]bool, bool) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	found, ok := n.known[key]
+	return found, ok
+}
+
+func (n *names) put(key string, found map[string]bool) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.known == nil || n.amount+len(found) > maxNames {
+		n.known, n.amount = map[string]map[string]bool{}, 0
+	}
+	n.known[key] = found
+	n.amount += len(found)
+}
+
+// errNoBundle says that nobody can tell what a bundle holds.
+var errNoBundle = errors.New("the bundle cannot be read")
+
+// objectNames names the objects of a bundle, in every reading of manifest.Claims. Nobody changes the result.
+func (s *Planner) objectNames(ctx context.Context, tx store.Tx, tenant fleet.TenantID, bundle store.PlacedBundle) (map[string]bool, error) {
+	if bundle.Digest == "" {
+		return nil, nil
+	}
+	key := fmt.Sprintf("%s %s %s", tenant, bundle.Digest, bundle.Namespace)
+	if found, ok := s.names.get(key); ok {
+		return found, nil
+	}
+	stored, err := tx.Bundles().Get(ctx, tenant, bundle.Digest)
+	if errors.Is(err, store.ErrNotFound) {
+		return nil, fmt.Errorf("%w: %s is gone", errNoBundle, bundle.Digest)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reading bundle %s: %w", bundle.Digest, err)
+	}
+	objects, err := Objects(bundle.Digest, stored.Content)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", errNoBundle, err)
+	}
+	found := make(map[string]bool, len(objects))
+	for _, o := range objects {
+		for _, ref := range manifest.Claims(o.Ref, bundle.Namespace) {
+			found[ref.String()] = true
+		}
+	}
+	s.names.put(key, found)
+	return found, nil
+}

@@ -1,0 +1,55 @@
+package rollout
+
+import (
+	"context"
+	"maps"
+	"slices"
+
+	"github.com/kedge-dev/kedge/internal/fleet"
+	"github.com/kedge-dev/kedge/server/internal/store"
+)
+
+// PresenceOf reads the connections of the agents of targets, which may be other tenants'.
+func PresenceOf(ctx context.Context, tx store.Tx, targets []fleet.Target) (map[fleet.AgentID][]fleet.Connection, error) {
+	agents := map[fleet.AgentID]bool{}
+	for _, t := range targets {
+		if t.AgentID != "" {
+			agents[t.AgentID] = true
+		}
+	}
+	connections, err := tx.Connections().OfAgentsAllTenants(ctx, slices.Sorted(maps.Keys(agents)))
+	return GroupConnections(connections), err
+}
+
+// PresenceBy is the presence of an agent whose connections these are: it is there while a replica is
+// that leads. One that waits says nothing of the cluster: it was last heard of, as a leader, when it
+// came to wait.
+func PresenceBy(connections []fleet.Connection) fleet.Presence {
+	var p fleet.Presence
+	for _, c := range connections {
+		p.Connected = p.Connected || c.Leads()
+		seen := c.LastSeenAt
+		if c.Standby {
+			seen = c.ConnectedAt
+		}
+		if seen.After(p.LastSeen) {
+			p.LastSeen = seen
+		}
+	}
+	return p
+}
+
+func HaveNeverConnected(n int) string {
+	if n == 1 {
+		return " has never connected"
+	}
+	return " have never connected"
+}
+
+func GroupConnections(connections []fleet.Connection) map[fleet.AgentID][]fleet.Connection {
+	out := map[fleet.AgentID][]fleet.Connection{}
+	for _, c := range connections {
+		out[c.AgentID] = append(out[c.AgentID], c)
+	}
+	return out
+}

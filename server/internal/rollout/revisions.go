@@ -1,0 +1,22 @@
+package rollout
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/kedge-dev/kedge/internal/fleet"
+	"github.com/kedge-dev/kedge/server/internal/store"
+)
+
+// KeepRevision records that d was rendered whole, so that it can be gone back to.
+func (s *Planner) KeepRevision(ctx context.Context, tx store.Tx, d fleet.Deployment, commit string, bundles map[string]string) (fleet.Revision, error) {
+	r := fleet.Revision{Commit: commit, RenderedAt: s.cfg.Now(), Bundles: bundles}
+	var err error
+	if r.Seq, err = tx.Revisions().Append(ctx, d.TenantID, d.ID, r, s.keepRevisions()); err != nil {
+		return fleet.Revision{}, fmt.Errorf("keeping a revision: %w", err)
+	}
+	return r, nil
+}
+
+// KeptBundle returns what a target would have at a kept revision; false when the revision holds nothing for it.
+func KeptBundle(r fleet.Revision, t fleet.Target) (fleet.Rendered, bool) { return wishOf(r).of(t) }
