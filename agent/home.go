@@ -16,6 +16,7 @@ import (
 	"github.com/kedge-dev/kedge/agent/internal/engine"
 	"github.com/kedge-dev/kedge/internal/fleet"
 	"github.com/kedge-dev/kedge/internal/obs"
+	"github.com/kedge-dev/kedge/internal/wait"
 )
 
 // homeInterval is how often the namespace of the inventory is looked for.
@@ -35,12 +36,7 @@ func newHome(cfg Config, cluster *rest.Config) *home { return &home{cfg: cfg, cl
 // run looks until the namespace is there or ctx ends.
 func (h *home) run(ctx context.Context) error {
 	if h.cfg.Kubeconfig != "" {
-		for h.look(ctx) {
-			select {
-			case <-ctx.Done():
-				return nil
-			case <-time.After(homeInterval):
-			}
+		for h.look(ctx) && wait.For(ctx, homeInterval) {
 		}
 	}
 	<-ctx.Done()

@@ -20,6 +20,7 @@ import (
 	"github.com/kedge-dev/kedge/internal/fleet"
 	"github.com/kedge-dev/kedge/internal/obs"
 	"github.com/kedge-dev/kedge/internal/stage"
+	"github.com/kedge-dev/kedge/internal/wait"
 	"github.com/kedge-dev/kedge/internal/wire"
 )
 
@@ -114,10 +115,8 @@ const undecided = 1500 * time.Millisecond
 
 // follow is connected as one that waits.
 func (r *replica) follow(ctx context.Context) error {
-	select {
-	case <-ctx.Done():
+	if !wait.For(ctx, time.Until(r.begun.Add(undecided))) {
 		return nil
-	case <-time.After(time.Until(r.begun.Add(undecided))):
 	}
 	cfg := r.link
 	cfg.Standby, cfg.Welcomed = true, r.identify

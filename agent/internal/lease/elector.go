@@ -15,6 +15,7 @@ import (
 	"k8s.io/client-go/dynamic"
 
 	"github.com/kedge-dev/kedge/internal/obs"
+	"github.com/kedge-dev/kedge/internal/wait"
 )
 
 // Config says what is competed for, and who does.
@@ -134,19 +135,20 @@ func (e *Elector) compete(ctx context.Context, follow func(context.Context) erro
 	following, stop := context.WithCancel(ctx)
 	defer stop()
 	var followed chan error
-	for failures := 0; ; failures++ {
+	var backoff wait.Backoff
+	for {
 		if err := e.yield(); err != nil {
 			stop()
 			return nil, errors.Join(err, e.await(followed))
 		}
-		sent, again := e.attempt(ctx, failures)
+		sent, again := e.attempt(ctx, &backoff)
 		if !sent.IsZero() {
 			t := e.begin(ctx, sent) // renewed from now on, however long follow takes to end
 			stop()
 			return t, e.await(followed)
 		}
 		if e.Problem() == nil {
-			failures = 0
+			backoff.Reset()
 		}
 		if followed == nil && ctx.Err() == nil {
 			followed = make(chan error, 1)
@@ -177,10 +179,10 @@ func (e *Elector) await(followed <-chan error) error {
 
 // attempt takes the Lease if it may be taken, and returns when that was asked for. Otherwise it says
 // when to try again if nothing is heard of it before.
-func (e *Elector) attempt(ctx context.Context, failures int) (sent time.Time, again time.Duration) {
+func (e *Elector) attempt(ctx context.Context, backoff *wait.Backoff) (sent time.Time, again time.Duration) {
 	retry := e.timing.retry
 	if e.reigning == nil {
-		retry <<= min(failures, 3)
+		retry = backoff.Next(retry, 8*retry)
 	}
 	if e.sighted().at.IsZero() {
 		if err := e.look(ctx); err != nil {

@@ -9,6 +9,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/kedge-dev/kedge/internal/wait"
 )
 
 // microTime is how the API server writes times with microseconds.
@@ -78,10 +80,7 @@ func (e *Elector) see(object *unstructured.Unstructured) {
 		e.seen.deprived = was.holder()
 	}
 	e.meetLocked()
-	select {
-	case e.changed <- struct{}{}:
-	default:
-	}
+	wait.Signal(e.changed)
 }
 
 func (e *Elector) sighted() sighting {

@@ -10,6 +10,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/watch"
+
+	"github.com/kedge-dev/kedge/internal/wait"
 )
 
 // watchFor is how long a watch lives before it is made anew.
@@ -18,16 +20,17 @@ const watchFor = 30 * time.Minute
 // watch sees every change of the Lease until ctx ends. What it misses while it is cut off, the
 // timers of Run make good.
 func (e *Elector) watch(ctx context.Context) {
-	for failures := 0; ctx.Err() == nil; failures++ {
+	var backoff wait.Backoff
+	for ctx.Err() == nil {
 		began := time.Now()
 		if err := e.watchOnce(ctx); err != nil {
 			e.failed(ctx, err)
 		}
 		if time.Since(began) > watchFor/2 {
-			failures = 0
+			backoff.Reset()
 			continue
 		}
-		pause(ctx, e.timing.retry<<min(failures, 3))
+		wait.For(ctx, backoff.Next(e.timing.retry, 8*e.timing.retry))
 	}
 }
 
@@ -72,13 +75,4 @@ func (e *Elector) list(ctx context.Context, selector string) (*unstructured.Unst
 		return nil, fmt.Errorf("reading Lease %s: %w", e.cfg.Name, err)
 	}
 	return list, nil
-}
-
-func pause(ctx context.Context, d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-	case <-timer.C:
-	}
 }

@@ -2,11 +2,12 @@ package link
 
 import (
 	"errors"
-	"math/rand/v2"
 	"time"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+
+	"github.com/kedge-dev/kedge/internal/wait"
 )
 
 const (
@@ -37,7 +38,7 @@ const (
 // A server that stops says within which time its agents may come back, which depends on how many they are.
 // Until the next connection no window is wider than that.
 type backoff struct {
-	step      int
+	attempts  wait.Backoff
 	announced time.Duration // window that the last Goodbye named; 0 when the server could not say
 }
 
@@ -45,25 +46,26 @@ type backoff struct {
 func (b *backoff) after(err error, lived time.Duration) time.Duration {
 	var bye *goodbye
 	if errors.As(err, &bye) {
-		b.step, b.announced = 0, 0
+		b.attempts.Reset()
+		b.announced = 0
 		if bye.within > 0 {
 			b.announced = max(bye.within, announcedMin)
 		}
-		return jitter(min(bye.within, refusedCap))
+		return wait.Jitter(min(bye.within, refusedCap), 1)
 	}
 	if welcomed := !errors.As(err, new(*dialError)) && !errors.As(err, new(*unwelcome)); welcomed {
 		b.announced = 0
 		if lived >= settled {
-			b.step = lostStep
+			b.attempts.Reset()
+			b.attempts.Skip(lostStep)
 		}
 	}
 	if status.Code(err) == codes.ResourceExhausted {
 		// Full jitter may mean at once, which is not what was asked for.
-		b.step = max(b.step, politeStep)
-		window := b.widen(refusedCap)
-		return window/2 + jitter(window/2)
+		b.attempts.Skip(politeStep)
+		return wait.Jitter(b.attempts.Next(backoffStart, refusedCap), 0.5)
 	}
-	return jitter(b.widen(b.limit(err)))
+	return wait.Jitter(b.attempts.Next(backoffStart, b.limit(err)), 1)
 }
 
 // limit is the widest window after err.
@@ -71,7 +73,7 @@ func (b *backoff) limit(err error) time.Duration {
 	switch {
 	case refusedByServer(err):
 		return refusedCap
-	case b.announced > 0 && b.step < announcedTries:
+	case b.announced > 0 && b.attempts.Attempts() < announcedTries:
 		return min(b.announced, refusedCap)
 	default:
 		return backoffCap
@@ -83,18 +85,4 @@ func (b *backoff) limit(err error) time.Duration {
 func refusedByServer(err error) bool {
 	code := status.Code(err)
 	return code == codes.Unauthenticated || code == codes.PermissionDenied || errors.As(err, new(*configError))
-}
-
-// widen returns the window of this delay, at most limit, and makes the next one twice as wide.
-func (b *backoff) widen(limit time.Duration) time.Duration {
-	const wide = 7 // 250 ms << 7 is beyond every limit
-	b.step++
-	return min(limit, backoffStart<<min(b.step-1, wide))
-}
-
-func jitter(window time.Duration) time.Duration {
-	if window <= 0 {
-		return 0
-	}
-	return rand.N(window)
 }

@@ -48,7 +48,7 @@ func TestBackoffIsJittered(t *testing.T) {
 	buckets := make([]int, 10)
 	for range fleet {
 		var b backoff
-		b.step = 7
+		b.attempts.Skip(7)
 		buckets[int(b.after(errors.New("x"), 0)*10/backoffCap)]++
 	}
 	for i, n := range buckets {
@@ -105,7 +105,8 @@ func TestGoodbyeBoundsAttemptsUntilTheNextConnection(t *testing.T) {
 			t.Error("what the goodbye said outlives the next connection")
 		}
 	}
-	b := backoff{announced: time.Second, step: announcedTries}
+	b := backoff{announced: time.Second}
+	b.attempts.Skip(announcedTries)
 	for longest := time.Duration(0); longest < 2*time.Second; {
 		longest = max(longest, b.after(refused, 0)) // a server that stays away is asked less often
 	}

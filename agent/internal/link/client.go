@@ -20,6 +20,7 @@ import (
 	"github.com/kedge-dev/kedge/internal/fleet"
 	"github.com/kedge-dev/kedge/internal/manifest"
 	"github.com/kedge-dev/kedge/internal/obs"
+	"github.com/kedge-dev/kedge/internal/wait"
 	"github.com/kedge-dev/kedge/internal/wire"
 )
 
@@ -135,7 +136,7 @@ func (c *Client) Status(s engine.Status) {
 		return
 	}
 	c.statuses.put(s)
-	signal(c.wake)
+	wait.Signal(c.wake)
 }
 
 // Event takes something that happened. It does not block; when too much is waiting, the oldest
@@ -144,13 +145,13 @@ func (c *Client) Event(target fleet.TargetID, e fleet.Event) {
 	if c.events.put(wire.Event{Target: target, Event: e}) {
 		c.cfg.Metrics.eventsDropped.Inc()
 	}
-	signal(c.wake)
+	wait.Signal(c.wake)
 }
 
 // CapabilitiesChanged says that Config.Capabilities may return something else than before. It does not block.
 func (c *Client) CapabilitiesChanged() {
 	c.offering.Store(true)
-	signal(c.wake)
+	wait.Signal(c.wake)
 }
 
 // Ready returns nil while the client is connected and welcomed, and otherwise the newest problem.
@@ -185,7 +186,7 @@ func (c *Client) Run(ctx context.Context) error {
 			c.cfg.Away(ctx)
 		}
 		c.serveLater()
-		pause(ctx, delay)
+		wait.For(ctx, delay)
 	}
 	return nil
 }
@@ -194,7 +195,7 @@ func (c *Client) Run(ctx context.Context) error {
 // its predecessor was in use is not waited with: the replicas of an agent share it, and one of them was first.
 func (c *Client) delay(ctx context.Context, b *backoff, err error, lived time.Duration) time.Duration {
 	if status.Code(err) == codes.Unauthenticated && c.wallet.replaced(ctx) {
-		b.step = 0
+		b.attempts.Reset()
 		return 0
 	}
 	return b.after(err, lived)
@@ -335,19 +336,3 @@ func (c *Client) stateHash(held []wire.Held) []byte {
 
 // readable is a duration for a log line: JSON would have nanoseconds.
 func readable(d time.Duration) string { return d.Truncate(time.Millisecond).String() }
-
-func signal(ch chan struct{}) {
-	select {
-	case ch <- struct{}{}:
-	default:
-	}
-}
-
-func pause(ctx context.Context, d time.Duration) {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-ctx.Done():
-	case <-t.C:
-	}
-}

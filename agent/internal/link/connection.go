@@ -14,6 +14,7 @@ import (
 
 	"github.com/kedge-dev/kedge/internal/fleet"
 	"github.com/kedge-dev/kedge/internal/obs"
+	"github.com/kedge-dev/kedge/internal/wait"
 	"github.com/kedge-dev/kedge/internal/wire"
 	"github.com/kedge-dev/kedge/internal/wire/agentv1"
 )
@@ -210,7 +211,7 @@ func (n *connection) takeWelcome(ctx context.Context, m *agentv1.Welcome) error 
 	// has to know all the same: what it desires next may be older than what is here.
 	if w.SendHeld || recovered {
 		n.sendHeld <- struct{}{}
-		signal(n.wake)
+		wait.Signal(n.wake)
 	}
 	n.arrived()
 	return nil
@@ -236,7 +237,7 @@ func (n *connection) take(ctx context.Context, frame *agentv1.ConnectResponse) e
 	case *agentv1.ConnectResponse_StatusStored:
 		count.WithLabelValues("in", "status_stored").Inc()
 		n.forget(n.statuses.confirm(f.StatusStored.GetCount()))
-		signal(n.wake) // what did not fit into the window does now
+		wait.Signal(n.wake) // what did not fit into the window does now
 	case *agentv1.ConnectResponse_SnapshotComplete:
 		count.WithLabelValues("in", "snapshot_complete").Inc()
 		n.endSnapshot()

@@ -9,6 +9,7 @@ import (
 	"github.com/kedge-dev/kedge/internal/fleet"
 	"github.com/kedge-dev/kedge/internal/manifest"
 	"github.com/kedge-dev/kedge/internal/obs"
+	"github.com/kedge-dev/kedge/internal/wait"
 	"github.com/kedge-dev/kedge/internal/wire"
 	"github.com/kedge-dev/kedge/internal/wire/agentv1"
 )
@@ -99,7 +100,7 @@ func (c *Client) rejectLocked(d wire.Desired, why error) {
 	c.statuses.fail(engine.Status{Target: d.Target, Observed: fleet.Observed{
 		Version: version, Health: fleet.HealthUnknown, AsOf: time.Now(),
 	}}, message)
-	signal(c.wake)
+	wait.Signal(c.wake)
 	if c.rejected[d.Target] != d.State.Digest {
 		c.rejected[d.Target] = d.State.Digest
 		c.Event(d.Target, fleet.Event{At: time.Now(), Type: fleet.EventWarning, Reason: "BundleUnavailable", Message: message})

@@ -12,6 +12,7 @@ import (
 
 	"github.com/kedge-dev/kedge/internal/manifest"
 	"github.com/kedge-dev/kedge/internal/obs"
+	"github.com/kedge-dev/kedge/internal/wait"
 	"github.com/kedge-dev/kedge/internal/wire"
 	"github.com/kedge-dev/kedge/internal/wire/agentv1"
 )
@@ -59,7 +60,7 @@ func (s *fetchSet) goesOn(digest string, more func() bool) bool {
 func (n *connection) fetch(ctx context.Context, digest string) {
 	more := func() bool { return ctx.Err() == nil && n.hopeFor(digest) }
 	n.fetched.start(digest, func() {
-		var wait backoff
+		var delay backoff
 		for more() {
 			err := n.fetchOnce(ctx, digest)
 			if err == nil || ctx.Err() != nil {
@@ -74,7 +75,7 @@ func (n *connection) fetch(ctx context.Context, digest string) {
 			if status.Code(err) == codes.NotFound || errors.Is(err, errBundle) {
 				n.reject(digest, err)
 			}
-			pause(ctx, wait.after(err, 0))
+			wait.For(ctx, delay.after(err, 0))
 		}
 	}, more)
 }

@@ -1,6 +1,9 @@
 package link
 
-import "github.com/kedge-dev/kedge/internal/fleet"
+import (
+	"github.com/kedge-dev/kedge/internal/fleet"
+	"github.com/kedge-dev/kedge/internal/wait"
+)
 
 // beginSnapshot starts over what is on its way: the server sends everything that differs from what
 // is held, and so everything that an earlier connection left wanted.
@@ -24,7 +27,7 @@ func (c *Client) endSnapshot() {
 		_, wanted := c.wanted[id]
 		return wanted
 	})
-	signal(c.wake)
+	wait.Signal(c.wake)
 	c.tellPendingLocked()
 }
 

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/kedge-dev/kedge/internal/obs"
+	"github.com/kedge-dev/kedge/internal/wait"
 	"github.com/kedge-dev/kedge/internal/wire"
 	"github.com/kedge-dev/kedge/internal/wire/agentv1"
 )
@@ -57,7 +58,7 @@ func (n *connection) takeToken(ctx context.Context, m *agentv1.NewToken) error {
 			n.log.Info("a new token is kept", "operation", string(next.Operation), "in", n.cfg.Tokens.String())
 		}
 		n.stored <- answer
-		signal(n.wake)
+		wait.Signal(n.wake)
 	})
 	return nil
 }

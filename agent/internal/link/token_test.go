@@ -94,10 +94,11 @@ func TestTokenThatWasReplacedIsTriedAtOnce(t *testing.T) {
 			t.Fatal(token, err)
 		}
 		kept.token = c.now
-		b := backoff{step: 6}
+		var b backoff
+		b.attempts.Skip(6)
 		delay := client.delay(t.Context(), &b, c.err, time.Second)
-		if at := delay == 0 && b.step == 0; at != c.want {
-			t.Errorf("%s: comes back in %v, and after that in up to %v", c.reason, delay, b.widen(backoffCap))
+		if at := delay == 0 && b.attempts.Attempts() == 0; at != c.want {
+			t.Errorf("%s: comes back in %v, and after that in up to %v", c.reason, delay, b.attempts.Next(backoffStart, backoffCap))
 		}
 	}
 }

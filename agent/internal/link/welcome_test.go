@@ -95,8 +95,8 @@ func TestServerThatNeverWelcomesIsAnOrdinaryFailure(t *testing.T) {
 			for range 10 {
 				b.after(err, welcomeTimeout)
 			}
-			if b.step < 7 {
-				t.Errorf("the backoff is at step %d after ten times, want it to have grown to the cap", b.step)
+			if b.attempts.Attempts() < 7 {
+				t.Errorf("the backoff is at step %d after ten times, want it to have grown to the cap", b.attempts.Attempts())
 			}
 		})
 	}
