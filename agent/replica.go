@@ -139,7 +139,7 @@ type reign struct {
 
 // begin implements what lease.Elector.Run asks for. Whatever changes the cluster ends with ctx, at once:
 // when another replica leads there is no time for good order.
-func (r *replica) begin(ctx context.Context) (lease.Reign, error) {
+func (r *replica) begin(ctx context.Context) (lease.Term, error) {
 	var client *link.Client
 	store, err := offlinecache.New(offlinecache.Config{
 		Secrets: r.secrets, Budget: r.cfg.OfflineBudget, Log: r.cfg.Log.With(obs.KeyComponent, "offlinecache"),
@@ -169,7 +169,7 @@ func (r *replica) begin(ctx context.Context) (lease.Reign, error) {
 	return begun, nil
 }
 
-// Run implements lease.Reign.
+// Run implements lease.Term.
 func (r *reign) Run(ctx context.Context) error {
 	return stage.Run(ctx,
 		stage.Stage{Name: "capabilities", Run: func(ctx context.Context) error { return r.replica.watchCluster(ctx, r.client.CapabilitiesChanged) }},
@@ -178,7 +178,7 @@ func (r *reign) Run(ctx context.Context) error {
 	)
 }
 
-// Lead implements lease.Reign.
+// Lead implements lease.Term.
 func (r *reign) Lead(ctx context.Context) error {
 	r.resume(ctx)
 	r.host.retry()
