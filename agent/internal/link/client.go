@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"maps"
 	"net/http"
 	"net/url"
 	"slices"
@@ -92,14 +91,10 @@ type Client struct {
 	mu        sync.Mutex
 	engine    Engine
 	welcome   wire.Welcome // that engine was made for
-	held      map[fleet.TargetID]wire.Held
-	bare      map[fleet.TargetID]bool           // held, as far as an inventory tells, and the engine was not told what to do
-	later     map[fleet.TargetID]engine.Desired // for the engine, unless the server is there to say something newer
-	wanted    map[fleet.TargetID]wire.Desired   // waits for its bundle
-	rejected  map[fleet.TargetID]string         // digest that was told to be out of reach
-	partial   map[string][]byte                 // bundles that were fetched in part, by digest
-	complete  bool                              // the server has sent all that differed at the last Welcome
-	pending   int                               // that the engine was told; -1 when it was told nothing
+	targets   targets
+	partial   map[string][]byte // bundles that were fetched in part, by digest
+	complete  bool              // the server has sent all that differed at the last Welcome
+	pending   int               // that the engine was told; -1 when it was told nothing
 	connected bool
 	refusals  int // of tokens, since the last Welcome
 	problem   *Problem
@@ -124,8 +119,7 @@ func New(cfg Config) (*Client, error) {
 	return &Client{
 		cfg: cfg, addr: addr, log: cfg.Log.With(obs.KeyComponent, "link", obs.KeyAddress, addr.String()),
 		statuses: newStatuses(), wake: make(chan struct{}, 1), wallet: wallet{kept: cfg.Tokens},
-		held: map[fleet.TargetID]wire.Held{}, bare: map[fleet.TargetID]bool{}, later: map[fleet.TargetID]engine.Desired{}, wanted: map[fleet.TargetID]wire.Desired{}, partial: map[string][]byte{},
-		rejected: map[fleet.TargetID]string{}, pending: -1, patience: welcomeTimeout,
+		targets: newTargets(), partial: map[string][]byte{}, pending: -1, patience: welcomeTimeout,
 	}, nil
 }
 
@@ -252,29 +246,10 @@ func (c *Client) detachOther(id fleet.AgentID) {
 	if c.cfg.Detach != nil {
 		c.cfg.Detach() // before what it has told is dropped
 	}
-	c.engine, c.pending = nil, -1
-	clear(c.held)
-	clear(c.bare)
-	clear(c.later)
-	clear(c.wanted)
-	clear(c.rejected)
+	c.engine, c.pending, c.targets = nil, -1, newTargets()
 	clear(c.partial)
 	c.statuses.reset()
 	c.events.reset()
-}
-
-// holdLocked takes what an engine found in the cluster. An inventory remembers what was applied, not
-// the objects: unless those were found too they have to be sent again, and the version tells the
-// server whether it is ahead.
-func (c *Client) holdLocked(found []engine.Held) {
-	for _, h := range found {
-		held := wire.Held{Target: h.Target, Version: h.Version}
-		if h.AtHand {
-			held.Digest = h.Digest
-		}
-		c.held[h.Target] = held
-		c.bare[h.Target] = !h.AtHand
-	}
 }
 
 // attach makes the engine if there is none for that welcome. It reports whether the engine found
@@ -297,41 +272,18 @@ func (c *Client) attach(ctx context.Context, w wire.Welcome) (recovered bool, er
 	if same { // it was told of its new configuration and goes on with what it has
 		return false, nil
 	}
-	c.pending = -1
-	clear(c.held)
-	clear(c.bare)
-	clear(c.later)
-	clear(c.wanted)
-	clear(c.rejected)
-	c.holdLocked(found)
+	c.pending, c.targets = -1, newTargets()
+	for _, h := range found {
+		c.targets.recovered(h)
+	}
 	return len(found) > 0, nil
 }
 
-// attached reports whether there is an engine: before, what is held is not known.
-func (c *Client) attached() bool {
+// states returns the state of every target and the hash over them. They are not known before there is an engine.
+func (c *Client) states() (states []wire.Held, hash []byte, known bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.engine != nil
-}
-
-func (c *Client) heldNow() []wire.Held {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return slices.Collect(maps.Values(c.held))
-}
-
-// stateHash is the hash over all that is held; empty while anything was found that the engine was not told
-// what to do with. A tombstone or a detachment that was begun before a restart is held as the server has
-// it, with no bundle, and still has to be sent again.
-func (c *Client) stateHash(held []wire.Held) []byte {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for _, bare := range c.bare {
-		if bare {
-			return nil
-		}
-	}
-	return wire.StateHash(held)
+	return c.targets.states(), c.targets.hash(), c.engine != nil
 }
 
 // readable is a duration for a log line: JSON would have nanoseconds.

@@ -123,12 +123,12 @@ func (n *connection) serve(ctx context.Context, hello wire.Hello) error {
 	hello.Clock, hello.Standby = time.Now(), n.cfg.Standby
 	n.offer = offer{named: hello.Capabilities, known: hello.Capabilities.Hash()}
 	if !n.cfg.Standby {
-		held := n.heldNow()
-		hello.StateHash, hello.StatusHash = n.stateHash(held), n.statuses.hash()
-		if n.attached() && len(held) <= wire.HeldInHello {
-			hello.Held = make(map[fleet.TargetID]wire.Held, len(held))
-			for _, h := range held {
-				hello.Held[h.Target] = h
+		states, hash, known := n.states()
+		hello.StateHash, hello.StatusHash = hash, n.statuses.hash()
+		if known && len(states) <= wire.HeldInHello {
+			hello.Held = make(map[fleet.TargetID]wire.Held, len(states))
+			for _, s := range states {
+				hello.Held[s.Target] = s
 			}
 		}
 	}
@@ -292,7 +292,8 @@ func (n *connection) write(ctx context.Context) {
 func (n *connection) writeOnce() (sent bool, err error) {
 	select {
 	case <-n.sendHeld:
-		return true, n.send("held", &agentv1.ConnectRequest{Frame: &agentv1.ConnectRequest_Held{Held: wire.HeldProto(n.heldNow())}})
+		states, _, _ := n.states()
+		return true, n.send("held", &agentv1.ConnectRequest{Frame: &agentv1.ConnectRequest_Held{Held: wire.HeldProto(states)}})
 	case answer := <-n.stored:
 		return true, n.sendStored(answer)
 	default:

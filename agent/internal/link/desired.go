@@ -37,7 +37,7 @@ func (n *connection) takeDesired(ctx context.Context, m *agentv1.Desired) error 
 	}
 	d.Bundle = nil
 	n.mu.Lock()
-	n.wanted[d.Target] = d
+	n.targets.await(d)
 	if n.complete {
 		n.dropPartialsLocked()
 	}
@@ -59,22 +59,16 @@ func (c *Client) pass(d wire.Desired, objects *manifest.Set) {
 // overtake each other on their way. Until it has returned, d counts as pending.
 func (c *Client) passLocked(d wire.Desired, objects *manifest.Set) {
 	c.statuses.mend(d.Target)
-	c.held[d.Target] = wire.HeldOf(d.Target, d.State)
-	delete(c.bare, d.Target)
-	delete(c.later, d.Target)
 	c.engine.Set(engine.Desired{Target: d.Target, Tenant: d.Tenant, Deployment: d.Deployment, State: d.State, Objects: objects})
-	delete(c.wanted, d.Target)
-	delete(c.rejected, d.Target)
+	c.targets.delivered(d.Target, d.State)
 }
 
 // passFetched gives a bundle to every target that waits for it.
 func (c *Client) passFetched(digest string, set *manifest.Set) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for _, d := range c.wanted {
-		if d.State.Digest == digest {
-			c.passLocked(d, set)
-		}
+	for _, d := range c.targets.awaiting(digest) {
+		c.passLocked(d, set)
 	}
 	c.tellPendingLocked()
 }
@@ -84,49 +78,41 @@ func (c *Client) passFetched(digest string, set *manifest.Set) {
 func (c *Client) reject(digest string, why error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for _, d := range c.wanted {
-		if d.State.Digest == digest {
-			c.rejectLocked(d, why)
-		}
+	for _, d := range c.targets.awaiting(digest) {
+		c.rejectLocked(d, why)
 	}
 }
 
 func (c *Client) rejectLocked(d wire.Desired, why error) {
-	version := d.State.Version
-	if held, ok := c.held[d.Target]; ok {
-		version = held.Version // what is here, not what could not be had
+	known, version := c.targets.get(d.Target), d.State.Version
+	if known.state != nil {
+		version = known.state.Version // what is here, not what could not be had
 	}
 	message := fmt.Sprintf("the objects of commit %s cannot be had, so nothing is pruned on this agent until they can: %v", d.State.Commit, why)
 	c.statuses.fail(engine.Status{Target: d.Target, Observed: fleet.Observed{
 		Version: version, Health: fleet.HealthUnknown, AsOf: time.Now(),
 	}}, message)
 	wait.Signal(c.wake)
-	if c.rejected[d.Target] != d.State.Digest {
-		c.rejected[d.Target] = d.State.Digest
+	if known.rejected != d.State.Digest {
+		known.rejected = d.State.Digest
 		c.Event(d.Target, fleet.Event{At: time.Now(), Type: fleet.EventWarning, Reason: "BundleUnavailable", Message: message})
 	}
 }
 
-func (c *Client) waitingFor(digest string) []wire.Desired {
+func (c *Client) isAwaited(digest string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	var out []wire.Desired
-	for _, d := range c.wanted {
-		if d.State.Digest == digest {
-			out = append(out, d)
-		}
-	}
-	return out
+	return len(c.targets.awaiting(digest)) > 0
 }
 
 // dropPartialsLocked forgets parts of bundles that nobody waits for any more.
 func (c *Client) dropPartialsLocked() {
-	needed := map[string]struct{}{}
-	for _, d := range c.wanted {
-		needed[d.State.Digest] = struct{}{}
+	if len(c.partial) == 0 {
+		return
 	}
+	needed := c.targets.awaitedDigests()
 	for digest := range c.partial {
-		if _, ok := needed[digest]; !ok {
+		if !needed[digest] {
 			delete(c.partial, digest)
 		}
 	}
@@ -137,8 +123,6 @@ func (c *Client) forget(done []inFlight) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, f := range done {
-		if c.held[f.target].Version == f.status.Version {
-			delete(c.held, f.target)
-		}
+		c.targets.forget(f.target, f.status.Version)
 	}
 }

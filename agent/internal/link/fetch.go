@@ -90,7 +90,7 @@ func (n *connection) hopeFor(digest string) bool {
 		n.reject(digest, why)
 		return false
 	}
-	return len(n.waitingFor(digest)) > 0
+	return n.isAwaited(digest)
 }
 
 func (n *connection) giveUp(digest string, why error) {

@@ -20,9 +20,11 @@ func (c *Client) Resume(w wire.Welcome, running Engine, found []engine.Held, lat
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.engine, c.welcome = running, w
-	c.holdLocked(found)
+	for _, h := range found {
+		c.targets.recovered(h)
+	}
 	for _, d := range later {
-		c.later[d.Target] = d
+		c.targets.get(d.Target).deferred = &d
 	}
 }
 
@@ -33,10 +35,8 @@ func (c *Client) serveLater() {
 	if c.connected || c.engine == nil {
 		return
 	}
-	for id, d := range c.later {
-		c.held[id] = wire.HeldOf(id, d.State)
-		delete(c.bare, id)
+	for _, d := range c.targets.takeDeferred() {
+		c.targets.received(d.Target, d.State)
 		c.engine.Set(d)
 	}
-	clear(c.later)
 }

@@ -1,9 +1,6 @@
 package link
 
-import (
-	"github.com/kedge-dev/kedge/internal/fleet"
-	"github.com/kedge-dev/kedge/internal/wait"
-)
+import "github.com/kedge-dev/kedge/internal/wait"
 
 // beginSnapshot starts over what is on its way: the server sends everything that differs from what
 // is held, and so everything that an earlier connection left wanted.
@@ -11,7 +8,7 @@ func (c *Client) beginSnapshot() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.complete = false
-	clear(c.wanted)
+	c.targets.dropAwaited()
 	c.tellPendingLocked()
 }
 
@@ -20,13 +17,10 @@ func (c *Client) endSnapshot() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.complete = true
-	clear(c.later) // the server does not want it, or has sent it
+	_ = c.targets.takeDeferred() // the server does not want it, or has sent it
 	c.dropPartialsLocked()
 	// A failure of a target that the server does not want anything of any more is none.
-	c.statuses.mendExcept(func(id fleet.TargetID) bool {
-		_, wanted := c.wanted[id]
-		return wanted
-	})
+	c.statuses.mendExcept(c.targets.isAwaited)
 	wait.Signal(c.wake)
 	c.tellPendingLocked()
 }
@@ -45,7 +39,7 @@ func (c *Client) Doubt() {
 // tellPendingLocked tells the engine how much is on its way, when that has changed. When a
 // connection is lost nothing changes: what was complete stays so (but see Doubt), and the rest is still missing.
 func (c *Client) tellPendingLocked() {
-	n := len(c.wanted)
+	n := c.targets.awaited
 	if !c.complete {
 		n++
 	}
