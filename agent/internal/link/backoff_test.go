@@ -143,9 +143,9 @@ func TestRunBacksOffAndNeverGivesUp(t *testing.T) {
 		attempts := 0
 		c, err := New(Config{
 			Address: "grpc://127.0.0.1:1", Tokens: TokenFile(t.TempDir() + "/missing"), Log: slog.New(slog.DiscardHandler), Metrics: metrics,
-			Hello:  func(context.Context) wire.Hello { return wire.Hello{} },
-			Attach: func(context.Context, wire.Welcome) (Engine, []engine.Held, error) { return nil, nil, nil },
-			Proxy:  nil,
+			Hello:    func(context.Context) wire.Hello { return wire.Hello{} },
+			Welcomed: func(context.Context, wire.Welcome) (Engine, []engine.Held, error) { return nil, nil, nil },
+			Proxy:    nil,
 		})
 		if err != nil {
 			t.Fatal(err)

@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"net/http"
 	"net/url"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -47,25 +46,19 @@ type Config struct {
 	// Capabilities returns at once what is known of what the cluster offers, which is what Hello says of it or
 	// something newer; nil means that it does not change. CapabilitiesChanged has it called.
 	Capabilities func() fleet.Capabilities
-	// Attach makes the engine of the agent that the server says this is, and what that engine
-	// finds in the cluster. It is called after the first Welcome, and again when the server says
-	// something else than before; it may return the same engine then. ctx ends with the
-	// connection, the engine must not.
-	Attach func(ctx context.Context, w wire.Welcome) (Engine, []engine.Held, error)
-	// Standby makes this the connection of a replica that another one leads: it is known to the server
-	// and told nothing. Attach and Refused are not called then.
+	// Standby connects a follower: the server knows the replica and sends it nothing. Refused is not called then.
 	Standby bool
-	// Welcomed is told what the server says of the agent, for every connection; nil means nobody is.
-	Welcomed func(w wire.Welcome)
-	// Refused is told when the server has refused whatever token there is; nil means nobody is. Welcomed
-	// takes it back.
+	// Welcomed is called for each connection that the server accepts, with the agent's identity and configuration. It
+	// returns the engine to deliver desired states to, and the targets that a new engine found in the cluster. It returns
+	// the same engine for as long as the agent stays the same. The caller of New owns the engine: the client neither
+	// starts nor stops it. ctx ends with the connection. For a follower Welcomed may be nil, and its results are ignored.
+	Welcomed func(ctx context.Context, w wire.Welcome) (Engine, []engine.Held, error)
+	// Refused is called when the server has refused every token of the agent, until the next Welcomed; nil means that
+	// nothing is called.
 	Refused func()
-	// Away is called after each time that no connection could be made or one was lost, before the next try;
-	// nil means that nobody is. It may call Resume.
-	Away func(ctx context.Context)
-	// Detach ends the engine that Attach made, before another agent's is made; nil means that there
-	// is nothing to end.
-	Detach func()
+	// Disconnected is called after each failed attempt to connect and each lost connection, before the next attempt; nil
+	// means that nothing is called. It may call Resume.
+	Disconnected func(ctx context.Context)
 	// Unpack opens a bundle; nil means manifest.Unpack.
 	Unpack func(digest string, zstd []byte) (*manifest.Set, error)
 	Log    *slog.Logger
@@ -84,13 +77,15 @@ type Client struct {
 	wake     chan struct{} // the writer has something to send
 	offering atomic.Bool   // what the cluster offers may have changed since the server was told
 
+	reports sync.RWMutex  // locked for writing while agent changes, which drops the reports of the previous one
+	agent   fleet.AgentID // that the server has named; "" before it has
+
 	patience  time.Duration // how long a server may take for its Welcome
 	unpacking sync.Mutex    // one bundle at a time: opening one takes a multiple of its size
 	wallet    wallet
 
 	mu        sync.Mutex
 	engine    Engine
-	welcome   wire.Welcome // that engine was made for
 	targets   targets
 	partial   map[string][]byte // bundles that were fetched in part, by digest
 	complete  bool              // the server has sent all that differed at the last Welcome
@@ -100,15 +95,13 @@ type Client struct {
 	problem   *Problem
 }
 
-var _ engine.Reporter = (*Client)(nil)
-
 // New checks cfg and makes a client. It does no I/O.
 func New(cfg Config) (*Client, error) {
 	addr, err := parseAddress(cfg.Address)
 	if err != nil {
 		return nil, err
 	}
-	if cfg.Tokens == nil || cfg.Hello == nil || cfg.Attach == nil && !cfg.Standby || cfg.Log == nil || cfg.Metrics == nil {
+	if cfg.Tokens == nil || cfg.Hello == nil || cfg.Welcomed == nil && !cfg.Standby || cfg.Log == nil || cfg.Metrics == nil {
 		return nil, errors.New("a link needs tokens, an introduction, an engine, a logger and metrics")
 	}
 	if cfg.Unpack == nil {
@@ -121,25 +114,6 @@ func New(cfg Config) (*Client, error) {
 		statuses: newStatuses(), wake: make(chan struct{}, 1), wallet: wallet{kept: cfg.Tokens},
 		targets: newTargets(), partial: map[string][]byte{}, pending: -1, patience: welcomeTimeout,
 	}, nil
-}
-
-// Status takes the newest state of a target. It does not block.
-func (c *Client) Status(s engine.Status) {
-	if err := wire.CheckTarget(s.Target); err != nil {
-		c.log.Warn("a status that cannot be sent was dropped", obs.Err(err)) // no server can have made that target
-		return
-	}
-	c.statuses.put(s)
-	wait.Signal(c.wake)
-}
-
-// Event takes something that happened. It does not block; when too much is waiting, the oldest
-// event is dropped and counted.
-func (c *Client) Event(target fleet.TargetID, e fleet.Event) {
-	if c.events.put(wire.Event{Target: target, Event: e}) {
-		c.cfg.Metrics.eventsDropped.Inc()
-	}
-	wait.Signal(c.wake)
 }
 
 // CapabilitiesChanged says that Config.Capabilities may return something else than before. It does not block.
@@ -176,8 +150,8 @@ func (c *Client) Run(ctx context.Context) error {
 		delay := c.delay(ctx, &backoff, err, time.Since(began))
 		c.cfg.Metrics.waited.Add(delay.Seconds())
 		c.lost(err, delay)
-		if c.cfg.Away != nil {
-			c.cfg.Away(ctx)
+		if c.cfg.Disconnected != nil {
+			c.cfg.Disconnected(ctx)
 		}
 		c.serveLater()
 		wait.For(ctx, delay)
@@ -236,42 +210,35 @@ func (c *Client) setConnected(connected bool) {
 	}
 }
 
-// detachOther drops everything of an agent that this one is not any more.
-func (c *Client) detachOther(id fleet.AgentID) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.engine == nil || c.welcome.AgentID == id {
+// setAgentLocked sets the agent that the client connects. It drops everything that belongs to another agent.
+func (c *Client) setAgentLocked(id fleet.AgentID) {
+	c.reports.Lock()
+	defer c.reports.Unlock()
+	if c.agent == id {
 		return
 	}
-	if c.cfg.Detach != nil {
-		c.cfg.Detach() // before what it has told is dropped
+	if c.agent != "" {
+		c.engine, c.pending, c.targets = nil, -1, newTargets()
+		clear(c.partial)
+		c.statuses.reset()
+		c.events.reset()
 	}
-	c.engine, c.pending, c.targets = nil, -1, newTargets()
-	clear(c.partial)
-	c.statuses.reset()
-	c.events.reset()
+	c.agent = id
 }
 
-// attach makes the engine if there is none for that welcome. It reports whether the engine found
-// anything that Hello could not tell of.
-func (c *Client) attach(ctx context.Context, w wire.Welcome) (recovered bool, err error) {
-	c.mu.Lock()
-	same := c.engine != nil && c.welcome.AgentID == w.AgentID && c.welcome.Scope == w.Scope && slices.Equal(c.welcome.Namespaces, w.Namespaces)
-	c.mu.Unlock()
-	if same {
-		return false, nil
-	}
-	made, found, err := c.cfg.Attach(ctx, w)
+// setEngine asks for the engine of the agent. It reports whether a new engine found targets in the cluster, which Hello
+// did not list.
+func (c *Client) setEngine(ctx context.Context, w wire.Welcome) (recovered bool, err error) {
+	e, found, err := c.cfg.Welcomed(ctx, w)
 	if err != nil {
 		return false, &engineError{fmt.Errorf("starting the engine: %w", err)}
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	same = made == c.engine
-	c.engine, c.welcome = made, w
-	if same { // it was told of its new configuration and goes on with what it has
+	if e == c.engine {
 		return false, nil
 	}
+	c.engine = e
 	c.pending, c.targets = -1, newTargets()
 	for _, h := range found {
 		c.targets.recovered(h)

@@ -187,22 +187,22 @@ func (n *connection) takeWelcome(ctx context.Context, m *agentv1.Welcome) error 
 	}
 	n.log = n.log.With(obs.KeyTenant, w.Tenant, obs.KeyAgent, w.AgentName)
 	n.log.Info("connected", obs.KeySession, string(w.Session), "serverVersion", w.ServerVersion, "standby", n.cfg.Standby)
-	if !n.cfg.Standby {
-		n.detachOther(w.AgentID)
-	}
-	if n.cfg.Welcomed != nil {
-		n.cfg.Welcomed(w)
-	}
 	n.offer.asked, n.offer.again = w.SendCapabilities, w.TakeCapabilities // before the writer begins
 	if n.cfg.Standby {
+		if n.cfg.Welcomed != nil {
+			_, _, _ = n.cfg.Welcomed(ctx, w)
+		}
 		n.lease <- w.Lease
 		n.arrived()
 		return nil
 	}
+	n.mu.Lock()
+	n.setAgentLocked(w.AgentID)
+	n.mu.Unlock()
 	// The writer begins with heartbeats: starting an engine may take longer than the lease.
 	n.statuses.begin(w.SendStatuses)
 	n.lease <- w.Lease
-	recovered, err := n.attach(ctx, w)
+	recovered, err := n.setEngine(ctx, w)
 	if err != nil {
 		return err
 	}

@@ -98,7 +98,7 @@ type rig struct {
 	*link.Client
 	engine   *memoryEngine
 	metrics  *prometheus.Registry
-	attached chan wire.Welcome
+	welcomed chan wire.Welcome // of the first connections
 	stop     context.CancelFunc
 	done     chan struct{}
 }
@@ -106,7 +106,7 @@ type rig struct {
 // start runs a client against the given address; edit may change its configuration.
 func start(t *testing.T, address, token string, edit func(*link.Config)) *rig {
 	t.Helper()
-	r := &rig{engine: &memoryEngine{changed: make(chan struct{}, 1)}, metrics: prometheus.NewRegistry(), attached: make(chan wire.Welcome, 16), done: make(chan struct{})}
+	r := &rig{engine: &memoryEngine{changed: make(chan struct{}, 1)}, metrics: prometheus.NewRegistry(), welcomed: make(chan wire.Welcome, 16), done: make(chan struct{})}
 	metrics, err := link.NewMetrics(r.metrics)
 	if err != nil {
 		t.Fatal(err)
@@ -116,8 +116,11 @@ func start(t *testing.T, address, token string, edit func(*link.Config)) *rig {
 		Hello: func(context.Context) wire.Hello {
 			return wire.Hello{AgentVersion: "test", KubeVersion: "v1.36.3", Replica: "replica-0"}
 		},
-		Attach: func(_ context.Context, w wire.Welcome) (link.Engine, []engine.Held, error) {
-			r.attached <- w
+		Welcomed: func(_ context.Context, w wire.Welcome) (link.Engine, []engine.Held, error) {
+			select {
+			case r.welcomed <- w:
+			default:
+			}
 			return r.engine, nil, nil
 		},
 		Log: slog.New(slog.DiscardHandler), Metrics: metrics,

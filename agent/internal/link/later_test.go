@@ -7,7 +7,6 @@ import (
 	"github.com/kedge-dev/kedge/agent/internal/engine"
 	"github.com/kedge-dev/kedge/agent/internal/link"
 	"github.com/kedge-dev/kedge/internal/fleet"
-	"github.com/kedge-dev/kedge/internal/wire"
 	"github.com/kedge-dev/kedge/internal/wire/agentv1"
 	"github.com/kedge-dev/kedge/server/gatewaytest"
 )
@@ -45,7 +44,7 @@ func TestWhatIsLeftForLaterIsForWhenTheServerIsAway(t *testing.T) {
 			if tt.away {
 				address, last = "grpc://127.0.0.1:1", "set "+string(target.ID)
 			}
-			e := resumedWith(t, address, token, wire.Welcome{AgentID: agent.ID, Scope: agent.Scope}, []engine.Desired{kept},
+			e := resumedWith(t, address, token, agent.ID, []engine.Desired{kept},
 				engine.Held{Target: target.ID, Version: target.Desired.Version, Digest: "another one"})
 			e.awaitCall(within(t), t, last)
 			if got := e.received(); len(got) != 1 || !tt.want(got[0], target.Desired.Version) {
@@ -68,10 +67,10 @@ func TestWhatIsFoundWhileTheServerIsAwayIsGoneOnWith(t *testing.T) {
 	e, looks, ready := &memoryEngine{changed: make(chan struct{}, 1)}, make(chan int, 100), make(chan *link.Client, 1)
 	r := start(t, "grpc://127.0.0.1:1", "token", func(c *link.Config) {
 		look := 0
-		c.Away = func(context.Context) {
+		c.Disconnected = func(context.Context) {
 			if look++; look == 3 { // the cluster answers at last
 				client := <-ready
-				client.Resume(wire.Welcome{AgentID: "agt-1", Scope: fleet.ScopeCluster}, e,
+				client.Resume("agt-1", e,
 					[]engine.Held{{Target: "tgt-1", Version: kept.State.Version, Digest: "another one"}}, []engine.Desired{kept})
 			}
 			looks <- look
@@ -91,7 +90,7 @@ func TestALostConnectionIsAnOccasionToLookToo(t *testing.T) {
 	g, address := newGate(t, "token")
 	away, back := make(chan struct{}), make(chan struct{})
 	start(t, address, "token", func(c *link.Config) {
-		c.Away = func(ctx context.Context) {
+		c.Disconnected = func(ctx context.Context) {
 			select {
 			case away <- struct{}{}:
 				<-back

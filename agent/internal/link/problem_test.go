@@ -97,7 +97,7 @@ func TestEveryProblemHasItsWords(t *testing.T) {
 			m := gatewaytest.NewMemory()
 			_, token := m.Enroll("edge-1")
 			c.Address, c.Tokens = "grpc://"+serve(t, m, gatewaytest.Options{}).Addr(), link.TokenFile(write(t, "token", token))
-			c.Attach = func(context.Context, wire.Welcome) (link.Engine, []engine.Held, error) {
+			c.Welcomed = func(context.Context, wire.Welcome) (link.Engine, []engine.Held, error) {
 				return nil, nil, errors.New("no inventory")
 			}
 		}},
@@ -133,8 +133,8 @@ func TestNewRefusesBadAddresses(t *testing.T) {
 	for _, address := range []string{"", "https://kedge", "grpc://", "grpc://user:secret@kedge", "grpc://kedge/path", "%"} {
 		_, err := link.New(link.Config{
 			Address: address, Tokens: link.TokenFile("t"), Log: slog.New(slog.DiscardHandler), Metrics: metrics,
-			Hello:  func(context.Context) wire.Hello { return wire.Hello{} },
-			Attach: func(context.Context, wire.Welcome) (link.Engine, []engine.Held, error) { return nil, nil, nil },
+			Hello:    func(context.Context) wire.Hello { return wire.Hello{} },
+			Welcomed: func(context.Context, wire.Welcome) (link.Engine, []engine.Held, error) { return nil, nil, nil },
 		})
 		if err == nil || strings.Contains(err.Error(), "secret") {
 			t.Errorf("New(%q) = %v, want an error without a password", address, err)

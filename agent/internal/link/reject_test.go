@@ -145,8 +145,9 @@ func TestLostConnectionKeepsWhatIsPending(t *testing.T) {
 	r.engine.awaitCall(ctx, t, "pending 0") // offline, drift is healed and pruned as before
 }
 
-// What was known of one agent is not told of another.
-func TestAnotherAgentStartsFromNothing(t *testing.T) {
+// When the server names another agent, nothing of the previous one is sent to it, not even a report of an engine that has
+// not stopped yet.
+func TestAnotherAgentStartsWithoutState(t *testing.T) {
 	t.Parallel()
 	d, content := desire(configMaps(t, 1, 10))
 	d.Bundle = content
@@ -154,20 +155,19 @@ func TestAnotherAgentStartsFromNothing(t *testing.T) {
 	other.desired.Target, other.agent = "tgt-2", "agt-2"
 	cable := newCable(t, strings.TrimPrefix(one.serve(t), "grpc://"))
 	next := strings.TrimPrefix(other.serve(t), "grpc://")
-	var detached atomic.Int32
 	var r *rig
 	ready := make(chan struct{})
+	engines := map[fleet.AgentID]*memoryEngine{}
 	r = start(t, "grpc://"+cable.addr(), "kedge-agent-x", func(c *link.Config) {
-		c.Attach = func(_ context.Context, w wire.Welcome) (link.Engine, []engine.Held, error) {
+		c.Welcomed = func(_ context.Context, w wire.Welcome) (link.Engine, []engine.Held, error) {
 			<-ready
-			if w.AgentID == "agt-2" && detached.Load() != 1 {
-				t.Error("the other engine is made before the first one is ended")
+			for _, previous := range engines {
+				previous.reporter.Status(engine.Status{Target: "tgt-1", Observed: fleet.Observed{Sync: fleet.SyncFailed, AsOf: time.Now()}})
 			}
-			return &memoryEngine{reporter: r.Client, changed: make(chan struct{}, 1)}, nil, nil
-		}
-		c.Detach = func() {
-			r.Status(engine.Status{Target: "tgt-1", Observed: fleet.Observed{Sync: fleet.SyncFailed, AsOf: time.Now()}})
-			detached.Add(1)
+			if engines[w.AgentID] == nil {
+				engines[w.AgentID] = &memoryEngine{reporter: r.Reporter(w.AgentID), changed: make(chan struct{}, 1)}
+			}
+			return engines[w.AgentID], nil, nil
 		}
 	})
 	close(ready)
@@ -178,12 +178,12 @@ func TestAnotherAgentStartsFromNothing(t *testing.T) {
 	cable.mend()
 	mine := func(st *agentv1.Status) bool {
 		if st.GetTarget() == "tgt-1" {
-			t.Errorf("the other agent is told %v", st)
+			t.Errorf("the other agent reports %v", st)
 		}
 		return st.GetTarget() != "tgt-1"
 	}
 	other.status(ctx, t, mine)
-	// What was left of the first agent would have been sent before this.
+	// A report of the first agent would have been sent before this one.
 	r.Status(engine.Status{Target: "tgt-3", Observed: fleet.Observed{Sync: fleet.SyncSynced}})
 	other.status(ctx, t, func(st *agentv1.Status) bool { return mine(st) && st.GetTarget() == "tgt-3" })
 }

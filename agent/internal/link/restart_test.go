@@ -22,7 +22,7 @@ func TestRestartedAgentTellsWhatItFinds(t *testing.T) {
 	var r *rig
 	ready := make(chan struct{})
 	r = start(t, address, "kedge-agent-x", func(c *link.Config) {
-		c.Attach = func(context.Context, wire.Welcome) (link.Engine, []engine.Held, error) {
+		c.Welcomed = func(context.Context, wire.Welcome) (link.Engine, []engine.Held, error) {
 			<-ready // r is set
 			return r.engine, []engine.Held{{Target: "tgt-9", Version: fleet.Version{Epoch: 1, Generation: 7}, Digest: "sha256:whole"}}, nil
 		}
@@ -58,7 +58,7 @@ func TestRestartedAgentThatIsAheadIsSentNothing(t *testing.T) {
 	var r *rig
 	ready := make(chan struct{})
 	r = start(t, "grpc://"+srv.Addr(), token, func(c *link.Config) {
-		c.Attach = func(context.Context, wire.Welcome) (link.Engine, []engine.Held, error) {
+		c.Welcomed = func(context.Context, wire.Welcome) (link.Engine, []engine.Held, error) {
 			<-ready
 			return r.engine, []engine.Held{{Target: behind.ID, Version: fleet.Version{Epoch: 1, Generation: 7}}}, nil
 		}

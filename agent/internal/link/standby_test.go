@@ -22,8 +22,11 @@ func TestStandbyIsConnectedAndTakesNothing(t *testing.T) {
 	g, address := newGate(t, "token")
 	welcomed := make(chan fleet.AgentID, 8)
 	r := start(t, address, "token", func(c *link.Config) {
-		c.Standby, c.Attach = true, nil
-		c.Welcomed = func(w wire.Welcome) { welcomed <- w.AgentID }
+		c.Standby = true
+		c.Welcomed = func(_ context.Context, w wire.Welcome) (link.Engine, []engine.Held, error) {
+			welcomed <- w.AgentID
+			return nil, nil, nil
+		}
 	})
 	ctx := within(t)
 	g.attempt(ctx, t, "token")
@@ -53,13 +56,13 @@ func TestStandbyIsConnectedAndTakesNothing(t *testing.T) {
 }
 
 // resumed is a client whose engine ran before the server was there.
-func resumed(t *testing.T, address, token string, w wire.Welcome, held ...engine.Held) *memoryEngine {
+func resumed(t *testing.T, address, token string, agent fleet.AgentID, held ...engine.Held) *memoryEngine {
 	t.Helper()
-	return resumedWith(t, address, token, w, nil, held...)
+	return resumedWith(t, address, token, agent, nil, held...)
 }
 
 // resumedWith is the same with something that is left for later.
-func resumedWith(t *testing.T, address, token string, w wire.Welcome, later []engine.Desired, held ...engine.Held) *memoryEngine {
+func resumedWith(t *testing.T, address, token string, agent fleet.AgentID, later []engine.Desired, held ...engine.Held) *memoryEngine {
 	t.Helper()
 	metrics, err := link.NewMetrics(prometheus.NewRegistry())
 	if err != nil {
@@ -69,8 +72,11 @@ func resumedWith(t *testing.T, address, token string, w wire.Welcome, later []en
 	c, err := link.New(link.Config{
 		Address: address, Tokens: link.TokenFile(write(t, "token", token)),
 		Hello: func(context.Context) wire.Hello { return wire.Hello{AgentVersion: "test", Replica: "r-0"} },
-		Attach: func(context.Context, wire.Welcome) (link.Engine, []engine.Held, error) {
-			return &memoryEngine{changed: make(chan struct{}, 1)}, nil, nil
+		Welcomed: func(_ context.Context, w wire.Welcome) (link.Engine, []engine.Held, error) {
+			if w.AgentID != agent {
+				t.Errorf("the server names agent %s, want %s", w.AgentID, agent)
+			}
+			return e, nil, nil
 		},
 		Log: slog.New(slog.DiscardHandler), Metrics: metrics,
 	})
@@ -78,7 +84,7 @@ func resumedWith(t *testing.T, address, token string, w wire.Welcome, later []en
 		t.Fatal(err)
 	}
 	e.reporter = c
-	c.Resume(w, e, held, later)
+	c.Resume(agent, e, held, later)
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
 	go func() { defer close(done); _ = c.Run(ctx) }()
@@ -102,7 +108,7 @@ func TestTheEndOfATargetIsSentAgainAfterARestart(t *testing.T) {
 			agent, token := m.Enroll("edge-1")
 			ends := end(m, m.Deploy(agent, "ends", configMaps(t, 1, 0)).ID)
 			s := serve(t, m, gatewaytest.Options{})
-			e := resumed(t, "grpc://"+s.Addr(), token, wire.Welcome{AgentID: agent.ID, Scope: agent.Scope},
+			e := resumed(t, "grpc://"+s.Addr(), token, agent.ID,
 				engine.Held{Target: ends.ID, Version: ends.Desired.Version})
 			e.awaitCall(within(t), t, "pending 0")
 			if got := e.received(); len(got) != 1 || got[0].Target != ends.ID {
@@ -122,7 +128,7 @@ func TestNothingIsSentOfWhatAnEngineFoundInTheCluster(t *testing.T) {
 	changed = m.Desire(changed.ID, configMaps(t, 3, 0), func(*fleet.Desired) {})
 	lost := m.Deploy(agent, "lost", configMaps(t, 4, 0))
 	s := serve(t, m, gatewaytest.Options{})
-	e := resumed(t, "grpc://"+s.Addr(), token, wire.Welcome{AgentID: agent.ID, Scope: agent.Scope},
+	e := resumed(t, "grpc://"+s.Addr(), token, agent.ID,
 		engine.Held{Target: same.ID, Version: same.Desired.Version, Digest: same.Desired.Digest, AtHand: true},
 		engine.Held{Target: changed.ID, Version: old.Version, Digest: old.Digest, AtHand: true},
 		engine.Held{Target: lost.ID, Version: lost.Desired.Version, Digest: lost.Desired.Digest},
@@ -155,7 +161,11 @@ func TestRefusalIsToldWhenNoTokenIsTaken(t *testing.T) {
 	refused, welcomed := make(chan struct{}, 8), make(chan wire.Welcome, 8)
 	start(t, "grpc://"+s.Addr(), token, func(c *link.Config) {
 		c.Refused = func() { refused <- struct{}{} }
-		c.Welcomed = func(w wire.Welcome) { welcomed <- w }
+		engineOf := c.Welcomed
+		c.Welcomed = func(ctx context.Context, w wire.Welcome) (link.Engine, []engine.Held, error) {
+			welcomed <- w
+			return engineOf(ctx, w)
+		}
 	})
 	ctx := within(t)
 	if err := m.AwaitOpen(ctx, 1); err != nil {

@@ -55,7 +55,7 @@ func TestDeliversOverEveryTransport(t *testing.T) {
 			if err := r.Ready(t.Context()); err != nil {
 				t.Errorf("Ready() = %v while connected", err)
 			}
-			welcome := <-r.attached
+			welcome := <-r.welcomed
 			if welcome.AgentID != agent.ID || welcome.AgentName != "edge-1" || welcome.Scope != fleet.ScopeCluster {
 				t.Errorf("welcomed as %+v, want who the token belongs to", welcome)
 			}

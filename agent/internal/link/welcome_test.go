@@ -58,8 +58,8 @@ func connectTo(t *testing.T, server agentv1.AgentServiceServer, patience time.Du
 	}
 	c, err := New(Config{
 		Address: "grpc://" + l.Addr().String(), Tokens: TokenFile(token), Log: slog.New(slog.DiscardHandler), Metrics: metrics,
-		Hello:  func(context.Context) wire.Hello { return wire.Hello{Replica: "r"} },
-		Attach: func(context.Context, wire.Welcome) (Engine, []engine.Held, error) { return nil, nil, nil },
+		Hello:    func(context.Context) wire.Hello { return wire.Hello{Replica: "r"} },
+		Welcomed: func(context.Context, wire.Welcome) (Engine, []engine.Held, error) { return nil, nil, nil },
 	})
 	if err != nil {
 		t.Fatal(err)
