@@ -186,7 +186,7 @@ func (t *leaderTerm) Lead(ctx context.Context) error {
 	t.replica.setClient(t.client)
 	err := t.client.Run(ctx)
 	// When the fence opens again, the engine works before the server can send a newer state.
-	t.client.Doubt()
+	t.client.InvalidateSnapshot()
 	return err
 }
 

@@ -22,11 +22,12 @@ import (
 	"github.com/kedge-dev/kedge/internal/wire"
 )
 
-// Engine is what a client needs of an engine. Its methods return at once.
+// Engine is the part of an engine that a client uses. Its methods do not block.
 type Engine interface {
+	// Set sets the desired state of one target.
 	Set(d engine.Desired)
-	// Pending says that n targets, or the rest of the snapshot, are still on their way: an object
-	// that one target gave up may be among those of another, so prunes wait. 0 lets them go on.
+	// Pending sets how many targets wait for their bundle, or that the snapshot is not complete. The engine does not prune
+	// while n is above 0: an object that one target no longer has may belong to a target that has not arrived yet.
 	Pending(n int)
 }
 
@@ -34,17 +35,17 @@ type Engine interface {
 type Config struct {
 	// Address of the server: grpc://host:port, grpcs://…, ws://… or wss://….
 	Address string
-	// Tokens keeps the agent's token. It is read anew for every connection, so that a token that was
-	// replaced there is picked up.
+	// Tokens stores the agent's token. The client reads it for every connection, so that it notices a replaced token.
 	Tokens Tokens
-	// CAFile holds the PEM certificates that the server's may be signed by; "" means the system's.
+	// CAFile contains the PEM certificates of the authorities that may sign the server's certificate; "" means those of
+	// the system.
 	CAFile string
 	// Proxy chooses the HTTP proxy of a request, as http.ProxyFromEnvironment does; nil means none.
 	Proxy func(*http.Request) (*url.URL, error)
-	// Hello introduces this replica, anew for every connection; hashes and clock are filled in.
+	// Hello returns the first message of a connection. The client adds the hashes and the clock.
 	Hello func(ctx context.Context) wire.Hello
-	// Capabilities returns at once what is known of what the cluster offers, which is what Hello says of it or
-	// something newer; nil means that it does not change. CapabilitiesChanged has it called.
+	// Capabilities returns the capabilities of the cluster as they are known now, and does not block; nil means that they
+	// do not change. Call CapabilitiesChanged when they do.
 	Capabilities func() fleet.Capabilities
 	// Standby connects a follower: the server knows the replica and sends it nothing. Refused is not called then.
 	Standby bool
@@ -53,56 +54,56 @@ type Config struct {
 	// the same engine for as long as the agent stays the same. The caller of New owns the engine: the client neither
 	// starts nor stops it. ctx ends with the connection. For a follower Welcomed may be nil, and its results are ignored.
 	Welcomed func(ctx context.Context, w wire.Welcome) (Engine, []engine.Held, error)
-	// Refused is called when the server has refused every token of the agent, until the next Welcomed; nil means that
-	// nothing is called.
+	// Refused is called when the server has refused every token of the agent. The next call of Welcomed ends that state.
+	// Refused may be nil.
 	Refused func()
-	// Disconnected is called after each failed attempt to connect and each lost connection, before the next attempt; nil
-	// means that nothing is called. It may call Resume.
+	// Disconnected is called after each failed attempt to connect and each lost connection, before the next attempt. It
+	// may call Resume. Disconnected may be nil.
 	Disconnected func(ctx context.Context)
-	// Unpack opens a bundle; nil means manifest.Unpack.
+	// Unpack unpacks a bundle; nil means manifest.Unpack.
 	Unpack func(digest string, zstd []byte) (*manifest.Set, error)
 	Log    *slog.Logger
 	// Metrics may be shared by several clients.
 	Metrics *Metrics
 }
 
-// Client keeps an agent connected. It implements engine.Reporter.
+// Client keeps an agent connected to its server. It implements engine.Reporter.
 type Client struct {
-	cfg  Config
-	addr address
-	log  *slog.Logger
+	cfg    Config
+	addr   address
+	log    *slog.Logger
+	tokens tokenSource
 
-	statuses statuses
-	events   events
-	wake     chan struct{} // the writer has something to send
-	offering atomic.Bool   // what the cluster offers may have changed since the server was told
+	statuses            statuses
+	events              events
+	wake                chan struct{} // signals that the writer has something to send
+	capabilitiesChanged atomic.Bool   // since they were last sent
 
 	reports sync.RWMutex  // locked for writing while agent changes, which drops the reports of the previous one
 	agent   fleet.AgentID // that the server has named; "" before it has
 
-	patience  time.Duration // how long a server may take for its Welcome
-	unpacking sync.Mutex    // one bundle at a time: opening one takes a multiple of its size
-	wallet    wallet
+	welcomeTimeout time.Duration
+	unpacking      sync.Mutex // one bundle at a time: unpacking needs a multiple of its size
 
-	mu        sync.Mutex
-	engine    Engine
-	targets   targets
-	partial   map[string][]byte // bundles that were fetched in part, by digest
-	complete  bool              // the server has sent all that differed at the last Welcome
-	pending   int               // that the engine was told; -1 when it was told nothing
-	connected bool
-	refusals  int // of tokens, since the last Welcome
-	problem   *Problem
+	mu               sync.Mutex
+	engine           Engine
+	targets          targets
+	partial          map[string][]byte // incomplete downloads of bundles, by digest
+	snapshotComplete bool              // the server has sent everything that differed at the last Welcome
+	pending          int               // last value passed to Engine.Pending; -1 before the first
+	connected        bool
+	refusals         int // consecutive refusals of tokens
+	problem          *Problem
 }
 
-// New checks cfg and makes a client. It does no I/O.
+// New checks cfg and returns a client. It does no I/O.
 func New(cfg Config) (*Client, error) {
 	addr, err := parseAddress(cfg.Address)
 	if err != nil {
 		return nil, err
 	}
 	if cfg.Tokens == nil || cfg.Hello == nil || cfg.Welcomed == nil && !cfg.Standby || cfg.Log == nil || cfg.Metrics == nil {
-		return nil, errors.New("a link needs tokens, an introduction, an engine, a logger and metrics")
+		return nil, errors.New("a link needs Tokens, Hello, Welcomed, Log and Metrics")
 	}
 	if cfg.Unpack == nil {
 		cfg.Unpack = func(digest string, zstd []byte) (*manifest.Set, error) {
@@ -111,18 +112,19 @@ func New(cfg Config) (*Client, error) {
 	}
 	return &Client{
 		cfg: cfg, addr: addr, log: cfg.Log.With(obs.KeyComponent, "link", obs.KeyAddress, addr.String()),
-		statuses: newStatuses(), wake: make(chan struct{}, 1), wallet: wallet{kept: cfg.Tokens},
-		targets: newTargets(), partial: map[string][]byte{}, pending: -1, patience: welcomeTimeout,
+		tokens: tokenSource{stored: cfg.Tokens}, statuses: newStatuses(), wake: make(chan struct{}, 1),
+		targets: newTargets(), partial: map[string][]byte{}, pending: -1, welcomeTimeout: defaultWelcomeTimeout,
 	}, nil
 }
 
-// CapabilitiesChanged says that Config.Capabilities may return something else than before. It does not block.
+// CapabilitiesChanged tells the client that Config.Capabilities may return a new value. It does not block.
 func (c *Client) CapabilitiesChanged() {
-	c.offering.Store(true)
+	c.capabilitiesChanged.Store(true)
 	wait.Signal(c.wake)
 }
 
-// Ready returns nil while the client is connected and welcomed, and otherwise the newest problem.
+// Ready returns nil while the client is connected and the server has accepted the agent. Otherwise it returns the newest
+// problem.
 func (c *Client) Ready(context.Context) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -136,48 +138,48 @@ func (c *Client) Ready(context.Context) error {
 	}
 }
 
-// Run keeps the agent connected until ctx ends, and returns nil then.
+// Run keeps the agent connected until ctx ends. It returns nil then.
 func (c *Client) Run(ctx context.Context) error {
 	var backoff backoff
-	late := time.AfterFunc(laterAfter, c.serveLater)
-	defer late.Stop()
+	timer := time.AfterFunc(deferredTimeout, c.deliverDeferred)
+	defer timer.Stop()
 	for ctx.Err() == nil {
-		began := time.Now()
+		started := time.Now()
 		err := c.connect(ctx)
 		if ctx.Err() != nil {
 			return nil
 		}
-		delay := c.delay(ctx, &backoff, err, time.Since(began))
+		delay := c.delay(ctx, &backoff, err, time.Since(started))
 		c.cfg.Metrics.waited.Add(delay.Seconds())
-		c.lost(err, delay)
+		c.disconnected(err, delay)
 		if c.cfg.Disconnected != nil {
 			c.cfg.Disconnected(ctx)
 		}
-		c.serveLater()
+		c.deliverDeferred()
 		wait.For(ctx, delay)
 	}
 	return nil
 }
 
-// delay is how long to wait after a connection, or an attempt at one, ended with err. A token that was replaced while
-// its predecessor was in use is not waited with: the replicas of an agent share it, and one of them was first.
-func (c *Client) delay(ctx context.Context, b *backoff, err error, lived time.Duration) time.Duration {
-	if status.Code(err) == codes.Unauthenticated && c.wallet.replaced(ctx) {
+// delay returns how long to wait after a connection, or an attempt to connect, ended with err. There is no delay when the
+// server refused a token that another replica has replaced in the meantime.
+func (c *Client) delay(ctx context.Context, b *backoff, err error, lasted time.Duration) time.Duration {
+	if status.Code(err) == codes.Unauthenticated && c.tokens.replaced(ctx) {
 		b.attempts.Reset()
 		return 0
 	}
-	return b.after(err, lived)
+	return b.after(err, lasted)
 }
 
-// refusedAfter is how many refusals in a row count: one is what a rotation that was undone looks like,
-// and then another token is tried.
+// refusedAfter is the number of consecutive refusals after which the agent counts as refused. A single refusal may be due
+// to a rotation that was undone, and the client tries another token then.
 const refusedAfter = 2
 
-// lost records and tells why there is no connection now.
-func (c *Client) lost(err error, delay time.Duration) {
+// disconnected records and logs why there is no connection.
+func (c *Client) disconnected(err error, delay time.Duration) {
 	var bye *goodbye
 	if errors.As(err, &bye) {
-		c.log.Info("the connection was ended in good order, coming back", obs.KeyReason, bye.reason, "in", readable(delay))
+		c.log.Info("the connection was closed, reconnecting", obs.KeyReason, bye.reason, "in", readable(delay))
 		return
 	}
 	problem := classify(err, c.cfg, c.addr)
@@ -253,5 +255,5 @@ func (c *Client) states() (states []wire.Held, hash []byte, known bool) {
 	return c.targets.states(), c.targets.hash(), c.engine != nil
 }
 
-// readable is a duration for a log line: JSON would have nanoseconds.
+// readable formats a duration for the log.
 func readable(d time.Duration) string { return d.Truncate(time.Millisecond).String() }

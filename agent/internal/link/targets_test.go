@@ -44,7 +44,7 @@ func TestTargetsCountWhatIsAwaited(t *testing.T) {
 	known.forget("a", fleet.Version{Generation: 2})
 	expect("a deleted target is forgotten", 0, 0)
 	if _, ok := known.byID["a"]; ok {
-		t.Error("a target of which nothing is known takes up memory")
+		t.Error("a target of which nothing is known is still in the map")
 	}
 }
 

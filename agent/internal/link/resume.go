@@ -7,16 +7,16 @@ import (
 	"github.com/kedge-dev/kedge/internal/fleet"
 )
 
-// laterAfter is how long the server has for its first Welcome before the engine is given what was left for
-// later. It is a backstop, for connections that hang: one that fails ends the wait at once.
-const laterAfter = 10 * time.Second
+// deferredTimeout is how long the server has for its first Welcome before the engine gets the deferred states. It is for
+// connections that hang: a connection that fails ends the wait at once.
+const deferredTimeout = 10 * time.Second
 
 // Resume sets the engine of an agent, which runs already, and the targets that it found in the cluster. It is called while
 // there is no connection: before Run, or by Config.Disconnected.
 //
-// The engine is given later when the server turns out to be away, and not at all when it is there to say
-// something newer, or the same.
-func (c *Client) Resume(agent fleet.AgentID, running Engine, found []engine.Held, later []engine.Desired) {
+// The engine gets the deferred states when the server turns out to be unavailable. A server that is available sends newer
+// states instead, or the same.
+func (c *Client) Resume(agent fleet.AgentID, running Engine, found []engine.Held, deferred []engine.Desired) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.setAgentLocked(agent)
@@ -24,13 +24,13 @@ func (c *Client) Resume(agent fleet.AgentID, running Engine, found []engine.Held
 	for _, h := range found {
 		c.targets.recovered(h)
 	}
-	for _, d := range later {
+	for _, d := range deferred {
 		c.targets.get(d.Target).deferred = &d
 	}
 }
 
-// serveLater gives the engine what was left for later, unless there is a connection.
-func (c *Client) serveLater() {
+// deliverDeferred delivers the deferred states to the engine, unless there is a connection.
+func (c *Client) deliverDeferred() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.connected || c.engine == nil {
