@@ -187,7 +187,7 @@ func TestWrongSetupIsToldApart(t *testing.T) {
 	}{
 		{"no address", func(c *agent.Config) { c.ServerAddress = "" }, "--server-address"},
 		{"bad address", func(c *agent.Config) { c.ServerAddress = "https://x" }, "grpcs://"},
-		{"address without a scheme", func(c *agent.Config) { c.ServerAddress = "127.0.0.1:18080" }, `--server-address "127.0.0.1:18080" has to begin with grpc://, grpcs://, ws:// or wss://`},
+		{"address without a scheme", func(c *agent.Config) { c.ServerAddress = "127.0.0.1:18080" }, `--server-address "127.0.0.1:18080" must begin with grpc://, grpcs://, ws:// or wss://`},
 		{"no token file", func(c *agent.Config) { c.TokenFile = "" }, "--token-file"},
 		{"token file gone", func(c *agent.Config) { c.TokenFile += "x" }, "the file of --token-file"},
 		{"CA file gone", func(c *agent.Config) { c.CAFile = "/nonexistent" }, "the file of --ca-cert-file"},

@@ -2,8 +2,8 @@ package agent
 
 import (
 	"context"
+	"errors"
 	"fmt"
-	"sync"
 
 	"k8s.io/client-go/rest"
 
@@ -16,144 +16,198 @@ import (
 	"github.com/kedge-dev/kedge/internal/wire"
 )
 
-// engineHost makes and runs the engine of whichever agent the server says this is, or said before it
-// went away.
-type engineHost struct {
+// engineRunner starts, runs and stops the engine of this agent. An engine runs until the leader term ends or the server
+// names another agent; it does not depend on the connection to the server. Only the goroutine of run changes the engine.
+// Other goroutines send it requests.
+type engineRunner struct {
 	cfg      Config
 	cluster  *rest.Config
 	rules    *rules
-	reporter engine.Reporter
+	reporter func(agent fleet.AgentID) engine.Reporter
 	offline  *offlinecache.Cache
-	failed   chan error
-	life     context.Context // engines live as long as this replica leads, not as a connection
+	requests chan func(ctx context.Context)
+	ended    chan struct{} // closed when run has returned
 
-	mu      sync.Mutex
-	kept    map[fleet.TargetID]engine.Desired // loaded from the offline cache, and not used yet
-	keptOf  fleet.AgentID                     // whose that is
-	current *runningEngine
+	// Used by the goroutine of run only.
+	current   *runningEngine                    // nil when there is none
+	cached    map[fleet.TargetID]engine.Desired // read from the offline cache, and not used yet
+	cachedFor fleet.AgentID                     // agent that the cache belongs to
 }
 
+func newEngineRunner(cfg Config, cluster *rest.Config, rules *rules, offline *offlinecache.Cache) *engineRunner {
+	return &engineRunner{
+		cfg: cfg, cluster: cluster, rules: rules, offline: offline,
+		requests: make(chan func(context.Context)), ended: make(chan struct{}),
+	}
+}
+
+// runningEngine is an engine whose Run was called.
 type runningEngine struct {
 	*builtin.Engine
 	offline *offlinecache.Cache
 	agent   fleet.AgentID
-	stop    context.CancelFunc
-	done    chan struct{}
+	cancel  context.CancelFunc
+	done    chan error
 }
 
-// Set implements link.Engine. What is to be deleted or let go of is forgotten first: a restart in
-// the middle of it, without a server, must not bring it back. What the engine refuses changes nothing of
-// what the target has, and nothing of what is kept of it.
-func (r *runningEngine) Set(d engine.Desired) {
+// Set implements link.Engine. It removes the cached state of a target before the engine deletes or detaches the target, so
+// that a restart without the server does not bring the target back. A state that the engine refuses changes neither the
+// target nor the cache.
+func (e *runningEngine) Set(d engine.Desired) {
 	switch {
 	case d.Source != nil:
-		r.Engine.Set(d)
+		e.Engine.Set(d)
 		return
 	case d.Objects == nil:
-		r.offline.Forget(d.Target, func() { r.Engine.Set(d) })
+		e.offline.Forget(d.Target, func() { e.Engine.Set(d) })
 		return
 	}
-	r.offline.Offer(d)
-	target, version := d.Target, d.State.Version // not d: its objects are not to live as long
-	d.Keep = func() <-chan struct{} { return r.offline.Secure(target, version) }
-	r.Engine.Set(d)
+	e.offline.Offer(d)
+	target, version := d.Target, d.State.Version // the closure must not keep the objects of d alive
+	d.Keep = func() <-chan struct{} { return e.offline.Secure(target, version) }
+	e.Engine.Set(d)
 }
 
-// run lets engines run until ctx ends or one of them fails.
-func (h *engineHost) run(ctx context.Context) error {
-	var err error
+// run runs engines until ctx ends or one of them fails.
+func (r *engineRunner) run(ctx context.Context) error {
+	defer close(r.ended)
+	defer r.stop()
+	for {
+		var done <-chan error
+		if r.current != nil {
+			done = r.current.done
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case err := <-done:
+			r.current = nil
+			if err == nil && ctx.Err() == nil {
+				err = errors.New("it ended by itself")
+			}
+			if err != nil {
+				err = fmt.Errorf("running the engine: %w", err)
+			}
+			return err
+		case request := <-r.requests:
+			request(ctx)
+		}
+	}
+}
+
+// errTermEnded means that the leader term has ended, and with it the engine.
+var errTermEnded = errors.New("the leader term has ended")
+
+// do calls fn in the goroutine of run and waits for it. The context of fn ends with ctx and when run stops; life ends only
+// when run stops.
+func (r *engineRunner) do(ctx context.Context, fn func(ctx, life context.Context)) error {
+	done := make(chan struct{})
+	request := func(life context.Context) {
+		defer close(done)
+		ctx, cancel := context.WithCancel(ctx)
+		defer cancel()
+		defer context.AfterFunc(life, cancel)()
+		fn(ctx, life)
+	}
 	select {
+	case r.requests <- request:
+		<-done
+		return nil
+	case <-r.ended:
+		return errTermEnded
 	case <-ctx.Done():
-	case err = <-h.failed:
+		return ctx.Err()
 	}
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.stopLocked()
-	return err
 }
 
-// attach implements link.Config.Attach.
-func (h *engineHost) attach(ctx context.Context, w wire.Welcome) (link.Engine, []engine.Held, error) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.life.Err() != nil {
-		return nil, nil, fmt.Errorf("starting an engine: %w", context.Cause(h.life))
-	}
-	if h.current != nil && h.current.agent == w.AgentID {
-		h.current.Configure(w.AgentID, w.Scope, w.Namespaces)
-		return h.current, nil, nil
-	}
-	h.stopLocked()
-	held, _, err := h.startLocked(ctx, w) // the server is there: what is left for later it sends again
-	return h.current, held, err
+// welcomed returns the engine for the agent that the server has named, and the targets that it found in the cluster if it
+// is new. The engine of the same agent continues with the new configuration.
+func (r *engineRunner) welcomed(ctx context.Context, w wire.Welcome) (running link.Engine, found []engine.Held, err error) {
+	failed := r.do(ctx, func(ctx, life context.Context) {
+		if r.current != nil && r.current.agent != w.AgentID {
+			r.stop()
+		}
+		r.offline.SetAgent(offlinecache.Agent{ID: w.AgentID, Name: w.AgentName, Tenant: w.Tenant, Scope: w.Scope, Namespaces: w.Namespaces})
+		if r.current == nil {
+			// The server is available, so that it sends again what start defers.
+			found, _, err = r.start(ctx, life, w)
+		} else {
+			r.current.Configure(w.AgentID, w.Scope, w.Namespaces)
+		}
+		if r.current != nil {
+			running = r.current
+		}
+	})
+	return running, found, errors.Join(failed, err)
 }
 
-// detach implements link.Config.Detach.
-func (h *engineHost) detach() {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.stopLocked()
+// refused is called when the server refuses the agent. The engine continues, because a token may be refused by mistake. A
+// deleted agent must not continue for ever, so it does not start its engine again after a restart.
+func (r *engineRunner) refused() { r.offline.Refused() }
+
+// retry makes the engine retry at once what failed while this replica could not change the cluster.
+func (r *engineRunner) retry(ctx context.Context) {
+	_ = r.do(ctx, func(context.Context, context.Context) {
+		if r.current != nil {
+			r.current.Retry()
+		}
+	})
 }
 
-// startLocked makes an engine that goes on with what it finds in the cluster. It prunes nothing
-// before the server has said what else there is. later is what it is to be given when the server is away.
-func (h *engineHost) startLocked(ctx context.Context, w wire.Welcome) (held []engine.Held, later []engine.Desired, err error) {
-	made, err := builtin.New(builtin.Config{
-		Namespace: h.cfg.Namespace, REST: h.cluster, Reporter: h.reporter,
-		Log:     h.cfg.Log.With(obs.KeyTenant, w.Tenant, obs.KeyAgent, w.AgentName, obs.KeyReplica, h.cfg.Replica),
+// start starts an engine, which continues with what it finds in the cluster. It does not prune until the server has sent
+// its snapshot. deferred are the cached states to apply if the server is unavailable.
+func (r *engineRunner) start(ctx, life context.Context, w wire.Welcome) (found []engine.Held, deferred []engine.Desired, err error) {
+	e, err := builtin.New(builtin.Config{
+		Namespace: r.cfg.Namespace, REST: r.cluster, Reporter: r.reporter(w.AgentID),
+		Log:     r.cfg.Log.With(obs.KeyTenant, w.Tenant, obs.KeyAgent, w.AgentName, obs.KeyReplica, r.cfg.Replica),
 		AgentID: w.AgentID, Scope: w.Scope, Namespaces: w.Namespaces,
 	})
 	if err != nil {
 		return nil, nil, err
 	}
-	h.rules.govern(made)
-	if held, err = made.Recover(ctx); err != nil {
+	r.rules.govern(e)
+	if found, err = e.Recover(ctx); err != nil {
 		return nil, nil, err
 	}
-	made.Pending(1)
-	later = h.serveKept(made, w.AgentID, held)
-	own, stop := context.WithCancel(h.life)
-	h.current = &runningEngine{Engine: made, offline: h.offline, agent: w.AgentID, stop: stop, done: make(chan struct{})}
-	go func(done chan struct{}) {
-		defer close(done)
-		if err := made.Run(own); err != nil && own.Err() == nil {
-			h.failed <- fmt.Errorf("running the engine: %w", err)
-		}
-	}(h.current.done)
-	return held, later, nil
+	e.Pending(1)
+	deferred = r.applyCached(e, w.AgentID, found)
+	engineCtx, cancel := context.WithCancel(life)
+	r.current = &runningEngine{Engine: e, offline: r.offline, agent: w.AgentID, cancel: cancel, done: make(chan error, 1)}
+	go func(done chan<- error) { done <- e.Run(engineCtx) }(r.current.done)
+	return found, deferred, nil
 }
 
-// serveKept gives an engine what was kept of those targets that its inventory lists. One that has no
-// inventory was deleted or let go of, and stays so. What was kept for another agent is for its server to
-// say again: that agent may have been refused, or be of somebody else. What was never applied whole is
-// returned: the server, if it is there, may have something newer, and it may be what has ended the agent.
-func (h *engineHost) serveKept(to engine.Engine, agent fleet.AgentID, held []engine.Held) (later []engine.Desired) {
-	if h.keptOf != agent {
-		h.kept = nil
-	}
-	for i := range held {
-		d, ok := h.kept[held[i].Target]
-		switch {
-		case !ok:
-		case d.State.Compare(held[i].Version) < 0:
-			h.cfg.Log.Warn("what was kept of a target is older than what was applied last: it is left as it is until the server sends it again",
-				obs.KeyTarget, string(d.Target), obs.KeyDeployment, d.Deployment, obs.KeyGeneration, held[i].Generation)
-		case d.State.Digest != held[i].Digest:
-			later = append(later, d)
-		default:
-			to.Set(d)
-			held[i].Version, held[i].Digest, held[i].AtHand = d.State.Version, d.State.Digest, true
-		}
-	}
-	h.kept = nil // an engine holds them, or will, or nobody needs them
-	return later
-}
-
-func (h *engineHost) stopLocked() {
-	if h.current == nil {
+// stop stops the engine, if there is one.
+func (r *engineRunner) stop() {
+	if r.current == nil {
 		return
 	}
-	h.current.stop()
-	<-h.current.done
-	h.current = nil
+	r.current.cancel()
+	<-r.current.done
+	r.current = nil
+}
+
+// applyCached sets the cached states of the targets that the inventory lists. A target without an inventory was deleted or
+// detached, and stays so. A state that belongs to another agent is not used: the server may have refused that agent. A
+// state that was not applied completely is returned as deferred: if the server is available, it may have a newer one.
+func (r *engineRunner) applyCached(e engine.Engine, agent fleet.AgentID, found []engine.Held) (deferred []engine.Desired) {
+	if r.cachedFor != agent {
+		r.cached = nil
+	}
+	for i := range found {
+		d, ok := r.cached[found[i].Target]
+		switch {
+		case !ok:
+		case d.State.Compare(found[i].Version) < 0:
+			r.cfg.Log.Warn("the cached state of a target is older than the applied one: the target stays unchanged until the server sends its state",
+				obs.KeyTarget, string(d.Target), obs.KeyDeployment, d.Deployment, obs.KeyGeneration, found[i].Generation)
+		case d.State.Digest != found[i].Digest:
+			deferred = append(deferred, d)
+		default:
+			e.Set(d)
+			found[i].Version, found[i].Digest, found[i].AtHand = d.State.Version, d.State.Digest, true
+		}
+	}
+	r.cached = nil
+	return deferred
 }

@@ -2,6 +2,7 @@ package agent
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"slices"
 	"strings"
@@ -34,9 +35,9 @@ func TestOnlyWhatTheInventoryListsIsTakenUpAgain(t *testing.T) {
 		return engine.Held{Target: fleet.TargetID(target), Version: fleet.Version{Epoch: 1, Generation: generation}, Digest: "a"}
 	}
 	var log strings.Builder
-	h := &engineHost{cfg: Config{Log: slog.New(slog.NewTextHandler(&log, nil))}, kept: kept, keptOf: "agt-a"}
+	h := &engineRunner{cfg: Config{Log: slog.New(slog.NewTextHandler(&log, nil))}, cached: kept, cachedFor: "agt-a"}
 	to, found := &noted{}, []engine.Held{held("same", 2), held("older", 3), held("newer", 2), held("changed", 2), held("unknown", 1)}
-	later := h.serveKept(to, "agt-a", found)
+	later := h.applyCached(to, "agt-a", found)
 	slices.Sort(to.sets)
 	if !slices.Equal(to.sets, []string{"changed", "same"}) {
 		t.Errorf("the engine was given %q: one that was deleted must not come back, and nothing may go back", to.sets)
@@ -61,11 +62,11 @@ func TestWhatWasKeptForAnotherAgentIsNotTakenUp(t *testing.T) {
 	t.Parallel()
 	of := func(agent fleet.AgentID) []string {
 		d := state("same", 2, "a")
-		h := &engineHost{cfg: Config{Log: slog.New(slog.DiscardHandler)}, kept: map[fleet.TargetID]engine.Desired{d.Target: d}, keptOf: "agt-a"}
+		h := &engineRunner{cfg: Config{Log: slog.New(slog.DiscardHandler)}, cached: map[fleet.TargetID]engine.Desired{d.Target: d}, cachedFor: "agt-a"}
 		to, found := &noted{}, []engine.Held{{Target: d.Target, Version: d.State.Version, Digest: "a"}}
-		h.serveKept(to, agent, found)
-		if found[0].AtHand != (len(to.sets) > 0) || h.kept != nil {
-			t.Errorf("as %s: it is at hand %v, and %d are left for later", agent, found[0].AtHand, len(h.kept))
+		h.applyCached(to, agent, found)
+		if found[0].AtHand != (len(to.sets) > 0) || h.cached != nil {
+			t.Errorf("as %s: it is at hand %v, and %d are left for later", agent, found[0].AtHand, len(h.cached))
 		}
 		return to.sets
 	}
@@ -74,5 +75,29 @@ func TestWhatWasKeptForAnotherAgentIsNotTakenUp(t *testing.T) {
 	}
 	if got := of("agt-b"); len(got) != 0 {
 		t.Errorf("another agent was given %q, want nothing until its server says so", got)
+	}
+}
+
+func TestEngineRequestsEndWithTheTerm(t *testing.T) {
+	t.Parallel()
+	r := newEngineRunner(Config{}, nil, nil, nil)
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- r.run(ctx) }()
+	err := r.do(t.Context(), func(ctx, life context.Context) {
+		stop()
+		<-ctx.Done() // as Recover does when the API server does not answer
+		if life.Err() == nil {
+			t.Error("the term did not end")
+		}
+	})
+	if err != nil {
+		t.Errorf("a request in progress: %v", err)
+	}
+	if err := <-ended; err != nil {
+		t.Errorf("run() = %v", err)
+	}
+	if err := r.do(t.Context(), func(context.Context, context.Context) { t.Error("a request ran after the term") }); !errors.Is(err, errTermEnded) {
+		t.Errorf("a request after the term: %v, want %v", err, errTermEnded)
 	}
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/kedge-dev/kedge/agent/internal/engine"
 	"github.com/kedge-dev/kedge/internal/fleet"
 	"github.com/kedge-dev/kedge/internal/obs"
+	"github.com/kedge-dev/kedge/internal/wait"
 )
 
 // homeInterval is how often the namespace of the inventory is looked for.
@@ -24,7 +25,6 @@ const homeInterval = 5 * time.Second
 // home watches whether the namespace of the inventory is there. A pod lives in it; an agent outside
 // of its cluster was only told a name, and without the namespace nothing can be applied.
 type home struct {
-	engine.Reporter
 	cfg     Config
 	cluster *rest.Config
 	missing atomic.Bool
@@ -35,12 +35,7 @@ func newHome(cfg Config, cluster *rest.Config) *home { return &home{cfg: cfg, cl
 // run looks until the namespace is there or ctx ends.
 func (h *home) run(ctx context.Context) error {
 	if h.cfg.Kubeconfig != "" {
-		for h.look(ctx) {
-			select {
-			case <-ctx.Done():
-				return nil
-			case <-time.After(homeInterval):
-			}
+		for h.look(ctx) && wait.For(ctx, homeInterval) {
 		}
 	}
 	<-ctx.Done()
@@ -82,10 +77,18 @@ func (h *home) ready(ctx context.Context, next func(context.Context) error) erro
 	return err
 }
 
-// Status says at a target that fails why everything does.
-func (h *home) Status(s engine.Status) {
-	if h.missing.Load() && s.Observed.Sync != fleet.SyncSynced && s.Observed.Sync != fleet.SyncDeleted && s.Observed.Sync != fleet.SyncDetached {
-		s.Observed.Message = h.problem().Error()
+// reporter returns a reporter that adds the missing namespace to the status of targets that fail because of it.
+func (h *home) reporter(next engine.Reporter) engine.Reporter { return homeReporter{next, h} }
+
+type homeReporter struct {
+	engine.Reporter
+	home *home
+}
+
+// Status implements engine.Reporter.
+func (r homeReporter) Status(s engine.Status) {
+	if r.home.missing.Load() && s.Observed.Sync != fleet.SyncSynced && s.Observed.Sync != fleet.SyncDeleted && s.Observed.Sync != fleet.SyncDetached {
+		s.Observed.Message = r.home.problem().Error()
 	}
-	h.Reporter.Status(s)
+	r.Reporter.Status(s)
 }

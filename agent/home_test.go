@@ -34,7 +34,6 @@ func TestMissingNamespaceIsToldWhereverOneLooks(t *testing.T) {
 	var log strings.Builder
 	reporter := &told{}
 	h := newHome(Config{Namespace: "home", Kubeconfig: "x", Log: slog.New(slog.NewTextHandler(&log, nil))}, &rest.Config{Host: srv.URL})
-	h.Reporter = reporter
 	failed := engine.Status{Target: "tgt-1", Observed: fleet.Observed{Sync: fleet.SyncFailed, Message: "as the engine says"}}
 	offline := errors.New("not connected")
 	tests := []struct {
@@ -53,7 +52,7 @@ func TestMissingNamespaceIsToldWhereverOneLooks(t *testing.T) {
 		if again := h.look(t.Context()); again != tt.again {
 			t.Errorf("%d: look() = %v, want %v: %s", tt.code, again, tt.again, tt.reason)
 		}
-		h.Status(failed)
+		h.reporter(reporter).Status(failed)
 		err := h.ready(t.Context(), func(context.Context) error { return offline })
 		for where, text := range map[string]string{"target": reporter.last.Observed.Message, "readyz": err.Error()} {
 			if strings.Contains(text, `namespace "home"`) != tt.missing || (tt.missing && !strings.Contains(text, "--namespace")) {
@@ -70,7 +69,7 @@ func TestMissingNamespaceIsToldWhereverOneLooks(t *testing.T) {
 	code.Store(http.StatusNotFound)
 	h.look(t.Context())
 	synced := engine.Status{Target: "tgt-1", Observed: fleet.Observed{Sync: fleet.SyncSynced}}
-	if h.Status(synced); reporter.last.Observed.Message != "" {
+	if h.reporter(reporter).Status(synced); reporter.last.Observed.Message != "" {
 		t.Errorf("a target that is well says %q", reporter.last.Observed.Message)
 	}
 }

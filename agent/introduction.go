@@ -15,6 +15,7 @@ import (
 	"github.com/kedge-dev/kedge/internal/fleet"
 	"github.com/kedge-dev/kedge/internal/obs"
 	"github.com/kedge-dev/kedge/internal/version"
+	"github.com/kedge-dev/kedge/internal/wait"
 	"github.com/kedge-dev/kedge/internal/wire"
 )
 
@@ -34,10 +35,10 @@ type introduction struct {
 	mu       sync.Mutex // held while the cluster is asked
 	uid      string     // never changes, so it is read once
 	version  string
-	readAt   time.Time // when offers was read
-	lostAt   time.Time // since when something of it has been missing; zero when nothing is
-	failures int       // to read it, since then
-	retryAt  time.Time // not before, after a failure
+	readAt   time.Time    // when offers was read
+	lostAt   time.Time    // since when something of it has been missing; zero when nothing is
+	failures wait.Backoff // to read it, since then
+	retryAt  time.Time    // not before, after a failure
 }
 
 func newIntroduction(cfg Config, cluster *rest.Config) *introduction {
@@ -59,8 +60,8 @@ func (i *introduction) hello(ctx context.Context) wire.Hello {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	if now := time.Now(); now.Sub(i.readAt) > offersLife && !now.Before(i.retryAt) {
-		if i.readLocked(ctx); i.failures > 0 {
-			signal(i.events) // run does not wait for the next connection
+		if i.readLocked(ctx); i.failures.Attempts() > 0 {
+			wait.Signal(i.events) // run does not wait for the next connection
 		}
 	}
 	return wire.Hello{AgentVersion: version.String(), Replica: i.cfg.Replica, KubeVersion: i.version, ClusterUID: i.uid, Capabilities: i.capabilities()}
@@ -85,7 +86,7 @@ func (i *introduction) look(ctx context.Context) (changed bool, again time.Durat
 	defer i.mu.Unlock()
 	changed = i.readLocked(ctx)
 	switch {
-	case i.failures > 0:
+	case i.failures.Attempts() > 0:
 		again = max(time.Until(i.retryAt), time.Millisecond)
 	case !i.lostAt.IsZero():
 		again = max(time.Until(i.lostAt.Add(lookOnceMore)), time.Millisecond)
@@ -111,14 +112,15 @@ func (i *introduction) readLocked(ctx context.Context) (changed bool) {
 		i.uid = clusterUID(asking, i.cluster)
 	}
 	if err != nil {
-		delay := min(offersLife, offersRetry<<min(i.failures, 16))
-		i.failures, i.retryAt = i.failures+1, time.Now().Add(delay)
+		delay := i.failures.Next(offersRetry, offersLife)
+		i.retryAt = time.Now().Add(delay)
 		if ctx.Err() == nil {
 			i.cfg.Log.Warn("it cannot be read what the cluster offers: charts stay rendered for what the server was told last", obs.Err(err), "retryIn", delay.String())
 		}
 		return false
 	}
-	i.failures, i.retryAt = 0, time.Time{}
+	i.failures.Reset()
+	i.retryAt = time.Time{}
 	offers := wire.FitCapabilities(i.believedLocked(fleet.Capabilities{KubeVersion: kube, APIVersions: apis}))
 	changed = offers.Hash() != i.capabilities().Hash()
 	i.offers.Store(&offers)

@@ -12,6 +12,7 @@ import (
 	"k8s.io/client-go/metadata"
 
 	"github.com/kedge-dev/kedge/internal/obs"
+	"github.com/kedge-dev/kedge/internal/wait"
 )
 
 // apiSources are the objects whose changes may change what an API server serves.
@@ -88,10 +89,11 @@ func (i *introduction) watch(ctx context.Context, source schema.GroupVersionReso
 	}
 	version := "" // that was seen last
 	said := false
-	for failures := 0; ctx.Err() == nil; failures++ {
+	var backoff wait.Backoff
+	for ctx.Err() == nil {
 		began := time.Now()
 		err := i.watchOnce(ctx, all.Resource(source), &version)
-		pause := min(time.Minute, time.Second<<min(failures, 6))
+		pause := backoff.Next(time.Second, time.Minute)
 		switch {
 		case apierrors.IsForbidden(err), apierrors.IsNotFound(err), apierrors.IsMethodNotSupported(err):
 			pause = forbiddenFor
@@ -102,15 +104,12 @@ func (i *introduction) watch(ctx context.Context, source schema.GroupVersionReso
 		case apierrors.IsResourceExpired(err), apierrors.IsGone(err):
 			version = ""
 		case err != nil && ctx.Err() == nil:
-			signal(i.events) // the API server was away: it may come back as another version
+			wait.Signal(i.events) // the API server was away: it may come back as another version
 		}
 		if time.Since(began) > time.Minute {
-			failures = 0
+			backoff.Reset()
 		}
-		select {
-		case <-ctx.Done():
-		case <-time.After(pause):
-		}
+		wait.For(ctx, pause)
 	}
 }
 
@@ -125,7 +124,7 @@ func (i *introduction) watchOnce(ctx context.Context, client metadata.ResourceIn
 			return err
 		}
 		*version = list.GetResourceVersion()
-		signal(i.events) // for what has happened before
+		wait.Signal(i.events) // for what has happened before
 	}
 	seconds := int64(watchFor / time.Second)
 	w, err := client.Watch(ctx, metav1.ListOptions{ResourceVersion: *version, AllowWatchBookmarks: true, TimeoutSeconds: &seconds})
@@ -140,15 +139,8 @@ func (i *introduction) watchOnce(ctx context.Context, client metadata.ResourceIn
 		}
 		*version = object.GetResourceVersion()
 		if event.Type != watch.Bookmark {
-			signal(i.events)
+			wait.Signal(i.events)
 		}
 	}
 	return nil
-}
-
-func signal(ch chan<- struct{}) {
-	select {
-	case ch <- struct{}{}:
-	default:
-	}
 }

@@ -44,7 +44,7 @@ func TestNothingIsPrunedOnAWordFromBeforeAnOutage(t *testing.T) {
 	})
 	s.proxy.Do(func(*http.Request) *apiproxy.Fault { return &apiproxy.Fault{Refuse: true} })
 	s.proxy.Sever()
-	s.log.await(t, "this replica leads no more", 1)
+	s.log.await(t, "stopped leading", 1)
 	address := s.server.Addr()
 	if err := s.server.Stop(); err != nil {
 		t.Fatal(err)
@@ -62,7 +62,7 @@ func TestNothingIsPrunedOnAWordFromBeforeAnOutage(t *testing.T) {
 		}
 		return nil
 	})
-	s.log.await(t, "this replica leads now", 2)
+	s.log.await(t, "started leading", 2)
 	s.log.await(t, "no connection to the server", s.log.count("no connection to the server")+2)
 	s.shows(t, "a=1", "goes=1")
 	s.serve(t, address)

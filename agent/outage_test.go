@@ -174,11 +174,11 @@ func TestAgentRidesOutAnAPIServerThatIsAwayForLong(t *testing.T) {
 	s.run(t)
 	target := s.memory.Deploy(s.enrolled, "app", s.set(t, "a=1", "b=1"))
 	s.synced(t, target.ID)
-	s.log.await(t, "this replica leads now", 1)
+	s.log.await(t, "started leading", 1)
 
 	s.proxy.Do(func(*http.Request) *apiproxy.Fault { return &apiproxy.Fault{Refuse: true} })
 	s.proxy.Sever()
-	s.log.await(t, "this replica leads no more", 1)
+	s.log.await(t, "stopped leading", 1)
 	testkit.Eventually(t, limit, func(context.Context) error {
 		if c := s.memory.Connections(); len(c) == 0 || !c[len(c)-1].Standby {
 			return errors.New("the server still takes it for a leader")
@@ -202,7 +202,7 @@ func TestAgentRidesOutAnAPIServerThatIsAwayForLong(t *testing.T) {
 		return nil
 	})
 	s.shows(t, "a=1", "b=2", "c=2")
-	s.log.await(t, "this replica leads now", 2)
+	s.log.await(t, "started leading", 2)
 	s.synced(t, target.ID)
 	mu.Lock()
 	defer mu.Unlock()

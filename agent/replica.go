@@ -20,6 +20,7 @@ import (
 	"github.com/kedge-dev/kedge/internal/fleet"
 	"github.com/kedge-dev/kedge/internal/obs"
 	"github.com/kedge-dev/kedge/internal/stage"
+	"github.com/kedge-dev/kedge/internal/wait"
 	"github.com/kedge-dev/kedge/internal/wire"
 )
 
@@ -38,7 +39,7 @@ type replica struct {
 	// forgetCluster has what the cluster offers read anew before the server is told.
 	forgetCluster func()
 
-	begun time.Time
+	started time.Time
 
 	mu     sync.Mutex
 	client *link.Client
@@ -65,7 +66,7 @@ func newReplica(cfg Config, cluster *rest.Config, home *home, rules *rules, comm
 		return nil, fmt.Errorf("preparing the connection to the cluster: %w", err)
 	}
 	return &replica{
-		cfg: cfg, begun: time.Now(), fenced: fenced, elector: elector, home: home, rules: rules, link: common,
+		cfg: cfg, started: time.Now(), fenced: fenced, elector: elector, home: home, rules: rules, link: common,
 		secrets: keeper.Resource(schema.GroupVersionResource{Version: "v1", Resource: "secrets"}).Namespace(cfg.Namespace),
 	}, nil
 }
@@ -83,7 +84,7 @@ func (r *replica) register(to prometheus.Registerer) error {
 }
 
 // run leads or follows until ctx ends.
-func (r *replica) run(ctx context.Context) error { return r.elector.Run(ctx, r.begin, r.follow) }
+func (r *replica) run(ctx context.Context) error { return r.elector.Run(ctx, r.newTerm, r.follow) }
 
 // ready returns what is in the way of this replica, nil when nothing is.
 func (r *replica) ready(ctx context.Context) error {
@@ -96,8 +97,8 @@ func (r *replica) ready(ctx context.Context) error {
 	return errors.Join(r.elector.Problem(), client.Ready(ctx))
 }
 
-// show makes client the one that says whether this replica is ready.
-func (r *replica) show(client *link.Client) {
+// setClient sets the client that decides whether this replica is ready.
+func (r *replica) setClient(client *link.Client) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.client = client
@@ -108,104 +109,102 @@ func (r *replica) identify(w wire.Welcome) {
 	r.elector.Identify(fmt.Sprintf("%s/%s (%s)", w.Tenant, w.AgentName, w.AgentID))
 }
 
-// undecided is how long a replica that has just started says nothing of itself: within it the only one
-// leads, and connects once, as the leader.
-const undecided = 1500 * time.Millisecond
+// electionGrace is how long a replica that has just started waits before it connects as a standby. A single replica becomes
+// the leader in this time, and connects only once.
+const electionGrace = 1500 * time.Millisecond
 
-// follow is connected as one that waits.
+// follow connects as a standby.
 func (r *replica) follow(ctx context.Context) error {
-	select {
-	case <-ctx.Done():
+	if !wait.For(ctx, time.Until(r.started.Add(electionGrace))) {
 		return nil
-	case <-time.After(time.Until(r.begun.Add(undecided))):
 	}
 	cfg := r.link
-	cfg.Standby, cfg.Welcomed = true, r.identify
+	cfg.Standby = true
+	cfg.Welcomed = func(_ context.Context, w wire.Welcome) (link.Engine, []engine.Held, error) {
+		r.identify(w)
+		return nil, nil, nil
+	}
 	client, err := link.New(cfg)
 	if err != nil {
 		return err
 	}
-	r.show(client)
+	r.setClient(client)
 	return client.Run(ctx)
 }
 
-// reign is what a replica does from when it begins to lead until another one may have: its engine works
-// on, also while the API server is away. It is connected as the agent while it leads.
-type reign struct {
+// leaderTerm is the work of a leader. It implements lease.Term. Its engine continues while the API server is unavailable.
+// It is connected as the agent while it leads.
+type leaderTerm struct {
 	replica *replica
-	host    *engineHost
+	engines *engineRunner
 	client  *link.Client
-	resumed bool // what was kept was looked for
+	resumed bool // the offline cache was read
 }
 
-// begin implements what lease.Elector.Run asks for. Whatever changes the cluster ends with ctx, at once:
-// when another replica leads there is no time for good order.
-func (r *replica) begin(ctx context.Context) (lease.Reign, error) {
-	var client *link.Client
-	store, err := offlinecache.New(offlinecache.Config{
+func (r *replica) newTerm(context.Context) (lease.Term, error) {
+	t := &leaderTerm{replica: r}
+	cache, err := offlinecache.New(offlinecache.Config{
 		Secrets: r.secrets, Budget: r.cfg.OfflineBudget, Log: r.cfg.Log.With(obs.KeyComponent, "offlinecache"),
 		Skipped: func(d engine.Desired, message string) {
-			client.Event(d.Target, fleet.Event{At: time.Now(), Type: fleet.EventWarning, Reason: "NotKeptOffline", Deployment: d.Deployment, Message: message})
+			t.client.Event(d.Target, fleet.Event{At: time.Now(), Type: fleet.EventWarning, Reason: "NotKeptOffline", Deployment: d.Deployment, Message: message})
 		},
 	})
 	if err != nil {
 		return nil, err
 	}
-	host := &engineHost{cfg: r.cfg, cluster: r.fenced, rules: r.rules, offline: store, failed: make(chan error, 1), life: ctx}
+	t.engines = newEngineRunner(r.cfg, r.fenced, r.rules, cache)
 	cfg := r.link
-	cfg.Attach, cfg.Detach = host.attach, host.detach
-	cfg.Refused = host.refused
-	begun := &reign{replica: r, host: host}
-	cfg.Away = begun.resume // the cluster may not have answered before
-	cfg.Welcomed = func(w wire.Welcome) {
+	cfg.Welcomed = func(ctx context.Context, w wire.Welcome) (link.Engine, []engine.Held, error) {
 		r.identify(w)
-		host.welcomed(w)
+		return t.engines.welcomed(ctx, w)
 	}
-	if client, err = link.New(cfg); err != nil {
+	cfg.Refused = t.engines.refused
+	cfg.Disconnected = t.resume // the API server may not have answered before
+	if t.client, err = link.New(cfg); err != nil {
 		return nil, err
 	}
-	r.home.Reporter = client
-	host.reporter = &keeper{Reporter: r.home, offline: store}
-	begun.client = client
-	return begun, nil
+	t.engines.reporter = func(agent fleet.AgentID) engine.Reporter {
+		return cacheReporter{Reporter: r.home.reporter(t.client.Reporter(agent)), cache: cache}
+	}
+	return t, nil
 }
 
-// Run implements lease.Reign.
-func (r *reign) Run(ctx context.Context) error {
+// Run implements lease.Term.
+func (t *leaderTerm) Run(ctx context.Context) error {
 	return stage.Run(ctx,
-		stage.Stage{Name: "capabilities", Run: func(ctx context.Context) error { return r.replica.watchCluster(ctx, r.client.CapabilitiesChanged) }},
-		stage.Stage{Name: "offline cache", Run: r.host.offline.Run},
-		stage.Stage{Name: "engine", Run: r.host.run},
+		stage.Stage{Name: "capabilities", Run: func(ctx context.Context) error { return t.replica.watchCluster(ctx, t.client.CapabilitiesChanged) }},
+		stage.Stage{Name: "offline cache", Run: t.engines.offline.Run},
+		stage.Stage{Name: "engine", Run: t.engines.run},
 	)
 }
 
-// Lead implements lease.Reign.
-func (r *reign) Lead(ctx context.Context) error {
-	r.resume(ctx)
-	r.host.retry()
-	r.replica.forgetCluster()
-	r.replica.show(r.client)
-	err := r.client.Run(ctx)
-	// The fence is shut. When it opens again, the engine is faster than the server.
-	r.client.Doubt()
+// Lead implements lease.Term.
+func (t *leaderTerm) Lead(ctx context.Context) error {
+	t.resume(ctx)
+	t.engines.retry(ctx)
+	t.replica.forgetCluster()
+	t.replica.setClient(t.client)
+	err := t.client.Run(ctx)
+	// When the fence opens again, the engine works before the server can send a newer state.
+	t.client.InvalidateSnapshot()
 	return err
 }
 
-// resume goes on with what was kept, unless that was done.
-func (r *reign) resume(ctx context.Context) {
-	if !r.resumed {
-		r.resumed = r.host.resume(ctx, r.client)
+// resume starts the engine from the offline cache, unless that was done.
+func (t *leaderTerm) resume(ctx context.Context) {
+	if !t.resumed {
+		t.resumed = t.engines.resume(ctx, t.client)
 	}
 }
 
-// keeper passes the engine's status reports to the offline cache.
-type keeper struct {
+// cacheReporter passes the status reports of an engine to the offline cache too.
+type cacheReporter struct {
 	engine.Reporter
-	offline *offlinecache.Cache
+	cache *offlinecache.Cache
 }
 
 // Status implements engine.Reporter.
-func (k *keeper) Status(s engine.Status) {
-	k.offline.Status(s)
-	k.Reporter.Status(s)
+func (r cacheReporter) Status(s engine.Status) {
+	r.cache.Status(s)
+	r.Reporter.Status(s)
 }

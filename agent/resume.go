@@ -11,61 +11,45 @@ import (
 	"github.com/kedge-dev/kedge/internal/wire"
 )
 
-// resume starts the engine of the agent that this was when it last ran, before any server is there.
-// What fails here is made good when the server is: then the engine is started as the server says. It
-// reports whether that was all that can be done: false means that the cluster did not answer, and that it is
-// to be tried again. There must be no connection to the server meanwhile.
-func (h *engineHost) resume(ctx context.Context, client *link.Client) bool {
-	found, err := h.offline.Load(ctx)
+// resume starts the engine from the offline cache, before the server is available. If that fails, the engine starts when
+// the server accepts the agent. resume returns false when it should be called again because the cluster did not answer.
+// There must be no connection to the server meanwhile.
+func (r *engineRunner) resume(ctx context.Context, client *link.Client) (done bool) {
+	cache, err := r.offline.Load(ctx)
 	if err != nil {
-		h.cfg.Log.Warn("what was kept for when the server is away cannot be read: nothing is done before it answers", obs.Err(err))
+		r.cfg.Log.Warn("the offline cache cannot be read: the engine does not start before the server is available", obs.Err(err))
 		return false
 	}
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.current != nil {
-		return true // the server was faster
+	failed := r.do(ctx, func(ctx, life context.Context) { done = r.resumeFrom(ctx, life, cache, client) })
+	return failed == nil && done
+}
+
+func (r *engineRunner) resumeFrom(ctx, life context.Context, cache offlinecache.Snapshot, client *link.Client) (done bool) {
+	if r.current != nil {
+		return true // the server has answered first
 	}
-	h.kept, h.keptOf = make(map[fleet.TargetID]engine.Desired, len(found.Targets)), found.Agent.ID
-	for _, d := range found.Targets {
-		h.kept[d.Target] = d
+	r.cached, r.cachedFor = make(map[fleet.TargetID]engine.Desired, len(cache.Targets)), cache.Agent.ID
+	for _, d := range cache.Targets {
+		r.cached[d.Target] = d
 	}
 	switch {
-	case found.Agent.ID == "":
-		return true // it is new here
-	case found.Agent.Refused:
-		h.cfg.Log.Warn("the server has refused this agent before it was restarted: nothing is managed until it is let in again; what it has deployed stays",
-			obs.KeyAgent, found.Agent.Name)
+	case cache.Agent.ID == "":
+		return true // the cache is empty: this agent has not been connected yet
+	case cache.Agent.Refused:
+		r.cfg.Log.Warn("the server refused this agent before the restart: nothing is managed until the server accepts it again; deployed objects stay",
+			obs.KeyAgent, cache.Agent.Name)
 		return true
 	}
-	w := welcomeOf(found.Agent)
-	held, later, err := h.startLocked(ctx, w)
+	w := welcomeOf(cache.Agent)
+	found, deferred, err := r.start(ctx, life, w)
 	if err != nil {
-		h.cfg.Log.Warn("the engine cannot go on before the server answers", obs.Err(err))
+		r.cfg.Log.Warn("the engine cannot start before the server is available", obs.Err(err))
 		return false
 	}
-	client.Resume(w, h.current, held, later)
-	h.cfg.Log.Info("going on with what was kept", obs.KeyTenant, w.Tenant, obs.KeyAgent, w.AgentName, "targets", len(found.Targets), "later", len(later))
+	client.Resume(w.AgentID, r.current, found, deferred)
+	r.cfg.Log.Info("resumed from the offline cache", obs.KeyTenant, w.Tenant, obs.KeyAgent, w.AgentName, "targets", len(cache.Targets), "deferred", len(deferred))
 	return true
 }
-
-// retry has the engine try at once what has failed while this replica could not change anything.
-func (h *engineHost) retry() {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.current != nil {
-		h.current.Retry()
-	}
-}
-
-// welcomed implements link.Config.Welcomed.
-func (h *engineHost) welcomed(w wire.Welcome) {
-	h.offline.SetAgent(offlinecache.Agent{ID: w.AgentID, Name: w.AgentName, Tenant: w.Tenant, Scope: w.Scope, Namespaces: w.Namespaces})
-}
-
-// refused implements link.Config.Refused. The engine goes on, since a token may be refused by
-// mistake; but an agent that was deleted must not go on for ever, so a restart ends it.
-func (h *engineHost) refused() { h.offline.Refused() }
 
 func welcomeOf(a offlinecache.Agent) wire.Welcome {
 	return wire.Welcome{AgentID: a.ID, AgentName: a.Name, Tenant: a.Tenant, Scope: a.Scope, Namespaces: a.Namespaces}

@@ -86,7 +86,7 @@ func TestApplyThatWasKilledIsGoneOnWithWithoutAServer(t *testing.T) {
 			s.cfg.ServerAddress = "grpc://127.0.0.1:1"
 			s.proxy.Do(nil)
 			stop = s.run(t)
-			s.log.await(t, "going on with what was kept", 1)
+			s.log.await(t, "resumed from the offline cache", 1)
 			s.log.await(t, "no connection to the server", 2)
 			s.shows(t, tt.after...)
 			stop()

@@ -78,18 +78,18 @@ func (f *Fleet) AgentIn(c *Cluster, replica, tokenFile string) (*Agent, error) {
 
 func (f *Fleet) agent(replica, tokenFile string, c *Cluster) (*Agent, error) {
 	a := &Agent{Replica: replica, fleet: f}
-	attach := func(context.Context, wire.Welcome) (link.Engine, []engine.Held, error) { return a, nil, nil }
+	welcomed := func(context.Context, wire.Welcome) (link.Engine, []engine.Held, error) { return a, nil, nil }
 	hello := wire.Hello{AgentVersion: "simulated", KubeVersion: "none", Replica: replica}
 	if c != nil {
 		hello.ClusterUID = c.uid
 		h := newHand(c, replica, func(s engine.Status) { a.client.Status(s) })
-		attach = func(context.Context, wire.Welcome) (link.Engine, []engine.Held, error) { return h, c.held(), nil }
+		welcomed = func(context.Context, wire.Welcome) (link.Engine, []engine.Held, error) { return h, c.held(), nil }
 	}
 	var err error
 	a.client, err = link.New(link.Config{
 		Address: f.cfg.Address, CAFile: f.cfg.CAFile, Tokens: link.TokenFile(tokenFile),
-		Hello:  func(context.Context) wire.Hello { return hello },
-		Attach: attach, Unpack: f.unpack, Log: f.cfg.Log, Metrics: f.metrics,
+		Hello:    func(context.Context) wire.Hello { return hello },
+		Welcomed: welcomed, Unpack: f.unpack, Log: f.cfg.Log, Metrics: f.metrics,
 	})
 	return a, err
 }

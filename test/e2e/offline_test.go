@@ -112,7 +112,7 @@ func TestAgentThatWasDeletedOnTheServerManagesNothingAfterARestart(t *testing.T)
 	s.Kill()
 	cluster.Kubectl(t, "-n", ns, "patch", "configmap", "kept", "--type=merge", "-p", `{"data":{"value":"edited"}}`)
 	a.run(t)
-	a.awaitLog(t, "nothing is managed until it is let in again", 1)
+	a.awaitLog(t, "nothing is managed until the server accepts it again", 1)
 	a.awaitLog(t, "no connection to the server", 4)
 	shows(t, cluster, "edited", "-n", ns, "get", "configmap", "kept", "-o", "jsonpath={.data.value}")
 	for _, r := range a.writes(t)[before:] {

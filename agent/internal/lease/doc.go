@@ -1,30 +1,28 @@
-// Package lease chooses which replica of an agent leads, by one Lease object in the agent's own
-// namespace.
+// Package lease elects one leader among the replicas of an agent, with one Lease object in the agent's own namespace.
 //
-// The leader writes the Lease every few seconds; the others watch it and write nothing. A Lease that
-// is given up is taken at the event that tells of it; one whose holder is dead is taken when it was
-// not seen to change for as long as it lasts. That is measured on the clock of whoever waits, from
-// the moment that the change was seen: clocks of machines may differ.
+// The leader renews the Lease every few seconds. Followers watch it and write nothing. A follower acquires a released Lease
+// when it receives the watch event. It acquires the Lease of a dead holder when the Lease has not changed for its duration.
+// A follower measures that time with its own clock, from when it observed the last change, because the clocks of two
+// machines may differ.
 //
-//	          free, or not renewed in time
-//	follow ────────────────────────────────▶ lead
-//	   ▲     not renewed before the deadline,  │
-//	   └────────── or somebody else has it ────┘
+//	           released or expired
+//	follow ───────────────────────────▶ lead
+//	   ▲                                 │
+//	   └─── not renewed in time, or ─────┘
+//	        another replica holds it
 //
-// What a leader does goes on over that as a [Reign], for as long as nobody else can have led: an API
-// server that is away for an hour leaves the Lease as it was, and whoever finds its own name in it goes on
-// where it was. Who finds another name, none, or no Lease, ends its reign before it competes again.
+// The work of a leader is a [Term]. A term continues while leadership is lost, as long as no other replica can have led:
+// when the API server is unavailable for an hour, the Lease does not change, and the replica that finds itself as the
+// holder leads again and continues its term. A replica that finds another holder, no holder or no Lease stops its term
+// before it tries to acquire the Lease.
 //
-// A leader that cannot renew ends to change anything before anybody else may begin: its deadline counts from
-// when the last renewal that succeeded was sent, and is shorter than the Lease lasts. A process that
-// was stopped for longer (a paused machine) finds its deadline passed when it wakes up, perhaps in
-// the middle of a request: [Fence] breaks off what is under way, and refuses to send what changes anything then, whatever the work has
-// noticed by itself. It is asked when a request is made and again when its content is written.
+// A leader that cannot renew stops all changes before another replica can acquire the Lease: its deadline is shorter than
+// the duration of the Lease and starts when it sent the last successful renewal. A process that was suspended for longer
+// resumes after its deadline, perhaps in the middle of a request. [Fence] therefore cancels requests in flight and rejects
+// new ones that could change the cluster. It checks the deadline when a request starts and again while its body is sent.
 //
-// A Lease that is deleted under its holder is left to it for as long as it would have lasted. Only who
-// begins to compete just then cannot know that there was one: it waits for a moment, in which a leader
-// that is connected has written it anew.
+// When somebody deletes the Lease, its holder keeps the leadership for the duration of the Lease, and creates it again. A
+// replica that has just started cannot know that there was a Lease, so it waits for a short time before it creates one.
 //
-// client-go has an elector too; its followers ask for the object again and again, which an idle
-// agent must not.
+// The leader elector of client-go is not used because its followers poll the object, and an idle agent must not poll.
 package lease

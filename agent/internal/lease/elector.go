@@ -15,52 +15,56 @@ import (
 	"k8s.io/client-go/dynamic"
 
 	"github.com/kedge-dev/kedge/internal/obs"
+	"github.com/kedge-dev/kedge/internal/wait"
 )
 
-// Config says what is competed for, and who does.
+// Config configures an Elector. All fields are required.
 type Config struct {
-	// Leases are those of the agent's own namespace.
+	// Leases gives access to the Leases of the agent's own namespace.
 	Leases dynamic.ResourceInterface
-	Name   string
-	// Replica tells who holds the Lease, for people. A process whose predecessor of the same name
-	// holds it takes over at once: a pod's container is started again when the old one is dead.
+	// Name of the Lease.
+	Name string
+	// Replica is the name of this replica. A process acquires the Lease at once when the holder is an earlier process of
+	// the same replica: a container of a pod starts again only when the previous one has ended.
 	Replica string
 	Log     *slog.Logger
 }
 
-// timing is how long things take. A follower waits for duration, a leader ends after deadline: what
-// is between is for requests that are under way.
+// timing holds the durations of an election. A follower waits for duration, a leader stops after deadline. The difference
+// is the time for requests in flight.
 type timing struct {
-	duration time.Duration
-	deadline time.Duration
-	renew    time.Duration
-	retry    time.Duration
-	request  time.Duration
+	duration time.Duration // of the Lease
+	deadline time.Duration // for a renewal
+	renew    time.Duration // between two renewals
+	retry    time.Duration // after a failure
+	request  time.Duration // timeout of one request
 }
 
 func defaultTiming() timing {
 	return timing{duration: 10 * time.Second, deadline: 7 * time.Second, renew: 3 * time.Second, retry: time.Second, request: 3 * time.Second}
 }
 
-// Elector competes for a Lease. Make it with New.
-type Elector struct {
-	cfg     Config
-	timing  timing
-	holder  string // this process, and no other one ever
-	fence   Fence
-	changed chan struct{}
-	// reigning is of Run only; nil when this replica has not led since another one did.
-	reigning *reign
+// maxRetryFactor bounds the delay after several failures: so many times timing.retry.
+const maxRetryFactor = 8
 
-	mu      sync.Mutex
-	seen    sighting
-	problem error  // why it is not known who leads; nil when it is
-	begun   bool   // it has tried once: what held the Lease before it is known to be dead or alive
-	agent   string // whose replica this is, as the server says; "" before it has
-	warned  string // the agent that was told to be in the way
+// Elector elects the leader among the replicas of an agent. Create it with New.
+type Elector struct {
+	cfg      Config
+	timing   timing
+	identity string // unique to this process
+	fence    Fence
+	changed  chan struct{} // signals that lease has changed
+	term     *runningTerm  // used by Run only; nil when no term is running
+
+	mu       sync.Mutex
+	lease    observedLease
+	problem  error  // why the leader is not known; nil when it is
+	tried    bool   // this process has tried to acquire the Lease
+	agent    string // agent that this replica belongs to; "" before the server has sent it
+	warnedOf string // other agent that was logged
 }
 
-// New makes an elector. It does no I/O.
+// New returns an Elector. It does no I/O.
 func New(cfg Config) (*Elector, error) { return newElector(cfg, defaultTiming()) }
 
 func newElector(cfg Config, timing timing) (*Elector, error) {
@@ -68,17 +72,17 @@ func newElector(cfg Config, timing timing) (*Elector, error) {
 		return nil, errors.New("an elector needs Leases, a name, a replica and a logger")
 	}
 	return &Elector{
-		cfg: cfg, timing: timing, holder: cfg.Replica + "_" + strings.ToLower(rand.Text()[:10]), changed: make(chan struct{}, 1),
+		cfg: cfg, timing: timing, identity: cfg.Replica + "_" + strings.ToLower(rand.Text()[:10]), changed: make(chan struct{}, 1),
 	}, nil
 }
 
-// Fence lets requests pass only while this replica leads.
+// Fence returns the fence that is open while this replica leads.
 func (e *Elector) Fence() *Fence { return &e.fence }
 
 // Leads reports whether this replica may change the cluster now.
-func (e *Elector) Leads() bool { return e.fence.holds() }
+func (e *Elector) Leads() bool { return e.fence.isOpen() }
 
-// Problem says why it cannot be known who leads, or nil.
+// Problem returns why the leader is not known, or nil.
 func (e *Elector) Problem() error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -87,77 +91,77 @@ func (e *Elector) Problem() error {
 
 func (e *Elector) setProblem(err error) {
 	e.mu.Lock()
-	was := e.problem
+	previous := e.problem
 	e.problem = err
 	e.mu.Unlock()
-	if err != nil && (was == nil || was.Error() != err.Error()) {
-		e.cfg.Log.Warn("it cannot be found out which replica leads", obs.Err(err))
+	if err != nil && (previous == nil || previous.Error() != err.Error()) {
+		e.cfg.Log.Warn("the leader cannot be determined", obs.Err(err))
 	}
 }
 
-// Run has a reign begin when this replica takes the Lease, and runs follow while it does not lead.
-// Lead and follow get a context that ends when that changes, and have to return soon then; the other
-// one begins when it has. Run returns when ctx ends, with the Lease given up, or with the first error
-// of any of them.
-func (e *Elector) Run(ctx context.Context, begin func(context.Context) (Reign, error), follow func(context.Context) error) error {
-	ctx, quit := context.WithCancel(ctx)
-	defer quit()
-	watching, stop := context.WithCancel(ctx)
+// Run starts a term when this replica acquires the Lease, and runs follow while it does not lead. The context of Lead and
+// follow ends when that changes. They have to return soon then, and the other one starts after that. Run returns when ctx
+// ends, after it has released the Lease, or with the first error of the term or of follow.
+func (e *Elector) Run(ctx context.Context, newTerm func(context.Context) (Term, error), follow func(context.Context) error) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	watchCtx, stopWatch := context.WithCancel(ctx)
 	var watcher sync.WaitGroup
-	watcher.Go(func() { e.watch(watching) })
+	watcher.Go(func() { e.watch(watchCtx) })
 	defer watcher.Wait()
-	defer stop()
+	defer stopWatch()
 	for ctx.Err() == nil {
-		term, err := e.compete(ctx, follow)
-		if term == nil {
-			return errors.Join(err, e.depose())
+		renewal, err := e.acquire(ctx, follow)
+		if renewal == nil {
+			return errors.Join(err, e.stopTerm())
 		}
 		if err == nil {
-			err = e.crown(ctx, quit, begin)
+			err = e.startTerm(ctx, cancel, newTerm)
 		}
 		if err == nil {
-			err = e.reigning.Lead(term.ctx)
+			err = e.term.Lead(renewal.ctx)
 		}
 		if err != nil || ctx.Err() != nil {
-			err = errors.Join(err, e.depose()) // while the Lease is held: there may be something left to write
-			_ = term.end()
+			err = errors.Join(err, e.stopTerm()) // before the release: the term may have to write something
+			_ = renewal.release()
 			return err
 		}
-		lost := term.end()
-		e.cfg.Log.Warn("this replica leads no more", obs.KeyReplica, e.cfg.Replica, obs.Err(lost))
+		reason := renewal.release()
+		e.cfg.Log.Warn("stopped leading", obs.KeyReplica, e.cfg.Replica, obs.Err(reason))
 	}
-	return e.depose()
+	return e.stopTerm()
 }
 
-// compete follows until the Lease is taken. It returns nil when ctx has ended or follow has.
-func (e *Elector) compete(ctx context.Context, follow func(context.Context) error) (*term, error) {
-	following, stop := context.WithCancel(ctx)
-	defer stop()
-	var followed chan error
-	for failures := 0; ; failures++ {
-		if err := e.yield(); err != nil {
-			stop()
-			return nil, errors.Join(err, e.await(followed))
+// acquire runs follow until it has acquired the Lease. It returns nil when ctx or follow has ended.
+func (e *Elector) acquire(ctx context.Context, follow func(context.Context) error) (*renewal, error) {
+	followCtx, stopFollowing := context.WithCancel(ctx)
+	defer stopFollowing()
+	var followed chan error // nil until follow runs
+	var backoff wait.Backoff
+	for {
+		if err := e.stopSupersededTerm(); err != nil {
+			stopFollowing()
+			return nil, errors.Join(err, result(followed))
 		}
-		sent, again := e.attempt(ctx, failures)
+		sent, retry := e.tryAcquire(ctx, &backoff)
 		if !sent.IsZero() {
-			t := e.begin(ctx, sent) // renewed from now on, however long follow takes to end
-			stop()
-			return t, e.await(followed)
+			r := e.startRenewal(ctx, sent) // follow may take longer to end than the Lease lasts
+			stopFollowing()
+			return r, result(followed)
 		}
 		if e.Problem() == nil {
-			failures = 0
+			backoff.Reset()
 		}
 		if followed == nil && ctx.Err() == nil {
 			followed = make(chan error, 1)
-			go func(done chan<- error) { done <- follow(following) }(followed)
+			go func(done chan<- error) { done <- follow(followCtx) }(followed)
 		}
-		timer := time.NewTimer(again)
+		timer := time.NewTimer(retry)
 		select {
 		case <-ctx.Done():
 			timer.Stop()
-			stop()
-			return nil, e.await(followed)
+			stopFollowing()
+			return nil, result(followed)
 		case err := <-followed:
 			timer.Stop()
 			return nil, err
@@ -168,85 +172,86 @@ func (e *Elector) compete(ctx context.Context, follow func(context.Context) erro
 	}
 }
 
-func (e *Elector) await(followed <-chan error) error {
+// result waits for the result of follow; a nil channel means that it never ran.
+func result(followed <-chan error) error {
 	if followed == nil {
 		return nil
 	}
 	return <-followed
 }
 
-// attempt takes the Lease if it may be taken, and returns when that was asked for. Otherwise it says
-// when to try again if nothing is heard of it before.
-func (e *Elector) attempt(ctx context.Context, failures int) (sent time.Time, again time.Duration) {
-	retry := e.timing.retry
-	if e.reigning == nil {
-		retry <<= min(failures, 3)
+// tryAcquire acquires the Lease if it is free, and returns when it sent the request. Otherwise it returns a zero time and
+// the delay before the next attempt, if no event comes first.
+func (e *Elector) tryAcquire(ctx context.Context, backoff *wait.Backoff) (sent time.Time, retry time.Duration) {
+	retry = e.timing.retry
+	if e.term == nil {
+		retry = backoff.Next(retry, maxRetryFactor*retry)
 	}
-	if e.sighted().at.IsZero() {
-		if err := e.look(ctx); err != nil {
-			e.failed(ctx, err)
+	if e.observed().at.IsZero() {
+		if err := e.refresh(ctx); err != nil {
+			e.recordProblem(ctx, err)
 			return time.Time{}, retry
 		}
 	}
-	seen := e.sighted()
-	if e.usurped(seen) {
+	lease := e.observed()
+	if e.superseded(lease) {
 		return time.Time{}, 0
 	}
-	if wait := e.mustWait(seen); wait > 0 {
+	if remaining := e.remaining(lease); remaining > 0 {
 		e.setProblem(nil)
-		return time.Time{}, wait
+		return time.Time{}, remaining
 	}
 	sent = time.Now()
-	err := e.write(ctx, seen, e.holder)
+	err := e.write(ctx, lease, e.identity)
 	if err == nil {
 		e.setProblem(nil)
 		e.fence.extend(sent, e.timing.deadline)
-		e.cfg.Log.Info("this replica leads now", obs.KeyReplica, e.cfg.Replica, "before", seen.holder())
+		e.cfg.Log.Info("started leading", obs.KeyReplica, e.cfg.Replica, "previousHolder", lease.holder())
 		return sent, 0
 	}
-	if isRace(err) {
-		err = e.look(ctx) // somebody was faster
+	if isConflict(err) {
+		err = e.refresh(ctx) // another replica was faster
 	}
 	if err != nil {
-		e.failed(ctx, err)
+		e.recordProblem(ctx, err)
 	}
 	return time.Time{}, retry
 }
 
-// failed keeps why it is not known who leads.
-func (e *Elector) failed(ctx context.Context, err error) {
+// recordProblem records why the leader is not known.
+func (e *Elector) recordProblem(ctx context.Context, err error) {
 	switch {
 	case ctx.Err() != nil:
 	case apierrors.IsForbidden(err):
-		e.setProblem(fmt.Errorf("this agent may not use the Lease that its replicas choose a leader by: "+
+		e.setProblem(fmt.Errorf("this agent has no access to the Lease for its leader election: "+
 			"apply the manifest of `kedge agent manifest` again: %w", err))
 	default:
 		e.setProblem(err)
 	}
 }
 
-// mustWait is for how long the Lease that was seen must not be taken.
-func (e *Elector) mustWait(seen sighting) time.Duration {
+// remaining returns for how long this replica must not acquire the observed Lease.
+func (e *Elector) remaining(lease observedLease) time.Duration {
 	e.mu.Lock()
-	first := !e.begun
-	e.begun = true
+	first := !e.tried
+	e.tried = true
 	e.mu.Unlock()
-	holder := cmp.Or(seen.holder(), seen.deprived)
+	holder := cmp.Or(lease.holder(), lease.deletedFrom)
 	switch {
-	case holder == "" && seen.object == nil:
-		// Nobody ever led here, or somebody deletes it at this moment under a leader that writes it anew
-		// as soon as it hears of that.
-		return max(0, time.Until(seen.at.Add(e.timing.retry)))
-	case holder == "", holder == e.holder:
+	case holder == "" && lease.object == nil:
+		// Either no replica has ever led, or somebody has just deleted the Lease of a leader, which creates it again as
+		// soon as it receives the event.
+		return max(0, time.Until(lease.at.Add(e.timing.retry)))
+	case holder == "", holder == e.identity:
 		return 0
 	}
 	if replica, _, ok := strings.Cut(holder, "_"); first && ok && replica == e.cfg.Replica {
 		return 0
 	}
-	return max(0, time.Until(seen.expires(e.timing.duration)))
+	return max(0, time.Until(lease.expires(e.timing.duration)))
 }
 
-// isRace reports whether a write failed because the Lease is not the one that was seen.
-func isRace(err error) bool {
+// isConflict reports whether a write failed because the Lease has changed since it was observed.
+func isConflict(err error) bool {
 	return apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) || apierrors.IsNotFound(err)
 }

@@ -22,101 +22,104 @@ import (
 
 func TestMain(m *testing.M) { testkit.Main(m) }
 
-// short is a fifth of what a real agent takes.
+// short is a fifth of the default timing.
 var short = timing{duration: 2 * time.Second, deadline: 1200 * time.Millisecond, renew: 400 * time.Millisecond, retry: 200 * time.Millisecond, request: 600 * time.Millisecond}
 
-// limit is how long anything may take.
-const limit = 30 * time.Second
+// testTimeout bounds every wait of a test.
+const testTimeout = 30 * time.Second
 
-// court is one Lease and those who compete for it. It notices when two lead at once.
-type court struct {
-	cluster   *testkit.Cluster
-	namespace string
-	timing    timing
-	log       *slog.Logger
-	leading   atomic.Int32
-	crowned   chan string // who has begun to lead
-	ended     chan string // who has ended to
-	begun     chan string // who has begun a reign
-	over      chan string // whose reign is over
+// election is one Lease and its candidates. It fails the test when two of them lead at once.
+type election struct {
+	cluster        *testkit.Cluster
+	namespace      string
+	timing         timing
+	log            *slog.Logger
+	leading        atomic.Int32
+	startedLeading chan string
+	stoppedLeading chan string
+	startedTerm    chan string
+	stoppedTerm    chan string
 }
 
-func newCourt(t *testing.T) *court {
+func newElection(t *testing.T) *election {
 	t.Helper()
 	c := testkit.SharedCluster(t)
-	return &court{
-		cluster: c, namespace: c.Namespace(t), timing: short, log: slog.New(slog.DiscardHandler), crowned: make(chan string, 64), ended: make(chan string, 64),
-		begun: make(chan string, 64), over: make(chan string, 64),
+	return &election{
+		cluster: c, namespace: c.Namespace(t), timing: short, log: slog.New(slog.DiscardHandler), startedLeading: make(chan string, 64), stoppedLeading: make(chan string, 64),
+		startedTerm: make(chan string, 64), stoppedTerm: make(chan string, 64),
 	}
 }
 
-// candidate is one replica, with a cable to the API server that can be cut.
+// candidate is one replica. Its network can be blocked.
 type candidate struct {
 	*Elector
 	name      string
-	cut       cutting
+	network   network
 	requests  sync.Map // method -> *atomic.Int32
 	following atomic.Bool
 	stop      func() error
 }
 
-// cutting is whether a cable is cut, as when packets are dropped.
-type cutting struct {
-	mu     sync.Mutex
-	mended chan struct{} // nil unless it is cut
+// network is a connection that can be blocked, as by a firewall that drops packets.
+type network struct {
+	mu       sync.Mutex
+	restored chan struct{} // nil unless the network is blocked
 }
 
-func (c *cutting) Store(cut bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if cut == (c.mended != nil) {
-		return
+func (n *network) block() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.restored == nil {
+		n.restored = make(chan struct{})
 	}
-	if cut {
-		c.mended = make(chan struct{})
-		return
+}
+
+func (n *network) restore() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.restored != nil {
+		close(n.restored)
+		n.restored = nil
 	}
-	close(c.mended)
-	c.mended = nil
 }
 
-// Load is nil while the cable is whole, and otherwise a channel that is closed when it is mended.
-func (c *cutting) Load() <-chan struct{} {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.mended
+// blockedUntil returns nil while the network works, and otherwise a channel that is closed when it works again.
+func (n *network) blockedUntil() <-chan struct{} {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.restored
 }
 
-// roundTrip stands between a candidate and the API server. A cut cable holds up answers that have begun, too: a watch
-// that goes on would tell a candidate what it cannot know.
-func (c *candidate) roundTrip(next http.RoundTripper) http.RoundTripper {
-	return tripper(func(r *http.Request) (*http.Response, error) {
-		if c.cut.Load() != nil {
+// roundTrip wraps the transport of a candidate. A blocked network also stops responses that have started: otherwise an
+// open watch would continue to deliver events.
+func (c *candidate) roundTrip(expect http.RoundTripper) http.RoundTripper {
+	return roundTripperFunc(func(r *http.Request) (*http.Response, error) {
+		if c.network.blockedUntil() != nil {
 			<-r.Context().Done()
 			return nil, r.Context().Err()
 		}
 		count, _ := c.requests.LoadOrStore(r.Method, new(atomic.Int32))
 		count.(*atomic.Int32).Add(1)
-		resp, err := next.RoundTrip(r)
+		resp, err := expect.RoundTrip(r)
 		if err == nil {
-			resp.Body = cutBody{resp.Body, r.Context(), &c.cut}
+			resp.Body = blockedBody{resp.Body, r.Context(), &c.network}
 		}
 		return resp, err
 	})
 }
 
-// cutBody is the body of an answer that arrives only while the cable is whole.
-type cutBody struct {
+// blockedBody is the body of a response that arrives only while the network works.
+type blockedBody struct {
 	io.ReadCloser
-	ctx context.Context
-	cut *cutting
+	ctx     context.Context
+	network *network
 }
 
-func (b cutBody) Read(p []byte) (int, error) {
+func (b blockedBody) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
-	for mended := b.cut.Load(); mended != nil; mended = b.cut.Load() {
+	for restored := b.network.blockedUntil(); restored != nil; restored = b.network.blockedUntil() {
 		select {
-		case <-mended:
+		case <-restored:
 		case <-b.ctx.Done():
 			return 0, b.ctx.Err()
 		}
@@ -132,23 +135,23 @@ func (c *candidate) count(method string) int32 {
 	return n.(*atomic.Int32).Load()
 }
 
-type tripper func(*http.Request) (*http.Response, error)
+type roundTripperFunc func(*http.Request) (*http.Response, error)
 
-func (f tripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+func (f roundTripperFunc) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
 var leases = schema.GroupVersionResource{Group: "coordination.k8s.io", Version: "v1", Resource: "leases"}
 
-// enter starts a candidate, which runs until stop or the end of the test.
-func (c *court) enter(t *testing.T, name string) *candidate {
+// start starts a candidate. It runs until stop or the end of the test.
+func (c *election) start(t *testing.T, name string) *candidate {
 	t.Helper()
-	who := &candidate{name: name}
+	replica := &candidate{name: name}
 	cfg := c.cluster.RESTConfig()
-	cfg.Wrap(who.roundTrip)
+	cfg.Wrap(replica.roundTrip)
 	client, err := dynamic.NewForConfig(cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
-	who.Elector, err = newElector(Config{
+	replica.Elector, err = newElector(Config{
 		Leases: client.Resource(leases).Namespace(c.namespace), Name: "kedge-agent", Replica: name, Log: c.log,
 	}, c.timing)
 	if err != nil {
@@ -156,43 +159,43 @@ func (c *court) enter(t *testing.T, name string) *candidate {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
-	go func() { done <- who.Run(ctx, c.begin(t, who), who.follow) }()
-	who.stop = sync.OnceValue(func() error {
+	go func() { done <- replica.Run(ctx, c.newTerm(t, replica), replica.follow) }()
+	replica.stop = sync.OnceValue(func() error {
 		cancel()
 		return <-done
 	})
-	t.Cleanup(func() { _ = who.stop() })
-	return who
+	t.Cleanup(func() { _ = replica.stop() })
+	return replica
 }
 
-// reigning is what a candidate does when it has the Lease.
-type reigning struct {
-	c   *court
-	t   *testing.T
-	who *candidate
+// testTerm is the term of a candidate.
+type testTerm struct {
+	c       *election
+	t       *testing.T
+	replica *candidate
 }
 
-func (c *court) begin(t *testing.T, who *candidate) func(context.Context) (Reign, error) {
-	return func(context.Context) (Reign, error) {
-		c.begun <- who.name
-		return reigning{c, t, who}, nil
+func (c *election) newTerm(t *testing.T, replica *candidate) func(context.Context) (Term, error) {
+	return func(context.Context) (Term, error) {
+		c.startedTerm <- replica.name
+		return testTerm{c, t, replica}, nil
 	}
 }
 
-func (r reigning) Run(ctx context.Context) error {
+func (r testTerm) Run(ctx context.Context) error {
 	<-ctx.Done()
-	r.c.over <- r.who.name
+	r.c.stoppedTerm <- r.replica.name
 	return nil
 }
 
-func (r reigning) Lead(ctx context.Context) error {
+func (r testTerm) Lead(ctx context.Context) error {
 	if n := r.c.leading.Add(1); n > 1 {
-		r.t.Errorf("%s leads while another one does", r.who.name)
+		r.t.Errorf("%s leads while another replica leads", r.replica.name)
 	}
-	r.c.crowned <- r.who.name
+	r.c.startedLeading <- r.replica.name
 	<-ctx.Done()
 	r.c.leading.Add(-1)
-	r.c.ended <- r.who.name
+	r.c.stoppedLeading <- r.replica.name
 	return nil
 }
 
@@ -203,54 +206,54 @@ func (c *candidate) follow(ctx context.Context) error {
 	return nil
 }
 
-func next(t *testing.T, ch <-chan string, want string) time.Time {
+func expect(t *testing.T, ch <-chan string, want string) time.Time {
 	t.Helper()
 	select {
 	case got := <-ch:
 		if got != want {
 			t.Fatalf("got %s, want %s", got, want)
 		}
-	case <-time.After(limit):
-		t.Fatalf("no word of %s after %v", want, limit)
+	case <-time.After(testTimeout):
+		t.Fatalf("nothing from %s after %v", want, testTimeout)
 	}
 	return time.Now()
 }
 
-// eventually waits for the word of one candidate and skips that of others: on a machine that is busy for longer than a
-// deadline, a leader ends and leads again, and says so.
-func eventually(t *testing.T, ch <-chan string, want string) {
+// expectEventually waits until a candidate reports and skips the reports of others: on a machine that is busy for longer
+// than the deadline, a leader stops leading and starts again.
+func expectEventually(t *testing.T, ch <-chan string, want string) {
 	t.Helper()
-	for deadline := time.After(limit); ; {
+	for deadline := time.After(testTimeout); ; {
 		select {
 		case got := <-ch:
 			if got == want {
 				return
 			}
 		case <-deadline:
-			t.Fatalf("no word of %s after %v", want, limit)
+			t.Fatalf("nothing from %s after %v", want, testTimeout)
 		}
 	}
 }
 
 // covers: D6
-func TestLeaderThatStopsIsFollowedAtOnce(t *testing.T) {
+func TestFollowerAcquiresReleasedLeaseAtOnce(t *testing.T) {
 	t.Parallel()
-	c := newCourt(t)
-	a := c.enter(t, "a")
-	next(t, c.crowned, "a")
-	b := c.enter(t, "b")
-	testkit.Eventually(t, limit, func(context.Context) error {
+	c := newElection(t)
+	a := c.start(t, "a")
+	expect(t, c.startedLeading, "a")
+	b := c.start(t, "b")
+	testkit.Eventually(t, testTimeout, func(context.Context) error {
 		if !b.following.Load() {
 			return errors.New("b does not follow")
 		}
 		return nil
 	})
-	began := time.Now()
+	startedAt := time.Now()
 	if err := a.stop(); err != nil {
 		t.Errorf("a ended with %v", err)
 	}
-	if took := next(t, c.crowned, "b").Sub(began); took > short.duration/2 {
-		t.Errorf("b leads after %v, want it at the event, not when the Lease ends", took)
+	if took := expect(t, c.startedLeading, "b").Sub(startedAt); took > short.duration/2 {
+		t.Errorf("b leads after %v, want at the watch event and not when the Lease expires", took)
 	}
 	if b.following.Load() {
 		t.Error("b follows and leads")
@@ -258,42 +261,42 @@ func TestLeaderThatStopsIsFollowedAtOnce(t *testing.T) {
 }
 
 // covers: D6
-func TestFollowerAsksNothingWhileItWaits(t *testing.T) {
+func TestFollowerSendsNoRequestsWhileItWaits(t *testing.T) {
 	t.Parallel()
-	c := newCourt(t)
-	a := c.enter(t, "a")
-	next(t, c.crowned, "a")
-	b := c.enter(t, "b")
-	testkit.Eventually(t, limit, func(context.Context) error {
+	c := newElection(t)
+	a := c.start(t, "a")
+	expect(t, c.startedLeading, "a")
+	b := c.start(t, "b")
+	testkit.Eventually(t, testTimeout, func(context.Context) error {
 		if a.count(http.MethodPut) < 8 {
-			return errors.New("too early to tell")
+			return errors.New("the leader has not renewed often enough yet")
 		}
 		return nil
 	})
 	if b.count(http.MethodPut)+b.count(http.MethodPost) != 0 || b.count(http.MethodGet) > 3 {
-		t.Errorf("a follower has written %d times and read %d times, want a look, a list and a watch",
+		t.Errorf("a follower has written %d times and read %d times, want a get, a list and a watch",
 			b.count(http.MethodPut)+b.count(http.MethodPost), b.count(http.MethodGet))
 	}
 }
 
 // covers: D6
-func TestLeaderThatIsCutOffEndsBeforeAnotherBegins(t *testing.T) {
+func TestDisconnectedLeaderStopsBeforeAnotherStarts(t *testing.T) {
 	t.Parallel()
-	c := newCourt(t)
-	a := c.enter(t, "a")
-	next(t, c.crowned, "a")
-	c.enter(t, "b")
-	began := time.Now()
-	a.cut.Store(true)
-	next(t, c.ended, "a")
-	if a.Fence().holds() {
-		t.Error("a may still change things")
+	c := newElection(t)
+	a := c.start(t, "a")
+	expect(t, c.startedLeading, "a")
+	c.start(t, "b")
+	startedAt := time.Now()
+	a.network.block()
+	expect(t, c.stoppedLeading, "a")
+	if a.Fence().isOpen() {
+		t.Error("a may still change the cluster")
 	}
-	if took := next(t, c.crowned, "b").Sub(began); took > 2*short.duration {
+	if took := expect(t, c.startedLeading, "b").Sub(startedAt); took > 2*short.duration {
 		t.Errorf("b leads after %v, with a Lease of %v", took, short.duration)
 	}
-	a.cut.Store(false)
-	testkit.Eventually(t, limit, func(context.Context) error {
+	a.network.restore()
+	testkit.Eventually(t, testTimeout, func(context.Context) error {
 		if !a.following.Load() || a.Problem() != nil {
 			return errors.New("a does not follow")
 		}
@@ -302,41 +305,41 @@ func TestLeaderThatIsCutOffEndsBeforeAnotherBegins(t *testing.T) {
 }
 
 // covers: D6, O7
-func TestSomebodyLeadsAfterTheClusterWasAway(t *testing.T) {
+func TestReplicaLeadsAfterAPIServerOutage(t *testing.T) {
 	t.Parallel()
-	c := newCourt(t)
-	a := c.enter(t, "a")
-	next(t, c.crowned, "a")
-	b := c.enter(t, "b")
-	a.cut.Store(true)
-	b.cut.Store(true)
-	next(t, c.ended, "a")
-	testkit.Eventually(t, limit, func(context.Context) error {
+	c := newElection(t)
+	a := c.start(t, "a")
+	expect(t, c.startedLeading, "a")
+	b := c.start(t, "b")
+	a.network.block()
+	b.network.block()
+	expect(t, c.stoppedLeading, "a")
+	testkit.Eventually(t, testTimeout, func(context.Context) error {
 		if a.Problem() == nil || b.Problem() == nil {
-			return errors.New("nobody has noticed")
+			return errors.New("the replicas have not noticed")
 		}
 		return nil
 	})
-	a.cut.Store(false)
-	b.cut.Store(false)
+	a.network.restore()
+	b.network.restore()
 	select {
-	case <-c.crowned:
-	case <-time.After(limit):
-		t.Fatal("nobody leads")
+	case <-c.startedLeading:
+	case <-time.After(testTimeout):
+		t.Fatal("no replica leads")
 	}
 }
 
 // covers: D6
-func TestLeaseDeletedByHandChangesNothing(t *testing.T) {
+func TestDeletedLeaseKeepsItsLeader(t *testing.T) {
 	t.Parallel()
-	c := newCourt(t)
-	c.timing = defaultTiming() // no leader is so slow that its Lease ends meanwhile, however busy the machine is
-	a := c.enter(t, "a")
-	next(t, c.crowned, "a")
-	b := c.enter(t, "b")
-	testkit.Eventually(t, limit, func(context.Context) error {
-		if b.sighted().holder() != a.holder {
-			return errors.New("b has not seen yet that a leads")
+	c := newElection(t)
+	c.timing = defaultTiming() // long enough for a busy machine: the Lease must not expire
+	a := c.start(t, "a")
+	expect(t, c.startedLeading, "a")
+	b := c.start(t, "b")
+	testkit.Eventually(t, testTimeout, func(context.Context) error {
+		if b.observed().holder() != a.identity {
+			return errors.New("b has not observed yet that a leads")
 		}
 		return nil
 	})
@@ -345,98 +348,98 @@ func TestLeaseDeletedByHandChangesNothing(t *testing.T) {
 		if err := client.Delete(t.Context(), "kedge-agent", metav1.DeleteOptions{}); err != nil {
 			t.Fatal(err)
 		}
-		testkit.Eventually(t, limit, func(ctx context.Context) error {
+		testkit.Eventually(t, testTimeout, func(ctx context.Context) error {
 			_, err := client.Get(ctx, "kedge-agent", metav1.GetOptions{})
 			return err
 		})
 	}
 	if b.count(http.MethodPost) != 0 {
-		t.Error("a follower took a Lease whose holder is alive")
+		t.Error("a follower acquired a Lease whose holder is alive")
 	}
 	select {
-	case who := <-c.ended:
-		t.Errorf("%s lost the Lease", who)
+	case replica := <-c.stoppedLeading:
+		t.Errorf("%s lost the Lease", replica)
 	default:
 	}
 	_ = a.stop()
-	next(t, c.crowned, "b")
+	expect(t, c.startedLeading, "b")
 }
 
-func TestHowLongALeaseIsLeftToItsHolder(t *testing.T) {
+func TestRemainingTimeOfALease(t *testing.T) {
 	t.Parallel()
-	held := func(holder string) *unstructured.Unstructured {
-		return &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"holderIdentity": holder}}}
+	held := func(identity string) *unstructured.Unstructured {
+		return &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"holderIdentity": identity}}}
 	}
 	now := time.Now()
 	timing := defaultTiming()
 	cases := []struct {
 		reason string
-		seen   sighting
+		seen   observedLease
 		least  time.Duration
 		most   time.Duration
 	}{
-		{"somebody holds it", sighting{object: held("a_1"), at: now}, timing.duration - time.Second, timing.duration},
-		{"it was not renewed", sighting{object: held("a_1"), at: now.Add(-timing.duration)}, 0, 0},
-		{"it was given up", sighting{object: held(""), at: now}, 0, 0},
-		{"it was deleted under its holder", sighting{deprived: "a_1", at: now}, timing.duration - time.Second, timing.duration},
-		{"it was deleted under its holder long ago", sighting{deprived: "a_1", at: now.Add(-timing.duration)}, 0, 0},
-		{"there is none, and whether there was one is not known", sighting{at: now}, 1, timing.retry},
-		{"there has been none for a while", sighting{at: now.Add(-timing.retry)}, 0, 0},
+		{"another replica holds it", observedLease{object: held("a_1"), at: now}, timing.duration - time.Second, timing.duration},
+		{"it was not renewed", observedLease{object: held("a_1"), at: now.Add(-timing.duration)}, 0, 0},
+		{"it was released", observedLease{object: held(""), at: now}, 0, 0},
+		{"it was deleted while held", observedLease{deletedFrom: "a_1", at: now}, timing.duration - time.Second, timing.duration},
+		{"it was deleted while held, long ago", observedLease{deletedFrom: "a_1", at: now.Add(-timing.duration)}, 0, 0},
+		{"it does not exist, and may have been deleted", observedLease{at: now}, 1, timing.retry},
+		{"it has not existed for a while", observedLease{at: now.Add(-timing.retry)}, 0, 0},
 	}
 	for _, tt := range cases {
 		e, err := New(Config{Leases: struct{ dynamic.ResourceInterface }{}, Name: "kedge-agent", Replica: "b", Log: slog.New(slog.DiscardHandler)})
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := e.mustWait(tt.seen); got < tt.least || got > tt.most {
-			t.Errorf("%s: it waits for %v, want between %v and %v", tt.reason, got, tt.least, tt.most)
+		if got := e.remaining(tt.seen); got < tt.least || got > tt.most {
+			t.Errorf("%s: remaining %v, want between %v and %v", tt.reason, got, tt.least, tt.most)
 		}
 	}
 }
 
-func TestSuccessorOfTheSameNameDoesNotWait(t *testing.T) {
+func TestRestartedReplicaAcquiresItsLeaseAtOnce(t *testing.T) {
 	t.Parallel()
-	c := newCourt(t)
-	a := c.enter(t, "a")
-	next(t, c.crowned, "a")
-	a.cut.Store(true) // as after kill -9: it is not given up
+	c := newElection(t)
+	a := c.start(t, "a")
+	expect(t, c.startedLeading, "a")
+	a.network.block() // as after kill -9: the Lease is not released
 	_ = a.stop()
-	began := time.Now()
-	c.enter(t, "a")
-	if took := next(t, c.crowned, "a").Sub(began); took > short.duration/2 {
+	startedAt := time.Now()
+	c.start(t, "a")
+	if took := expect(t, c.startedLeading, "a").Sub(startedAt); took > short.duration/2 {
 		t.Errorf("the same replica leads again after %v", took)
 	}
 }
 
-func TestLeaderYieldsToWhoeverHoldsTheLease(t *testing.T) {
+func TestLeaderStopsWhenItIsNotTheHolder(t *testing.T) {
 	t.Parallel()
-	for _, tt := range []struct{ holder, reason string }{
-		{"somebody", "another one holds it"},
-		{"", "another one has held it and given it up, or was told to"},
+	for _, tt := range []struct{ identity, reason string }{
+		{"somebody", "another replica holds it"},
+		{"", "another replica held and released it"},
 	} {
 		t.Run(tt.reason, func(t *testing.T) {
 			t.Parallel()
-			c := newCourt(t)
-			c.enter(t, "a")
-			next(t, c.begun, "a")
-			next(t, c.crowned, "a")
-			out := c.cluster.Kubectl(t, "-n", c.namespace, "patch", "lease", "kedge-agent", "--type=merge", "-p", `{"spec":{"holderIdentity":"`+tt.holder+`"}}`)
+			c := newElection(t)
+			c.start(t, "a")
+			expect(t, c.startedTerm, "a")
+			expect(t, c.startedLeading, "a")
+			out := c.cluster.Kubectl(t, "-n", c.namespace, "patch", "lease", "kedge-agent", "--type=merge", "-p", `{"spec":{"holderIdentity":"`+tt.identity+`"}}`)
 			if !strings.Contains(out, "patched") {
 				t.Fatal(out)
 			}
-			next(t, c.ended, "a")
-			next(t, c.over, "a")
-			next(t, c.begun, "a") // nobody renews it
-			next(t, c.crowned, "a")
+			expect(t, c.stoppedLeading, "a")
+			expect(t, c.stoppedTerm, "a")
+			expect(t, c.startedTerm, "a") // the other holder does not renew it
+			expect(t, c.startedLeading, "a")
 		})
 	}
 }
 
-func TestFenceLetsNothingChangeAfterItsTime(t *testing.T) {
+func TestFenceRejectsChangesAfterItsDeadline(t *testing.T) {
 	t.Parallel()
 	var f Fence
 	var sent []string
-	transport := f.Wrap(tripper(func(r *http.Request) (*http.Response, error) {
+	transport := f.Wrap(roundTripperFunc(func(r *http.Request) (*http.Response, error) {
 		sent = append(sent, r.Method)
 		return &http.Response{StatusCode: http.StatusOK, Body: http.NoBody}, nil
 	}))
@@ -458,11 +461,11 @@ func TestFenceLetsNothingChangeAfterItsTime(t *testing.T) {
 		want   error
 	}{
 		{"it never led", func() {}, http.MethodPatch, ErrNotLeading},
-		{"looking is allowed", func() {}, http.MethodGet, nil},
+		{"reads are allowed", func() {}, http.MethodGet, nil},
 		{"it leads", func() { f.extend(time.Now(), time.Minute) }, http.MethodPatch, nil},
 		{"the renewal was sent too long ago", func() { f.extend(time.Now().Add(-time.Hour), time.Minute) }, http.MethodDelete, ErrNotLeading},
-		{"the time has passed, by the wall clock only", func() { f.until = time.Now().Round(0).Add(-time.Second) }, http.MethodPut, ErrNotLeading},
-		{"it lost the Lease", func() { f.extend(time.Now(), time.Minute); f.shut() }, http.MethodPost, ErrNotLeading},
+		{"the deadline has passed by the wall clock only", func() { f.deadline = time.Now().Round(0).Add(-time.Second) }, http.MethodPut, ErrNotLeading},
+		{"it lost the Lease", func() { f.extend(time.Now(), time.Minute); f.close() }, http.MethodPost, ErrNotLeading},
 	}
 	for _, tt := range cases {
 		tt.set()

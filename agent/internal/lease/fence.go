@@ -9,146 +9,149 @@ import (
 	"time"
 )
 
-// ErrNotLeading says that a request was not sent because this replica does not lead any more.
-var ErrNotLeading = errors.New("this replica does not lead any more")
+// ErrNotLeading means that a request was not sent because this replica does not lead.
+var ErrNotLeading = errors.New("this replica does not lead")
 
-// Fence knows until when this replica may change anything. The zero value never lets anything pass.
+// Fence rejects requests that may change the cluster while this replica does not lead. The zero value is closed. A Fence is
+// safe for concurrent use.
 type Fence struct {
-	mu      sync.Mutex
-	until   time.Time
-	passing map[*passage]bool // requests that change something and are under way
+	mu       sync.Mutex
+	deadline time.Time
+	inFlight map[*fencedRequest]bool
 }
 
-// passage is a request on its way. Its answer may be read until the fence is shut.
-type passage struct {
+// fencedRequest is a request in flight that may change the cluster. It ends when the caller closes the body of the
+// response, or when the fence closes.
+type fencedRequest struct {
 	io.ReadCloser
 	fence  *Fence
 	cancel context.CancelFunc
 }
 
 // Close implements io.Closer.
-func (p *passage) Close() error {
-	err := p.ReadCloser.Close()
-	p.fence.passed(p)
+func (r *fencedRequest) Close() error {
+	err := r.ReadCloser.Close()
+	r.fence.finish(r)
 	return err
 }
 
-// extend lets requests pass for a while after since.
-func (f *Fence) extend(since time.Time, d time.Duration) {
+// extend opens the fence until d after sent.
+func (f *Fence) extend(sent time.Time, d time.Duration) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.until = since.Add(d)
+	f.deadline = sent.Add(d)
 }
 
-// shut lets nothing pass any more, and breaks off what is under way: on a connection that hangs it might
-// arrive when somebody else leads.
-func (f *Fence) shut() {
+// close closes the fence and cancels the requests in flight: on a connection that hangs they could arrive when another
+// replica leads.
+func (f *Fence) close() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.until = time.Time{}
-	for p := range f.passing {
-		p.cancel()
+	f.deadline = time.Time{}
+	for r := range f.inFlight {
+		r.cancel()
 	}
 }
 
-// enter takes note of a request that is about to leave, or returns nil when it must not.
-func (f *Fence) enter(cancel context.CancelFunc) *passage {
+// start records a request that is about to be sent. It returns nil when the fence is closed.
+func (f *Fence) start(cancel context.CancelFunc) *fencedRequest {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if !f.holdsLocked() {
+	if !f.isOpenLocked() {
 		return nil
 	}
-	p := &passage{fence: f, cancel: cancel}
-	if f.passing == nil {
-		f.passing = map[*passage]bool{}
+	r := &fencedRequest{fence: f, cancel: cancel}
+	if f.inFlight == nil {
+		f.inFlight = map[*fencedRequest]bool{}
 	}
-	f.passing[p] = true
-	return p
+	f.inFlight[r] = true
+	return r
 }
 
-func (f *Fence) passed(p *passage) {
+func (f *Fence) finish(r *fencedRequest) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	delete(f.passing, p)
-	p.cancel()
+	delete(f.inFlight, r)
+	r.cancel()
 }
 
-// holds reports whether the deadline is ahead, by the clock that stands still while a machine is
-// suspended and by the one that does not: a jump of the latter costs a change of leaders, no more.
-func (f *Fence) holds() bool {
+// isOpen reports whether the deadline is in the future.
+func (f *Fence) isOpen() bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.holdsLocked()
+	return f.isOpenLocked()
 }
 
-func (f *Fence) holdsLocked() bool {
+// isOpenLocked compares both the monotonic clock, which stops while a machine is suspended, and the wall clock, which does
+// not. A wall clock that jumps costs a change of the leader, no more.
+func (f *Fence) isOpenLocked() bool {
 	now := time.Now()
-	return now.Before(f.until) && now.Round(0).Before(f.until.Round(0))
+	return now.Before(f.deadline) && now.Round(0).Before(f.deadline.Round(0))
 }
 
-// Wrap makes a transport that refuses to send what may change something when this replica does not
-// lead. It is asked before a request leaves, and again when its content does.
-func (f *Fence) Wrap(next http.RoundTripper) http.RoundTripper { return fenced{f, next} }
+// Wrap returns a transport that fails with ErrNotLeading for requests that may change the cluster while this replica does
+// not lead. It checks when a request starts and again while its body is sent.
+func (f *Fence) Wrap(next http.RoundTripper) http.RoundTripper { return fencedTransport{f, next} }
 
-type fenced struct {
+type fencedTransport struct {
 	fence *Fence
 	next  http.RoundTripper
 }
 
 // RoundTrip implements http.RoundTripper.
-func (t fenced) RoundTrip(r *http.Request) (*http.Response, error) {
+func (t fencedTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	if r.Method == http.MethodGet || r.Method == http.MethodHead {
 		return t.next.RoundTrip(r)
 	}
 	ctx, cancel := context.WithCancel(r.Context())
-	passage := t.fence.enter(cancel)
-	if passage == nil {
+	request := t.fence.start(cancel)
+	if request == nil {
 		cancel()
 		if r.Body != nil {
 			_ = r.Body.Close()
 		}
 		return nil, ErrNotLeading
 	}
-	resp, err := t.next.RoundTrip(t.guard(r.WithContext(ctx)))
+	resp, err := t.next.RoundTrip(t.withFencedBody(r.WithContext(ctx)))
 	if err != nil {
-		t.fence.passed(passage)
+		t.fence.finish(request)
 		return nil, err
 	}
-	passage.ReadCloser = resp.Body
-	resp.Body = passage
+	request.ReadCloser = resp.Body
+	resp.Body = request
 	return resp, nil
 }
 
-// guard has the fence asked while the content of r, which is a copy, is written.
-func (t fenced) guard(r *http.Request) *http.Request {
+// withFencedBody replaces the body of r, which the caller has copied, by one that checks the fence.
+func (t fencedTransport) withFencedBody(r *http.Request) *http.Request {
 	if r.Body == nil || r.Body == http.NoBody {
 		return r
 	}
-	r.Body = content{r.Body, t.fence}
-	if again := r.GetBody; again != nil {
+	r.Body = fencedBody{r.Body, t.fence}
+	if getBody := r.GetBody; getBody != nil {
 		r.GetBody = func() (io.ReadCloser, error) {
-			body, err := again()
+			body, err := getBody()
 			if err != nil {
 				return nil, err
 			}
-			return content{body, t.fence}, nil
+			return fencedBody{body, t.fence}, nil
 		}
 	}
 	return r
 }
 
-// content is what a request carries. Between its passing the fence and its leaving there is whatever the transport
-// waits for, and a process may be stopped there for as long as it takes that another one leads. A request that
-// breaks off before the end of its content is not carried out.
-type content struct {
+// fencedBody is the body of a request. A process may be suspended after a request has passed the fence and before the
+// transport sends it, for so long that another replica leads by then. The API server does not process a request whose
+// body is incomplete.
+type fencedBody struct {
 	io.ReadCloser
 	fence *Fence
 }
 
 // Read implements io.Reader.
-func (c content) Read(p []byte) (int, error) {
-	n, err := c.ReadCloser.Read(p)
-	if !c.fence.holds() {
+func (b fencedBody) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	if !b.fence.isOpen() {
 		return 0, ErrNotLeading
 	}
 	return n, err

@@ -11,54 +11,54 @@ import (
 	"time"
 )
 
-// late is a transport that is held up, until the fence does not hold any more, after a request has passed it.
-type late struct {
-	fence *Fence
-	next  http.RoundTripper
+// delayedTransport sends a request only when the fence has closed after the request passed it.
+type delayedTransport struct {
+	fence  *Fence
+	expect http.RoundTripper
 }
 
-func (l late) RoundTrip(r *http.Request) (*http.Response, error) {
-	l.fence.extend(time.Now(), -time.Second) // nobody has noticed yet: a process that was stopped has just woken up
-	return l.next.RoundTrip(r)
+func (l delayedTransport) RoundTrip(r *http.Request) (*http.Response, error) {
+	l.fence.extend(time.Now(), -time.Second) // as when the process was suspended here
+	return l.expect.RoundTrip(r)
 }
 
 // covers: D6
-func TestFenceIsAskedAgainWhenTheContentLeaves(t *testing.T) {
+func TestFenceIsCheckedWhileTheBodyIsSent(t *testing.T) {
 	t.Parallel()
 	for _, protocol := range []string{"HTTP/1.1", "HTTP/2.0"} {
 		t.Run(protocol, func(t *testing.T) {
 			t.Parallel()
-			var whole atomic.Int32
+			var complete atomic.Int32
 			server := httptest.NewUnstartedServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 				if _, err := io.ReadAll(r.Body); err == nil && r.Proto == protocol {
-					whole.Add(1)
+					complete.Add(1)
 				}
 			}))
 			server.EnableHTTP2 = protocol == "HTTP/2.0"
 			server.StartTLS()
 			defer server.Close()
 			var f Fence
-			patch := func(next http.RoundTripper) error {
+			patch := func(expect http.RoundTripper) error {
 				f.extend(time.Now(), time.Minute)
 				r, err := http.NewRequestWithContext(t.Context(), http.MethodPatch, server.URL, strings.NewReader("{}"))
 				if err != nil {
 					return err
 				}
-				resp, err := f.Wrap(next).RoundTrip(r)
+				resp, err := f.Wrap(expect).RoundTrip(r)
 				if err == nil {
 					err = resp.Body.Close()
 				}
 				return err
 			}
-			if err := patch(server.Client().Transport); err != nil || whole.Load() != 1 {
-				t.Fatalf("a leader's request: %v, %d arrived", err, whole.Load())
+			if err := patch(server.Client().Transport); err != nil || complete.Load() != 1 {
+				t.Fatalf("request of a leader: %v, %d received", err, complete.Load())
 			}
-			if err := patch(late{&f, server.Client().Transport}); !errors.Is(err, ErrNotLeading) {
-				t.Errorf("a request that was held up ends with %v", err)
+			if err := patch(delayedTransport{&f, server.Client().Transport}); !errors.Is(err, ErrNotLeading) {
+				t.Errorf("a delayed request ends with %v", err)
 			}
-			server.Close() // waits for what has arrived
-			if n := whole.Load(); n != 1 {
-				t.Errorf("%d requests arrived whole, want the first alone", n)
+			server.Close() // waits for requests in progress
+			if n := complete.Load(); n != 1 {
+				t.Errorf("%d complete requests received, want only the first", n)
 			}
 		})
 	}

@@ -10,40 +10,42 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/watch"
+
+	"github.com/kedge-dev/kedge/internal/wait"
 )
 
-// watchFor is how long a watch lives before it is made anew.
-const watchFor = 30 * time.Minute
+// watchTimeout is the duration of one watch request.
+const watchTimeout = 30 * time.Minute
 
-// watch sees every change of the Lease until ctx ends. What it misses while it is cut off, the
-// timers of Run make good.
+// watch observes every change of the Lease until ctx ends. The timers of Run make up for events that it misses.
 func (e *Elector) watch(ctx context.Context) {
-	for failures := 0; ctx.Err() == nil; failures++ {
-		began := time.Now()
+	var backoff wait.Backoff
+	for ctx.Err() == nil {
+		started := time.Now()
 		if err := e.watchOnce(ctx); err != nil {
-			e.failed(ctx, err)
+			e.recordProblem(ctx, err)
 		}
-		if time.Since(began) > watchFor/2 {
-			failures = 0
+		if time.Since(started) > watchTimeout/2 {
+			backoff.Reset()
 			continue
 		}
-		pause(ctx, e.timing.retry<<min(failures, 3))
+		wait.For(ctx, backoff.Next(e.timing.retry, maxRetryFactor*e.timing.retry))
 	}
 }
 
 func (e *Elector) watchOnce(ctx context.Context) error {
-	this := "metadata.name=" + e.cfg.Name
-	list, err := e.list(ctx, this)
+	selector := "metadata.name=" + e.cfg.Name
+	list, err := e.list(ctx, selector)
 	if err != nil {
 		return err
 	}
 	if len(list.Items) == 0 {
-		e.see(nil)
+		e.observe(nil)
 	} else {
-		e.see(&list.Items[0])
+		e.observe(&list.Items[0])
 	}
-	seconds := int64(watchFor / time.Second)
-	w, err := e.cfg.Leases.Watch(ctx, metav1.ListOptions{FieldSelector: this, ResourceVersion: list.GetResourceVersion(), TimeoutSeconds: &seconds})
+	seconds := int64(watchTimeout / time.Second)
+	w, err := e.cfg.Leases.Watch(ctx, metav1.ListOptions{FieldSelector: selector, ResourceVersion: list.GetResourceVersion(), TimeoutSeconds: &seconds})
 	if err != nil {
 		return fmt.Errorf("watching Lease %s: %w", e.cfg.Name, err)
 	}
@@ -54,11 +56,11 @@ func (e *Elector) watchOnce(ctx context.Context) error {
 		case event.Type == watch.Error:
 			return fmt.Errorf("watching Lease %s: %w", e.cfg.Name, apierrors.FromObject(event.Object))
 		case !ok:
-			return errors.New("watching the Lease: what came is none")
+			return errors.New("watching the Lease: the event has no object")
 		case event.Type == watch.Deleted:
-			e.see(nil)
+			e.observe(nil)
 		case event.Type == watch.Added, event.Type == watch.Modified:
-			e.see(object)
+			e.observe(object)
 		}
 	}
 	return nil
@@ -72,13 +74,4 @@ func (e *Elector) list(ctx context.Context, selector string) (*unstructured.Unst
 		return nil, fmt.Errorf("reading Lease %s: %w", e.cfg.Name, err)
 	}
 	return list, nil
-}
-
-func pause(ctx context.Context, d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-	case <-timer.C:
-	}
 }

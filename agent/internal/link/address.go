@@ -8,10 +8,10 @@ import (
 	"strings"
 )
 
-// ConnectPath is where a server takes WebSocket connections of agents.
+// ConnectPath is the path of the server for WebSocket connections of agents.
 const ConnectPath = "/agent/v1/connect"
 
-// address is where the server is and how it is reached.
+// address is the address of the server and the protocol to use.
 type address struct {
 	scheme string // grpc, grpcs, ws or wss
 	host   string
@@ -19,31 +19,31 @@ type address struct {
 	path   string // for ws and wss
 }
 
-// CheckAddress says what is wrong with an address of a server.
+// CheckAddress returns an error when the address of a server is not valid.
 func CheckAddress(raw string) error {
 	_, err := parseAddress(raw)
 	return err
 }
 
 func parseAddress(raw string) (address, error) {
-	if !strings.Contains(raw, "://") { // most likely host:port, which is no URL
-		return address{}, fmt.Errorf("--server-address %q has to begin with grpc://, grpcs://, ws:// or wss://", withoutUser(raw))
+	if !strings.Contains(raw, "://") { // most likely host:port, which is not a URL
+		return address{}, fmt.Errorf("--server-address %q must begin with grpc://, grpcs://, ws:// or wss://", withoutUser(raw))
 	}
 	u, err := url.Parse(raw)
 	if err != nil {
-		return address{}, errors.New("--server-address is no URL") // the error would hold a password
+		return address{}, errors.New("--server-address is not a URL") // the original error could contain a password
 	}
 	ports := map[string]string{"grpc": "80", "ws": "80", "grpcs": "443", "wss": "443"}
 	port, ok := ports[u.Scheme]
 	switch {
 	case !ok:
-		return address{}, fmt.Errorf("--server-address %q has to begin with grpc://, grpcs://, ws:// or wss://", u.Redacted())
+		return address{}, fmt.Errorf("--server-address %q must begin with grpc://, grpcs://, ws:// or wss://", u.Redacted())
 	case u.Hostname() == "":
-		return address{}, fmt.Errorf("--server-address %q names no host", u.Redacted())
+		return address{}, fmt.Errorf("--server-address %q has no host", u.Redacted())
 	case u.User != nil:
-		return address{}, fmt.Errorf("--server-address %q holds a password: the token file is for that", u.Redacted())
+		return address{}, fmt.Errorf("--server-address %q must not contain a user or password: use --token-file", u.Redacted())
 	case u.Scheme[0] == 'g' && u.Path != "" && u.Path != "/":
-		return address{}, fmt.Errorf("--server-address %q has a path, which only ws:// and wss:// may have", u.Redacted())
+		return address{}, fmt.Errorf("--server-address %q must not have a path: only ws:// and wss:// may", u.Redacted())
 	}
 	if u.Port() != "" {
 		port = u.Port()
@@ -62,7 +62,7 @@ func (a address) String() string   { return a.scheme + "://" + a.hostPort() }
 func (a address) tls() bool        { return a.scheme == "grpcs" || a.scheme == "wss" }
 func (a address) webSocket() bool  { return a.scheme == "ws" || a.scheme == "wss" }
 
-// url is the address as an HTTP client (and a proxy setting) sees it.
+// url returns the address for HTTP clients and proxy settings.
 func (a address) url() *url.URL {
 	scheme := "http"
 	if a.tls() {

@@ -2,99 +2,86 @@ package link
 
 import (
 	"errors"
-	"math/rand/v2"
 	"time"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+
+	"github.com/kedge-dev/kedge/internal/wait"
 )
 
 const (
-	backoffStart = 250 * time.Millisecond
-	// backoffCap bounds the delay while the server cannot say when to come back: a fleet whose server was
-	// killed has to be current again soon after it is back.
-	backoffCap = 10 * time.Second
-	// refusedCap bounds the delay after the server answered and refused, which more attempts do not change,
-	// and what a Goodbye may ask for.
-	refusedCap = 30 * time.Second
-	// announcedMin and announcedTries bound what a Goodbye says about the attempts after the first: a server
-	// with few agents asks for at least this window, and one that stays away longer than so many attempts
-	// is not restarting.
-	announcedMin   = time.Second
-	announcedTries = 60
-	// A connection that lived this long was a good one: what follows is a new trouble.
-	settled = 5 * time.Second
-	// politeStep is where the backoff starts after the server has asked for less: within four seconds.
-	politeStep = 4
-	// lostStep is where the backoff starts after a good connection broke off: within a second, so
-	// that a fleet whose server died does not come back in one moment.
-	lostStep = 2
+	backoffFirst = 250 * time.Millisecond
+	// backoffMax bounds the delay while the server is unavailable: a fleet whose server was killed has to be up to date
+	// soon after the server is back.
+	backoffMax = 10 * time.Second
+	// refusedMax bounds the delay after the server has refused the agent, which more attempts do not change, and the time
+	// in a Goodbye.
+	refusedMax = 30 * time.Second
+	// goodbyeMin is the smallest window for the attempts after the first one that follows a Goodbye.
+	goodbyeMin = time.Second
+	// goodbyeAttempts is how many attempts use the window of a Goodbye. A server that is unavailable for longer is not
+	// restarting.
+	goodbyeAttempts = 60
+	// stableAfter is how long a connection has to last so that the backoff starts again.
+	stableAfter = 5 * time.Second
+	// throttledAttempts is where the backoff starts after the server has throttled the agent: with up to four seconds.
+	throttledAttempts = 4
+	// lostAttempts is where the backoff starts after a stable connection was lost: with up to a second, so that a fleet
+	// whose server died does not reconnect in one moment.
+	lostAttempts = 2
 )
 
-// backoff is exponential with full jitter: every delay is anything between nothing and a window
-// that doubles. Full jitter spreads a fleet best.
+// backoff is exponential with full jitter: each delay is a random part of a window that doubles. Full jitter spreads a fleet
+// best.
 //
-// A server that stops says within which time its agents may come back, which depends on how many they are.
-// Until the next connection no window is wider than that.
+// A server that stops sends in its Goodbye the time within which its agents reconnect, which depends on their number. Until
+// the next connection no window is larger than that.
 type backoff struct {
-	step      int
-	announced time.Duration // window that the last Goodbye named; 0 when the server could not say
+	attempts wait.Backoff
+	goodbye  time.Duration // window of the last Goodbye; 0 when there was none
 }
 
-// after returns how long to wait after a connection (or an attempt at one) ended with err.
-func (b *backoff) after(err error, lived time.Duration) time.Duration {
+// after returns how long to wait after a connection, or an attempt to connect, ended with err.
+func (b *backoff) after(err error, lasted time.Duration) time.Duration {
 	var bye *goodbye
 	if errors.As(err, &bye) {
-		b.step, b.announced = 0, 0
-		if bye.within > 0 {
-			b.announced = max(bye.within, announcedMin)
+		b.attempts.Reset()
+		b.goodbye = 0
+		if bye.reconnectWithin > 0 {
+			b.goodbye = max(bye.reconnectWithin, goodbyeMin)
 		}
-		return jitter(min(bye.within, refusedCap))
+		return wait.Jitter(min(bye.reconnectWithin, refusedMax), 1)
 	}
-	if welcomed := !errors.As(err, new(*dialError)) && !errors.As(err, new(*unwelcome)); welcomed {
-		b.announced = 0
-		if lived >= settled {
-			b.step = lostStep
+	if welcomed := !errors.As(err, new(*dialError)) && !errors.As(err, new(*beforeWelcomeError)); welcomed {
+		b.goodbye = 0
+		if lasted >= stableAfter {
+			b.attempts.Reset()
+			b.attempts.Skip(lostAttempts)
 		}
 	}
 	if status.Code(err) == codes.ResourceExhausted {
-		// Full jitter may mean at once, which is not what was asked for.
-		b.step = max(b.step, politeStep)
-		window := b.widen(refusedCap)
-		return window/2 + jitter(window/2)
+		// No full jitter, which may mean no delay: the server has asked for fewer requests.
+		b.attempts.Skip(throttledAttempts)
+		return wait.Jitter(b.attempts.Next(backoffFirst, refusedMax), 0.5)
 	}
-	return jitter(b.widen(b.limit(err)))
+	return wait.Jitter(b.attempts.Next(backoffFirst, b.limit(err)), 1)
 }
 
-// limit is the widest window after err.
+// limit returns the largest window after err.
 func (b *backoff) limit(err error) time.Duration {
 	switch {
 	case refusedByServer(err):
-		return refusedCap
-	case b.announced > 0 && b.step < announcedTries:
-		return min(b.announced, refusedCap)
+		return refusedMax
+	case b.goodbye > 0 && b.attempts.Attempts() < goodbyeAttempts:
+		return min(b.goodbye, refusedMax)
 	default:
-		return backoffCap
+		return backoffMax
 	}
 }
 
-// refusedByServer reports whether the server answered and does not let this agent in, or the agent's own
-// configuration has to change first.
+// refusedByServer reports whether the server has refused this agent, or the agent's own configuration has to change first.
 func refusedByServer(err error) bool {
 	code := status.Code(err)
 	return code == codes.Unauthenticated || code == codes.PermissionDenied || errors.As(err, new(*configError))
-}
-
-// widen returns the window of this delay, at most limit, and makes the next one twice as wide.
-func (b *backoff) widen(limit time.Duration) time.Duration {
-	const wide = 7 // 250 ms << 7 is beyond every limit
-	b.step++
-	return min(limit, backoffStart<<min(b.step-1, wide))
-}
-
-func jitter(window time.Duration) time.Duration {
-	if window <= 0 {
-		return 0
-	}
-	return rand.N(window)
 }

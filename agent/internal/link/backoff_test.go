@@ -22,21 +22,21 @@ func TestBackoffStaysWithinItsWindows(t *testing.T) {
 	lost := errors.New("lost")
 	for range 200 {
 		var b backoff
-		window := backoffStart
+		window := backoffFirst
 		for range 12 {
 			if d := b.after(refused, 0); d < 0 || d > window {
 				t.Fatalf("delay %s is not within %s", d, window)
 			}
-			window = min(2*window, backoffCap)
+			window = min(2*window, backoffMax)
 		}
-		if d := b.after(&goodbye{within: 300 * time.Millisecond}, time.Hour); d > 300*time.Millisecond {
-			t.Fatalf("after a goodbye it waits %s, longer than it was told", d)
+		if d := b.after(&goodbye{reconnectWithin: 300 * time.Millisecond}, time.Hour); d > 300*time.Millisecond {
+			t.Fatalf("after a Goodbye the delay is %s, longer than its window", d)
 		}
 		if d := b.after(lost, time.Hour); d > time.Second {
-			t.Fatalf("after a good connection broke off it waits %s, longer than a second", d)
+			t.Fatalf("after a stable connection was lost the delay is %s, longer than a second", d)
 		}
 		if d := b.after(refused, time.Hour); d > 2*time.Second {
-			t.Fatalf("the attempt after that waits %s, longer than two seconds", d)
+			t.Fatalf("the next delay is %s, longer than two seconds", d)
 		}
 	}
 }
@@ -48,18 +48,18 @@ func TestBackoffIsJittered(t *testing.T) {
 	buckets := make([]int, 10)
 	for range fleet {
 		var b backoff
-		b.step = 7
-		buckets[int(b.after(errors.New("x"), 0)*10/backoffCap)]++
+		b.attempts.Skip(7)
+		buckets[int(b.after(errors.New("x"), 0)*10/backoffMax)]++
 	}
 	for i, n := range buckets {
 		if n < fleet/20 || n > fleet/5 {
-			t.Errorf("%d of %d agents come back in tenth %d of the window: %v", n, fleet, i, buckets)
+			t.Errorf("%d of %d agents reconnect in tenth %d of the window: %v", n, fleet, i, buckets)
 		}
 	}
 }
 
-// A server that is restarted again and again lets agents in for a moment each time. No push may wait
-// longer for them than for a server that was killed once.
+// A server that restarts repeatedly accepts agents for a short time after each start. The delays must not become longer
+// than after a single restart.
 //
 // covers: C9
 func TestShortConnectionsDelayAtMostTenSeconds(t *testing.T) {
@@ -71,68 +71,68 @@ func TestShortConnectionsDelayAtMostTenSeconds(t *testing.T) {
 		for i := range 20 {
 			for _, err := range []error{lost, refused} {
 				if d := b.after(err, time.Second); d > 10*time.Second {
-					t.Fatalf("after %d short connections the agent waits %s, longer than ten seconds", i, d)
+					t.Fatalf("after %d short connections the delay is %s, longer than ten seconds", i, d)
 				}
 			}
 		}
 	}
 }
 
-// While a server that said when to come back is away, attempts keep to that window: it is as wide as the
-// server's fleet needs.
+// While the server restarts, all attempts use the window of its Goodbye, which depends on the size of its fleet.
 //
 // covers: C9
 func TestGoodbyeBoundsAttemptsUntilTheNextConnection(t *testing.T) {
 	t.Parallel()
 	refused := &dialError{errors.New("refused")}
-	for _, within := range []time.Duration{time.Second, 3 * time.Second, 20 * time.Second} {
+	for _, testContext := range []time.Duration{time.Second, 3 * time.Second, 20 * time.Second} {
 		var b backoff
 		var longest time.Duration
 		for range 20 {
 			b.after(refused, 0)
 		}
-		if d := b.after(&goodbye{within: within}, time.Second); d > within {
-			t.Fatalf("after a goodbye that says %s the agent waits %s", within, d)
+		if d := b.after(&goodbye{reconnectWithin: testContext}, time.Second); d > testContext {
+			t.Fatalf("after a Goodbye with %s the delay is %s", testContext, d)
 		}
 		for range 40 {
 			longest = max(longest, b.after(refused, 0))
 		}
-		if longest > within || longest < within/4 {
-			t.Errorf("after a goodbye that says %s the longest delay is %s, want it within that and spread over it", within, longest)
+		if longest > testContext || longest < testContext/4 {
+			t.Errorf("after a Goodbye with %s the longest delay is %s, want the delays spread over the window", testContext, longest)
 		}
-		b.after(errors.New("lost"), time.Second) // it was let in meanwhile, so that what was said is over
-		if b.announced != 0 {
-			t.Error("what the goodbye said outlives the next connection")
+		b.after(errors.New("lost"), time.Second) // a lost connection: the agent was accepted since
+		if b.goodbye != 0 {
+			t.Error("the window of the Goodbye outlives the next connection")
 		}
 	}
-	b := backoff{announced: time.Second, step: announcedTries}
+	b := backoff{goodbye: time.Second}
+	b.attempts.Skip(goodbyeAttempts)
 	for longest := time.Duration(0); longest < 2*time.Second; {
-		longest = max(longest, b.after(refused, 0)) // a server that stays away is asked less often
+		longest = max(longest, b.after(refused, 0)) // the window grows again while the server stays unavailable
 	}
 }
 
 // covers: C12 (the agent's side)
-func TestServerThatWantsLessIsGivenTime(t *testing.T) {
+func TestThrottledAgentWaits(t *testing.T) {
 	t.Parallel()
-	err := &unwelcome{status.Error(codes.ResourceExhausted, "slow down")}
+	err := &beforeWelcomeError{status.Error(codes.ResourceExhausted, "slow down")}
 	for _, lived := range []time.Duration{0, time.Hour} {
 		var b backoff
 		last := time.Duration(0)
 		for i := range 10 {
 			delay := b.after(err, lived)
-			if delay < 2*time.Second || delay > refusedCap {
-				t.Errorf("delay %d is %v, want at least 2 s and at most %v", i, delay, refusedCap)
+			if delay < 2*time.Second || delay > refusedMax {
+				t.Errorf("delay %d is %v, want at least 2 s and at most %v", i, delay, refusedMax)
 			}
 			last = delay
 		}
-		if last < refusedCap/2 {
-			t.Errorf("after many refusals the delay is %v, want it to have grown", last)
+		if last < refusedMax/2 {
+			t.Errorf("after many refusals the delay is %v, want a longer one", last)
 		}
 	}
 }
 
 // covers: C11
-func TestRunBacksOffAndNeverGivesUp(t *testing.T) {
+func TestRunRetriesForever(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		metrics, err := NewMetrics(prometheus.NewRegistry())
@@ -142,9 +142,9 @@ func TestRunBacksOffAndNeverGivesUp(t *testing.T) {
 		attempts := 0
 		c, err := New(Config{
 			Address: "grpc://127.0.0.1:1", Tokens: TokenFile(t.TempDir() + "/missing"), Log: slog.New(slog.DiscardHandler), Metrics: metrics,
-			Hello:  func(context.Context) wire.Hello { return wire.Hello{} },
-			Attach: func(context.Context, wire.Welcome) (Engine, []engine.Held, error) { return nil, nil, nil },
-			Proxy:  nil,
+			Hello:    func(context.Context) wire.Hello { return wire.Hello{} },
+			Welcomed: func(context.Context, wire.Welcome) (Engine, []engine.Held, error) { return nil, nil, nil },
+			Proxy:    nil,
 		})
 		if err != nil {
 			t.Fatal(err)

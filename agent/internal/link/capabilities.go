@@ -2,27 +2,29 @@ package link
 
 import "github.com/kedge-dev/kedge/internal/fleet"
 
-// offer is what the server of a connection knows of what the cluster offers. It is of the writer, once that has begun.
-type offer struct {
-	named fleet.Capabilities // in Hello, by their hash
-	known string             // hash of what was named or told last
-	asked bool               // Welcome asks for them
-	again bool               // the server takes them whenever they have changed
+// sentCapabilities tracks the capabilities of the cluster that the server of a connection knows. Only the writer uses it
+// after it has started.
+type sentCapabilities struct {
+	inHello   fleet.Capabilities // Hello contains their hash
+	hash      string             // of the last capabilities that the server was sent, or whose hash it was sent
+	requested bool               // by Welcome
+	updates   bool               // the server accepts them again when they change
 }
 
-// capabilities returns what the server is to be told of the cluster now, if anything.
-func (n *connection) capabilities() (told fleet.Capabilities, ok bool) {
-	if !n.offer.asked && !(n.offer.again && n.offering.Swap(false)) {
+// nextCapabilities returns the capabilities to send now, if there are any.
+func (n *connection) nextCapabilities() (next fleet.Capabilities, ok bool) {
+	sent := &n.capabilities
+	if !sent.requested && !(sent.updates && n.capabilitiesChanged.Swap(false)) {
 		return fleet.Capabilities{}, false
 	}
-	told = n.offer.named
+	next = sent.inHello
 	if n.cfg.Capabilities != nil {
-		told = n.cfg.Capabilities()
+		next = n.cfg.Capabilities()
 	}
-	hash := told.Hash()
-	if hash == "" || !n.offer.asked && hash == n.offer.known { // nothing is known, or nothing is new
+	hash := next.Hash()
+	if hash == "" || !sent.requested && hash == sent.hash { // not known, or unchanged
 		return fleet.Capabilities{}, false
 	}
-	n.offer.asked, n.offer.known = false, hash
-	return told, true
+	sent.requested, sent.hash = false, hash
+	return next, true
 }

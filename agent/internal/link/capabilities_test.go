@@ -12,8 +12,8 @@ import (
 	"github.com/kedge-dev/kedge/server/gatewaytest"
 )
 
-// clusterAt is a cluster whose API versions change when the test says so.
-func clusterAt(apis ...string) (set func(apis ...string), edit func(*link.Config)) {
+// clusterWith simulates a cluster whose API versions the test can change.
+func clusterWith(apis ...string) (set func(apis ...string), edit func(*link.Config)) {
 	var now atomic.Pointer[fleet.Capabilities]
 	set = func(apis ...string) { now.Store(&fleet.Capabilities{KubeVersion: "v1.36.3", APIVersions: apis}) }
 	set(apis...)
@@ -26,31 +26,31 @@ func clusterAt(apis ...string) (set func(apis ...string), edit func(*link.Config
 }
 
 // covers: G8
-func TestCapabilitiesThatChangeAreToldOnTheSameConnection(t *testing.T) {
+func TestChangedCapabilitiesAreSentOnTheSameConnection(t *testing.T) {
 	t.Parallel()
 	m := gatewaytest.NewMemory()
 	agent, token := m.Enroll("edge-1")
 	s := serve(t, m, gatewaytest.Options{})
-	set, edit := clusterAt("v1")
+	set, edit := clusterWith("v1")
 	r := start(t, "grpc://"+s.Addr(), token, edit)
-	ctx := within(t)
+	ctx := testContext(t)
 	for _, apis := range [][]string{{"v1"}, {"example.com/v1", "v1"}, {"v1"}} {
 		set(apis...)
 		r.CapabilitiesChanged()
 		if err := m.AwaitCapable(ctx, agent, fleet.Capabilities{KubeVersion: "v1.36.3", APIVersions: apis}); err != nil {
-			t.Fatalf("the server was not told of %v: %v", apis, err)
+			t.Fatalf("the server did not receive %v: %v", apis, err)
 		}
 	}
 	if n := m.Counts().Connected; n != 1 {
-		t.Errorf("that took %d connections, want one", n)
+		t.Errorf("%d connections were made, want one", n)
 	}
 }
 
-// What is told unasked would end the stream of a server that does not say that it takes it, and what it knows costs
-// any server a look.
+// An older server ends the stream when it receives Capabilities that it did not request. Unchanged capabilities are not sent
+// to any server.
 //
 // covers: G8
-func TestCapabilitiesAreToldToWhoTakesThemAndDoesNotKnowThem(t *testing.T) {
+func TestCapabilitiesAreSentOnlyWhenUseful(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		reason string
@@ -64,24 +64,24 @@ func TestCapabilitiesAreToldToWhoTakesThemAndDoesNotKnowThem(t *testing.T) {
 	} {
 		t.Run(c.reason, func(t *testing.T) {
 			t.Parallel()
-			g, address := newGate(t, "token")
-			g.takes = c.take
-			set, edit := clusterAt("v1")
+			g, address := newTokenServer(t, "token")
+			g.acceptsCapabilities = c.take
+			set, edit := clusterWith("v1")
 			r := start(t, address, "token", edit)
-			ctx := within(t)
+			ctx := testContext(t)
 			frame(ctx, t, g, (*agentv1.ConnectRequest).GetHello)
 			if c.change {
 				set("example.com/v1", "v1")
 			}
 			r.CapabilitiesChanged()
-			r.Status(synced()) // what there is to say of the cluster comes first
-			told := false
+			r.Status(synced()) // capabilities are sent before statuses
+			sent := false
 			frame(ctx, t, g, func(f *agentv1.ConnectRequest) *agentv1.Status {
-				told = told || f.GetCapabilities() != nil
+				sent = sent || f.GetCapabilities() != nil
 				return f.GetStatus()
 			})
-			if told != c.want {
-				t.Errorf("told is %t, want %t", told, c.want)
+			if sent != c.want {
+				t.Errorf("sent = %t, want %t", sent, c.want)
 			}
 		})
 	}

@@ -5,10 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"maps"
 	"net/http"
 	"net/url"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -20,14 +18,16 @@ import (
 	"github.com/kedge-dev/kedge/internal/fleet"
 	"github.com/kedge-dev/kedge/internal/manifest"
 	"github.com/kedge-dev/kedge/internal/obs"
+	"github.com/kedge-dev/kedge/internal/wait"
 	"github.com/kedge-dev/kedge/internal/wire"
 )
 
-// Engine is what a client needs of an engine. Its methods return at once.
+// Engine is the part of an engine that a client uses. Its methods do not block.
 type Engine interface {
+	// Set sets the desired state of one target.
 	Set(d engine.Desired)
-	// Pending says that n targets, or the rest of the snapshot, are still on their way: an object
-	// that one target gave up may be among those of another, so prunes wait. 0 lets them go on.
+	// Pending sets how many targets wait for their bundle, or that the snapshot is not complete. The engine does not prune
+	// while n is above 0: an object that one target no longer has may belong to a target that has not arrived yet.
 	Pending(n int)
 }
 
@@ -35,85 +35,75 @@ type Engine interface {
 type Config struct {
 	// Address of the server: grpc://host:port, grpcs://…, ws://… or wss://….
 	Address string
-	// Tokens keeps the agent's token. It is read anew for every connection, so that a token that was
-	// replaced there is picked up.
+	// Tokens stores the agent's token. The client reads it for every connection, so that it notices a replaced token.
 	Tokens Tokens
-	// CAFile holds the PEM certificates that the server's may be signed by; "" means the system's.
+	// CAFile contains the PEM certificates of the authorities that may sign the server's certificate; "" means those of
+	// the system.
 	CAFile string
 	// Proxy chooses the HTTP proxy of a request, as http.ProxyFromEnvironment does; nil means none.
 	Proxy func(*http.Request) (*url.URL, error)
-	// Hello introduces this replica, anew for every connection; hashes and clock are filled in.
+	// Hello returns the first message of a connection. The client adds the hashes and the clock.
 	Hello func(ctx context.Context) wire.Hello
-	// Capabilities returns at once what is known of what the cluster offers, which is what Hello says of it or
-	// something newer; nil means that it does not change. CapabilitiesChanged has it called.
+	// Capabilities returns the capabilities of the cluster as they are known now, and does not block; nil means that they
+	// do not change. Call CapabilitiesChanged when they do.
 	Capabilities func() fleet.Capabilities
-	// Attach makes the engine of the agent that the server says this is, and what that engine
-	// finds in the cluster. It is called after the first Welcome, and again when the server says
-	// something else than before; it may return the same engine then. ctx ends with the
-	// connection, the engine must not.
-	Attach func(ctx context.Context, w wire.Welcome) (Engine, []engine.Held, error)
-	// Standby makes this the connection of a replica that another one leads: it is known to the server
-	// and told nothing. Attach and Refused are not called then.
+	// Standby connects a follower: the server knows the replica and sends it nothing. Refused is not called then.
 	Standby bool
-	// Welcomed is told what the server says of the agent, for every connection; nil means nobody is.
-	Welcomed func(w wire.Welcome)
-	// Refused is told when the server has refused whatever token there is; nil means nobody is. Welcomed
-	// takes it back.
+	// Welcomed is called for each connection that the server accepts, with the agent's identity and configuration. It
+	// returns the engine to deliver desired states to, and the targets that a new engine found in the cluster. It returns
+	// the same engine for as long as the agent stays the same. The caller of New owns the engine: the client neither
+	// starts nor stops it. ctx ends with the connection. For a follower Welcomed may be nil, and its results are ignored.
+	Welcomed func(ctx context.Context, w wire.Welcome) (Engine, []engine.Held, error)
+	// Refused is called when the server has refused every token of the agent. The next call of Welcomed ends that state.
+	// Refused may be nil.
 	Refused func()
-	// Away is called after each time that no connection could be made or one was lost, before the next try;
-	// nil means that nobody is. It may call Resume.
-	Away func(ctx context.Context)
-	// Detach ends the engine that Attach made, before another agent's is made; nil means that there
-	// is nothing to end.
-	Detach func()
-	// Unpack opens a bundle; nil means manifest.Unpack.
+	// Disconnected is called after each failed attempt to connect and each lost connection, before the next attempt. It
+	// may call Resume. Disconnected may be nil.
+	Disconnected func(ctx context.Context)
+	// Unpack unpacks a bundle; nil means manifest.Unpack.
 	Unpack func(digest string, zstd []byte) (*manifest.Set, error)
 	Log    *slog.Logger
 	// Metrics may be shared by several clients.
 	Metrics *Metrics
 }
 
-// Client keeps an agent connected. It implements engine.Reporter.
+// Client keeps an agent connected to its server. It implements engine.Reporter.
 type Client struct {
-	cfg  Config
-	addr address
-	log  *slog.Logger
+	cfg    Config
+	addr   address
+	log    *slog.Logger
+	tokens tokenSource
 
-	statuses statuses
-	events   events
-	wake     chan struct{} // the writer has something to send
-	offering atomic.Bool   // what the cluster offers may have changed since the server was told
+	statuses            statuses
+	events              events
+	wake                chan struct{} // signals that the writer has something to send
+	capabilitiesChanged atomic.Bool   // since they were last sent
 
-	patience  time.Duration // how long a server may take for its Welcome
-	unpacking sync.Mutex    // one bundle at a time: opening one takes a multiple of its size
-	wallet    wallet
+	reports sync.RWMutex  // locked for writing while agent changes, which drops the reports of the previous one
+	agent   fleet.AgentID // that the server has named; "" before it has
 
-	mu        sync.Mutex
-	engine    Engine
-	welcome   wire.Welcome // that engine was made for
-	held      map[fleet.TargetID]wire.Held
-	bare      map[fleet.TargetID]bool           // held, as far as an inventory tells, and the engine was not told what to do
-	later     map[fleet.TargetID]engine.Desired // for the engine, unless the server is there to say something newer
-	wanted    map[fleet.TargetID]wire.Desired   // waits for its bundle
-	rejected  map[fleet.TargetID]string         // digest that was told to be out of reach
-	partial   map[string][]byte                 // bundles that were fetched in part, by digest
-	complete  bool                              // the server has sent all that differed at the last Welcome
-	pending   int                               // that the engine was told; -1 when it was told nothing
-	connected bool
-	refusals  int // of tokens, since the last Welcome
-	problem   *Problem
+	welcomeTimeout time.Duration
+	unpacking      sync.Mutex // one bundle at a time: unpacking needs a multiple of its size
+
+	mu               sync.Mutex
+	engine           Engine
+	targets          targets
+	partial          map[string][]byte // incomplete downloads of bundles, by digest
+	snapshotComplete bool              // the server has sent everything that differed at the last Welcome
+	pending          int               // last value passed to Engine.Pending; -1 before the first
+	connected        bool
+	refusals         int // consecutive refusals of tokens
+	problem          *Problem
 }
 
-var _ engine.Reporter = (*Client)(nil)
-
-// New checks cfg and makes a client. It does no I/O.
+// New checks cfg and returns a client. It does no I/O.
 func New(cfg Config) (*Client, error) {
 	addr, err := parseAddress(cfg.Address)
 	if err != nil {
 		return nil, err
 	}
-	if cfg.Tokens == nil || cfg.Hello == nil || cfg.Attach == nil && !cfg.Standby || cfg.Log == nil || cfg.Metrics == nil {
-		return nil, errors.New("a link needs tokens, an introduction, an engine, a logger and metrics")
+	if cfg.Tokens == nil || cfg.Hello == nil || cfg.Welcomed == nil && !cfg.Standby || cfg.Log == nil || cfg.Metrics == nil {
+		return nil, errors.New("a link needs Tokens, Hello, Welcomed, Log and Metrics")
 	}
 	if cfg.Unpack == nil {
 		cfg.Unpack = func(digest string, zstd []byte) (*manifest.Set, error) {
@@ -122,38 +112,19 @@ func New(cfg Config) (*Client, error) {
 	}
 	return &Client{
 		cfg: cfg, addr: addr, log: cfg.Log.With(obs.KeyComponent, "link", obs.KeyAddress, addr.String()),
-		statuses: newStatuses(), wake: make(chan struct{}, 1), wallet: wallet{kept: cfg.Tokens},
-		held: map[fleet.TargetID]wire.Held{}, bare: map[fleet.TargetID]bool{}, later: map[fleet.TargetID]engine.Desired{}, wanted: map[fleet.TargetID]wire.Desired{}, partial: map[string][]byte{},
-		rejected: map[fleet.TargetID]string{}, pending: -1, patience: welcomeTimeout,
+		tokens: tokenSource{stored: cfg.Tokens}, statuses: newStatuses(), wake: make(chan struct{}, 1),
+		targets: newTargets(), partial: map[string][]byte{}, pending: -1, welcomeTimeout: defaultWelcomeTimeout,
 	}, nil
 }
 
-// Status takes the newest state of a target. It does not block.
-func (c *Client) Status(s engine.Status) {
-	if err := wire.CheckTarget(s.Target); err != nil {
-		c.log.Warn("a status that cannot be sent was dropped", obs.Err(err)) // no server can have made that target
-		return
-	}
-	c.statuses.put(s)
-	signal(c.wake)
-}
-
-// Event takes something that happened. It does not block; when too much is waiting, the oldest
-// event is dropped and counted.
-func (c *Client) Event(target fleet.TargetID, e fleet.Event) {
-	if c.events.put(wire.Event{Target: target, Event: e}) {
-		c.cfg.Metrics.eventsDropped.Inc()
-	}
-	signal(c.wake)
-}
-
-// CapabilitiesChanged says that Config.Capabilities may return something else than before. It does not block.
+// CapabilitiesChanged tells the client that Config.Capabilities may return a new value. It does not block.
 func (c *Client) CapabilitiesChanged() {
-	c.offering.Store(true)
-	signal(c.wake)
+	c.capabilitiesChanged.Store(true)
+	wait.Signal(c.wake)
 }
 
-// Ready returns nil while the client is connected and welcomed, and otherwise the newest problem.
+// Ready returns nil while the client is connected and the server has accepted the agent. Otherwise it returns the newest
+// problem.
 func (c *Client) Ready(context.Context) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -167,48 +138,48 @@ func (c *Client) Ready(context.Context) error {
 	}
 }
 
-// Run keeps the agent connected until ctx ends, and returns nil then.
+// Run keeps the agent connected until ctx ends. It returns nil then.
 func (c *Client) Run(ctx context.Context) error {
 	var backoff backoff
-	late := time.AfterFunc(laterAfter, c.serveLater)
-	defer late.Stop()
+	timer := time.AfterFunc(deferredTimeout, c.deliverDeferred)
+	defer timer.Stop()
 	for ctx.Err() == nil {
-		began := time.Now()
+		started := time.Now()
 		err := c.connect(ctx)
 		if ctx.Err() != nil {
 			return nil
 		}
-		delay := c.delay(ctx, &backoff, err, time.Since(began))
+		delay := c.delay(ctx, &backoff, err, time.Since(started))
 		c.cfg.Metrics.waited.Add(delay.Seconds())
-		c.lost(err, delay)
-		if c.cfg.Away != nil {
-			c.cfg.Away(ctx)
+		c.disconnected(err, delay)
+		if c.cfg.Disconnected != nil {
+			c.cfg.Disconnected(ctx)
 		}
-		c.serveLater()
-		pause(ctx, delay)
+		c.deliverDeferred()
+		wait.For(ctx, delay)
 	}
 	return nil
 }
 
-// delay is how long to wait after a connection, or an attempt at one, ended with err. A token that was replaced while
-// its predecessor was in use is not waited with: the replicas of an agent share it, and one of them was first.
-func (c *Client) delay(ctx context.Context, b *backoff, err error, lived time.Duration) time.Duration {
-	if status.Code(err) == codes.Unauthenticated && c.wallet.replaced(ctx) {
-		b.step = 0
+// delay returns how long to wait after a connection, or an attempt to connect, ended with err. There is no delay when the
+// server refused a token that another replica has replaced in the meantime.
+func (c *Client) delay(ctx context.Context, b *backoff, err error, lasted time.Duration) time.Duration {
+	if status.Code(err) == codes.Unauthenticated && c.tokens.replaced(ctx) {
+		b.attempts.Reset()
 		return 0
 	}
-	return b.after(err, lived)
+	return b.after(err, lasted)
 }
 
-// refusedAfter is how many refusals in a row count: one is what a rotation that was undone looks like,
-// and then another token is tried.
+// refusedAfter is the number of consecutive refusals after which the agent counts as refused. A single refusal may be due
+// to a rotation that was undone, and the client tries another token then.
 const refusedAfter = 2
 
-// lost records and tells why there is no connection now.
-func (c *Client) lost(err error, delay time.Duration) {
+// disconnected records and logs why there is no connection.
+func (c *Client) disconnected(err error, delay time.Duration) {
 	var bye *goodbye
 	if errors.As(err, &bye) {
-		c.log.Info("the connection was ended in good order, coming back", obs.KeyReason, bye.reason, "in", readable(delay))
+		c.log.Info("the connection was closed, reconnecting", obs.KeyReason, bye.reason, "in", readable(delay))
 		return
 	}
 	problem := classify(err, c.cfg, c.addr)
@@ -241,113 +212,48 @@ func (c *Client) setConnected(connected bool) {
 	}
 }
 
-// detachOther drops everything of an agent that this one is not any more.
-func (c *Client) detachOther(id fleet.AgentID) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.engine == nil || c.welcome.AgentID == id {
+// setAgentLocked sets the agent that the client connects. It drops everything that belongs to another agent.
+func (c *Client) setAgentLocked(id fleet.AgentID) {
+	c.reports.Lock()
+	defer c.reports.Unlock()
+	if c.agent == id {
 		return
 	}
-	if c.cfg.Detach != nil {
-		c.cfg.Detach() // before what it has told is dropped
+	if c.agent != "" {
+		c.engine, c.pending, c.targets = nil, -1, newTargets()
+		clear(c.partial)
+		c.statuses.reset()
+		c.events.reset()
 	}
-	c.engine, c.pending = nil, -1
-	clear(c.held)
-	clear(c.bare)
-	clear(c.later)
-	clear(c.wanted)
-	clear(c.rejected)
-	clear(c.partial)
-	c.statuses.reset()
-	c.events.reset()
+	c.agent = id
 }
 
-// holdLocked takes what an engine found in the cluster. An inventory remembers what was applied, not
-// the objects: unless those were found too they have to be sent again, and the version tells the
-// server whether it is ahead.
-func (c *Client) holdLocked(found []engine.Held) {
-	for _, h := range found {
-		held := wire.Held{Target: h.Target, Version: h.Version}
-		if h.AtHand {
-			held.Digest = h.Digest
-		}
-		c.held[h.Target] = held
-		c.bare[h.Target] = !h.AtHand
-	}
-}
-
-// attach makes the engine if there is none for that welcome. It reports whether the engine found
-// anything that Hello could not tell of.
-func (c *Client) attach(ctx context.Context, w wire.Welcome) (recovered bool, err error) {
-	c.mu.Lock()
-	same := c.engine != nil && c.welcome.AgentID == w.AgentID && c.welcome.Scope == w.Scope && slices.Equal(c.welcome.Namespaces, w.Namespaces)
-	c.mu.Unlock()
-	if same {
-		return false, nil
-	}
-	made, found, err := c.cfg.Attach(ctx, w)
+// setEngine asks for the engine of the agent. It reports whether a new engine found targets in the cluster, which Hello
+// did not list.
+func (c *Client) setEngine(ctx context.Context, w wire.Welcome) (recovered bool, err error) {
+	e, found, err := c.cfg.Welcomed(ctx, w)
 	if err != nil {
 		return false, &engineError{fmt.Errorf("starting the engine: %w", err)}
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	same = made == c.engine
-	c.engine, c.welcome = made, w
-	if same { // it was told of its new configuration and goes on with what it has
+	if e == c.engine {
 		return false, nil
 	}
-	c.pending = -1
-	clear(c.held)
-	clear(c.bare)
-	clear(c.later)
-	clear(c.wanted)
-	clear(c.rejected)
-	c.holdLocked(found)
+	c.engine = e
+	c.pending, c.targets = -1, newTargets()
+	for _, h := range found {
+		c.targets.recovered(h)
+	}
 	return len(found) > 0, nil
 }
 
-// attached reports whether there is an engine: before, what is held is not known.
-func (c *Client) attached() bool {
+// states returns the state of every target and the hash over them. They are not known before there is an engine.
+func (c *Client) states() (states []wire.Held, hash []byte, known bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.engine != nil
+	return c.targets.states(), c.targets.hash(), c.engine != nil
 }
 
-func (c *Client) heldNow() []wire.Held {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return slices.Collect(maps.Values(c.held))
-}
-
-// stateHash is the hash over all that is held; empty while anything was found that the engine was not told
-// what to do with. A tombstone or a detachment that was begun before a restart is held as the server has
-// it, with no bundle, and still has to be sent again.
-func (c *Client) stateHash(held []wire.Held) []byte {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for _, bare := range c.bare {
-		if bare {
-			return nil
-		}
-	}
-	return wire.StateHash(held)
-}
-
-// readable is a duration for a log line: JSON would have nanoseconds.
+// readable formats a duration for the log.
 func readable(d time.Duration) string { return d.Truncate(time.Millisecond).String() }
-
-func signal(ch chan struct{}) {
-	select {
-	case ch <- struct{}{}:
-	default:
-	}
-}
-
-func pause(ctx context.Context, d time.Duration) {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-ctx.Done():
-	case <-t.C:
-	}
-}

@@ -9,13 +9,13 @@ import (
 	"github.com/kedge-dev/kedge/internal/fleet"
 	"github.com/kedge-dev/kedge/internal/manifest"
 	"github.com/kedge-dev/kedge/internal/obs"
+	"github.com/kedge-dev/kedge/internal/wait"
 	"github.com/kedge-dev/kedge/internal/wire"
 	"github.com/kedge-dev/kedge/internal/wire/agentv1"
 )
 
-// takeDesired hands a desired state to the engine, at once when the bundle came along and
-// otherwise when it has been fetched.
-func (n *connection) takeDesired(ctx context.Context, m *agentv1.Desired) error {
+// handleDesired delivers a desired state to the engine, after it has fetched the bundle unless the frame contains it.
+func (n *connection) handleDesired(ctx context.Context, m *agentv1.Desired) error {
 	d, err := wire.ParseDesired(m)
 	if err != nil {
 		return err
@@ -23,121 +23,106 @@ func (n *connection) takeDesired(ctx context.Context, m *agentv1.Desired) error 
 	n.log.Info("desired state received", obs.KeyDeployment, d.Deployment, obs.KeyTarget, string(d.Target),
 		obs.KeyGeneration, d.State.Generation, obs.KeyCommit, d.State.Commit, "tombstone", d.State.Tombstone, "detached", d.State.Detached)
 	if d.State.Tombstone || d.State.Detached {
-		n.pass(d, nil)
+		n.deliver(d, nil)
 		return nil
 	}
 	if len(d.Bundle) > 0 {
 		set, err := n.unpack(d.State.Digest, d.Bundle)
 		if err == nil {
-			n.pass(d, set)
+			n.deliver(d, set)
 			return nil
 		}
-		n.log.Warn("a bundle that came along cannot be opened, fetching it", obs.KeyTarget, string(d.Target), obs.Err(err))
+		n.log.Warn("the bundle in the frame cannot be unpacked, fetching it", obs.KeyTarget, string(d.Target), obs.Err(err))
 	}
 	d.Bundle = nil
 	n.mu.Lock()
-	n.wanted[d.Target] = d
-	if n.complete {
+	n.targets.await(d)
+	if n.snapshotComplete {
 		n.dropPartialsLocked()
 	}
-	n.tellPendingLocked()
+	n.updatePendingLocked()
 	n.mu.Unlock()
 	n.fetch(ctx, d.State.Digest)
 	return nil
 }
 
-// pass gives d to the engine and remembers that it is held.
-func (c *Client) pass(d wire.Desired, objects *manifest.Set) {
+// deliver passes a desired state to the engine.
+func (c *Client) deliver(d wire.Desired, objects *manifest.Set) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.passLocked(d, objects)
-	c.tellPendingLocked()
+	c.deliverLocked(d, objects)
+	c.updatePendingLocked()
 }
 
-// passLocked calls Set, which returns at once, under the lock: two states of one target cannot
-// overtake each other on their way. Until it has returned, d counts as pending.
-func (c *Client) passLocked(d wire.Desired, objects *manifest.Set) {
-	c.statuses.mend(d.Target)
-	c.held[d.Target] = wire.HeldOf(d.Target, d.State)
-	delete(c.bare, d.Target)
-	delete(c.later, d.Target)
+// deliverLocked calls Set, which does not block, with the lock held, so that two states of one target stay in order. The
+// state counts as pending until Set has returned.
+func (c *Client) deliverLocked(d wire.Desired, objects *manifest.Set) {
+	c.statuses.clearFailure(d.Target)
 	c.engine.Set(engine.Desired{Target: d.Target, Tenant: d.Tenant, Deployment: d.Deployment, State: d.State, Objects: objects})
-	delete(c.wanted, d.Target)
-	delete(c.rejected, d.Target)
+	c.targets.delivered(d.Target, d.State)
 }
 
-// passFetched gives a bundle to every target that waits for it.
-func (c *Client) passFetched(digest string, set *manifest.Set) {
+// deliverFetched delivers the desired states that wait for a bundle.
+func (c *Client) deliverFetched(digest string, set *manifest.Set) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for _, d := range c.wanted {
-		if d.State.Digest == digest {
-			c.passLocked(d, set)
-		}
+	for _, d := range c.targets.awaiting(digest) {
+		c.deliverLocked(d, set)
 	}
-	c.tellPendingLocked()
+	c.updatePendingLocked()
 }
 
-// reject tells that the objects of every target that waits for a bundle cannot be had. The targets
-// stay pending: what they would have may be what others give up.
-func (c *Client) reject(digest string, why error) {
+// reportUnavailable reports that a bundle is unavailable for each target that waits for it. The targets stay pending: their
+// objects may be those that other targets no longer have.
+func (c *Client) reportUnavailable(digest string, reason error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for _, d := range c.wanted {
-		if d.State.Digest == digest {
-			c.rejectLocked(d, why)
-		}
+	for _, d := range c.targets.awaiting(digest) {
+		c.reportUnavailableLocked(d, reason)
 	}
 }
 
-func (c *Client) rejectLocked(d wire.Desired, why error) {
-	version := d.State.Version
-	if held, ok := c.held[d.Target]; ok {
-		version = held.Version // what is here, not what could not be had
+func (c *Client) reportUnavailableLocked(d wire.Desired, reason error) {
+	known, version := c.targets.get(d.Target), d.State.Version
+	if known.state != nil {
+		version = known.state.Version // the status is about what is in the cluster
 	}
-	message := fmt.Sprintf("the objects of commit %s cannot be had, so nothing is pruned on this agent until they can: %v", d.State.Commit, why)
-	c.statuses.fail(engine.Status{Target: d.Target, Observed: fleet.Observed{
+	message := fmt.Sprintf("the bundle of commit %s is unavailable; this agent prunes nothing until it is available: %v", d.State.Commit, reason)
+	c.statuses.setFailure(engine.Status{Target: d.Target, Observed: fleet.Observed{
 		Version: version, Health: fleet.HealthUnknown, AsOf: time.Now(),
 	}}, message)
-	signal(c.wake)
-	if c.rejected[d.Target] != d.State.Digest {
-		c.rejected[d.Target] = d.State.Digest
+	wait.Signal(c.wake)
+	if known.rejected != d.State.Digest {
+		known.rejected = d.State.Digest
 		c.Event(d.Target, fleet.Event{At: time.Now(), Type: fleet.EventWarning, Reason: "BundleUnavailable", Message: message})
 	}
 }
 
-func (c *Client) waitingFor(digest string) []wire.Desired {
+// isAwaited reports whether a target waits for a bundle.
+func (c *Client) isAwaited(digest string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	var out []wire.Desired
-	for _, d := range c.wanted {
-		if d.State.Digest == digest {
-			out = append(out, d)
-		}
-	}
-	return out
+	return len(c.targets.awaiting(digest)) > 0
 }
 
-// dropPartialsLocked forgets parts of bundles that nobody waits for any more.
+// dropPartialsLocked drops incomplete downloads that no target waits for.
 func (c *Client) dropPartialsLocked() {
-	needed := map[string]struct{}{}
-	for _, d := range c.wanted {
-		needed[d.State.Digest] = struct{}{}
+	if len(c.partial) == 0 {
+		return
 	}
+	needed := c.targets.awaitedDigests()
 	for digest := range c.partial {
-		if _, ok := needed[digest]; !ok {
+		if !needed[digest] {
 			delete(c.partial, digest)
 		}
 	}
 }
 
-// forget drops what is held of targets that are gone, and the server has recorded that.
-func (c *Client) forget(done []inFlight) {
+// forget drops the states of targets that are deleted or detached, after the server has recorded that.
+func (c *Client) forget(finished []sentStatus) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for _, f := range done {
-		if c.held[f.target].Version == f.status.Version {
-			delete(c.held, f.target)
-		}
+	for _, s := range finished {
+		c.targets.forget(s.target, s.status.Version)
 	}
 }

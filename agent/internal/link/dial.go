@@ -22,13 +22,13 @@ import (
 
 const dialTimeout = 20 * time.Second
 
-// dialer opens the transport of one connection. gRPC flattens errors into text, so the dialer
-// remembers the real one for [classify].
+// dialer opens the transport of one connection. gRPC converts errors to text, so the dialer records the original one for
+// [classify].
 type dialer struct {
 	cfg  Config
 	addr address
 	tls  *tls.Config // nil for plain text
-	// agentVersion is told to whatever stands in between.
+	// agentVersion is for the User-Agent header.
 	agentVersion string
 
 	mu  sync.Mutex
@@ -50,25 +50,25 @@ func newDialer(cfg Config, addr address, agentVersion string) (*dialer, error) {
 	}
 	d.tls.RootCAs = x509.NewCertPool()
 	if !d.tls.RootCAs.AppendCertsFromPEM(pem) {
-		return nil, &configError{kind: KindTLS, err: fmt.Errorf("CA certificate file %s holds no PEM certificate", cfg.CAFile)}
+		return nil, &configError{kind: KindTLS, err: fmt.Errorf("CA certificate file %s contains no PEM certificate", cfg.CAFile)}
 	}
 	return d, nil
 }
 
-// client makes the gRPC client; it connects when it is first used.
+// client returns a gRPC client. It connects when it is first used.
 func (d *dialer) client() (*grpc.ClientConn, error) {
 	creds := insecure.NewCredentials()
 	if d.addr.scheme == "grpcs" {
-		creds = handshakes{TransportCredentials: credentials.NewTLS(d.tls), dialer: d}
+		creds = recordingCredentials{TransportCredentials: credentials.NewTLS(d.tls), dialer: d}
 	}
 	return grpc.NewClient("passthrough:///"+d.addr.hostPort(),
 		grpc.WithTransportCredentials(creds),
 		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return d.dial(ctx) }),
 		grpc.WithUserAgent("kedge-agent/"+d.agentVersion),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(wire.MaxFrame), grpc.MaxCallSendMsgSize(wire.MaxFrame)),
-		// Half of the server's patience: a dead server is noticed, a living one is not bothered.
+		// Half of the interval that the server enforces.
 		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: 20 * time.Second, Timeout: 10 * time.Second, PermitWithoutStream: true}),
-		// Reconnecting is the client's own business: one ClientConn is one connection.
+		// The link reconnects by itself: one ClientConn is one connection.
 		grpc.WithConnectParams(grpc.ConnectParams{Backoff: grpcbackoff.DefaultConfig, MinConnectTimeout: dialTimeout}),
 		grpc.WithDisableServiceConfig(), grpc.WithDisableRetry(), grpc.WithIdleTimeout(0),
 		grpc.WithReadBufferSize(4<<10), grpc.WithWriteBufferSize(4<<10),
@@ -79,7 +79,7 @@ func (d *dialer) dial(ctx context.Context) (net.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
 	defer cancel()
 	conn, err := d.open(ctx)
-	d.remember(err)
+	d.record(err)
 	return conn, err
 }
 
@@ -92,39 +92,39 @@ func (d *dialer) open(ctx context.Context) (net.Conn, error) {
 		return nil, err
 	}
 	if proxy != nil {
-		return dialThrough(ctx, proxy, d.addr.hostPort())
+		return dialViaProxy(ctx, proxy, d.addr.hostPort())
 	}
 	return (&net.Dialer{}).DialContext(ctx, "tcp", d.addr.hostPort())
 }
 
-// remember keeps the newest failure; a success clears it.
-func (d *dialer) remember(err error) {
+// record sets the result of the newest attempt.
+func (d *dialer) record(err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.err = err
 }
 
-// failure is why there is no transport, or nil when there was one.
-func (d *dialer) failure() error {
+// lastError returns why there is no transport, or nil.
+func (d *dialer) lastError() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.err
 }
 
-// handshakes remembers how TLS handshakes end.
-type handshakes struct {
+// recordingCredentials records the results of TLS handshakes.
+type recordingCredentials struct {
 	credentials.TransportCredentials
 	dialer *dialer
 }
 
-func (h handshakes) ClientHandshake(ctx context.Context, authority string, raw net.Conn) (net.Conn, credentials.AuthInfo, error) {
+func (h recordingCredentials) ClientHandshake(ctx context.Context, authority string, raw net.Conn) (net.Conn, credentials.AuthInfo, error) {
 	conn, info, err := h.TransportCredentials.ClientHandshake(ctx, authority, raw)
-	h.dialer.remember(err)
+	h.dialer.record(err)
 	return conn, info, err
 }
 
-func (h handshakes) Clone() credentials.TransportCredentials {
-	return handshakes{TransportCredentials: h.TransportCredentials.Clone(), dialer: h.dialer}
+func (h recordingCredentials) Clone() credentials.TransportCredentials {
+	return recordingCredentials{TransportCredentials: h.TransportCredentials.Clone(), dialer: h.dialer}
 }
 
 func (d *dialer) httpTransport() *http.Transport {

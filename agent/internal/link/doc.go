@@ -1,11 +1,10 @@
-// Package link is the agent end of the protocol: it dials the server, authenticates, keeps one
-// connection, hands desired state to an engine and carries statuses back.
+// Package link is the agent's end of the agent protocol. It dials the server, authenticates, keeps one connection open,
+// delivers desired states to an engine and sends statuses back.
 //
-// A [Client] holds state, not queues: per target the newest desired state it has passed on, and
-// the newest status. What a server has confirmed is not sent again, whatever happens to the
-// connection in between. It never exits because of the server: every failure is classified (see
-// [Problem]), logged, counted and followed by a jittered backoff.
+// A [Client] keeps state, not queues: the newest desired state and the newest status of each target. It does not send a
+// status again that the server has confirmed, even after a reconnect. The client never exits because of the server: it
+// classifies every failure (see [Problem]), logs and counts it, and retries with a jittered exponential backoff.
 //
-// A client costs little when idle and may run in thousands in one process. Per connection there
-// are two goroutines besides those of gRPC: one reads, one writes.
+// An idle client is cheap, so that thousands can run in one process. A connection needs two goroutines besides those of
+// gRPC, one that reads and one that writes.
 package link

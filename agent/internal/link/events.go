@@ -6,41 +6,41 @@ import (
 	"github.com/kedge-dev/kedge/internal/wire"
 )
 
-// maxEvents bounds what waits for the server. Events are news, not state: the oldest are the least
-// interesting.
+// maxEvents bounds the queued events. When the queue is full, the oldest event is dropped.
 const maxEvents = 1024
 
+// events is the queue of events for the server.
 type events struct {
-	mu      sync.Mutex
-	waiting []wire.Event
+	mu     sync.Mutex
+	queued []wire.Event
 }
 
-// put reports whether an older event had to go.
+// put adds an event. It reports whether it dropped an older one.
 func (e *events) put(event wire.Event) (dropped bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if len(e.waiting) >= maxEvents {
-		e.waiting = e.waiting[1:]
+	if len(e.queued) >= maxEvents {
+		e.queued = e.queued[1:]
 		dropped = true
 	}
-	e.waiting = append(e.waiting, event)
+	e.queued = append(e.queued, event)
 	return dropped
 }
 
 func (e *events) reset() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.waiting = nil
+	e.queued = nil
 }
 
-// take removes what fits into one frame.
-func (e *events) take() []wire.Event {
+// next removes and returns as many events as fit into one frame.
+func (e *events) next() []wire.Event {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	n := min(len(e.waiting), wire.MaxEvents)
-	batch := e.waiting[:n:n]
-	if e.waiting = e.waiting[n:]; len(e.waiting) == 0 {
-		e.waiting = nil
+	n := min(len(e.queued), wire.MaxEvents)
+	batch := e.queued[:n:n]
+	if e.queued = e.queued[n:]; len(e.queued) == 0 {
+		e.queued = nil
 	}
 	return batch
 }

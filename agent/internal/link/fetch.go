@@ -12,14 +12,15 @@ import (
 
 	"github.com/kedge-dev/kedge/internal/manifest"
 	"github.com/kedge-dev/kedge/internal/obs"
+	"github.com/kedge-dev/kedge/internal/wait"
 	"github.com/kedge-dev/kedge/internal/wire"
 	"github.com/kedge-dev/kedge/internal/wire/agentv1"
 )
 
-// fetchSet is the set of digests that are being fetched on one connection.
+// fetchSet is the set of bundles that one connection is fetching.
 type fetchSet struct {
 	mu      sync.Mutex
-	running map[string]struct{}
+	running map[string]struct{} // by digest
 	all     sync.WaitGroup
 }
 
@@ -27,8 +28,8 @@ func newFetchSet() *fetchSet { return &fetchSet{running: map[string]struct{}{}} 
 
 func (s *fetchSet) wait() { s.all.Wait() }
 
-// start runs fn unless digest is being fetched already, and again for as long as more says that
-// there is more to do: somebody may come to want the digest just when fn ends.
+// start runs fn in the background unless digest is being fetched already. It runs fn again for as long as more returns
+// true: a target may start to wait for the bundle just when fn ends.
 func (s *fetchSet) start(digest string, fn func(), more func() bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -37,14 +38,14 @@ func (s *fetchSet) start(digest string, fn func(), more func() bool) {
 	}
 	s.running[digest] = struct{}{}
 	s.all.Go(func() {
-		for again := true; again; again = s.goesOn(digest, more) {
+		for again := true; again; again = s.continues(digest, more) {
 			fn()
 		}
 	})
 }
 
-// goesOn decides under the lock that start takes: who comes later finds the digest not running.
-func (s *fetchSet) goesOn(digest string, more func() bool) bool {
+// continues reports whether to run again. It decides with the lock of start held, so that no target is missed.
+func (s *fetchSet) continues(digest string, more func() bool) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if more() {
@@ -54,60 +55,60 @@ func (s *fetchSet) goesOn(digest string, more func() bool) bool {
 	return false
 }
 
-// fetch gets a bundle in the background and tries again for as long as the connection lives and a
-// target waits for it. Parts survive the connection.
+// fetch downloads a bundle in the background. It retries while the connection is open and a target waits for the bundle.
+// The next connection continues an incomplete download.
 func (n *connection) fetch(ctx context.Context, digest string) {
-	more := func() bool { return ctx.Err() == nil && n.hopeFor(digest) }
-	n.fetched.start(digest, func() {
-		var wait backoff
+	more := func() bool { return ctx.Err() == nil && n.needsBundle(digest) }
+	n.fetches.start(digest, func() {
+		var delay backoff
 		for more() {
 			err := n.fetchOnce(ctx, digest)
 			if err == nil || ctx.Err() != nil {
 				return
 			}
 			n.cfg.Metrics.bundleRetries.Inc()
-			n.log.Warn("fetching a bundle", obs.KeyDigest, digest, obs.Err(err))
+			n.log.Warn("fetching a bundle failed", obs.KeyDigest, digest, obs.Err(err))
 			if errors.Is(err, errTooLarge) {
-				n.giveUp(digest, err)
-				continue // to those who came meanwhile
+				n.setUnavailable(digest, err)
+				continue // needsBundle reports it for the targets
 			}
 			if status.Code(err) == codes.NotFound || errors.Is(err, errBundle) {
-				n.reject(digest, err)
+				n.reportUnavailable(digest, err)
 			}
-			pause(ctx, wait.after(err, 0))
+			wait.For(ctx, delay.after(err, 0))
 		}
 	}, more)
 }
 
-// hopeFor reports whether a target waits for a bundle that may still come. Targets that came to
-// wait for a hopeless one are told.
-func (n *connection) hopeFor(digest string) bool {
+// needsBundle reports whether a target waits for a bundle that may still become available. For one that cannot, it reports
+// the reason for the targets that wait.
+func (n *connection) needsBundle(digest string) bool {
 	n.mu.Lock()
-	why := n.hopeless[digest]
+	reason := n.unavailable[digest]
 	n.mu.Unlock()
-	if why != nil {
-		n.reject(digest, why)
+	if reason != nil {
+		n.reportUnavailable(digest, reason)
 		return false
 	}
-	return len(n.waitingFor(digest)) > 0
+	return n.isAwaited(digest)
 }
 
-func (n *connection) giveUp(digest string, why error) {
+func (n *connection) setUnavailable(digest string, reason error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.hopeless[digest] = why
+	n.unavailable[digest] = reason
 }
 
-// errBundle says that the bytes are whole and wrong.
-var errBundle = errors.New("the bundle is not what its digest says")
+// errBundle means that the download is complete and its content is wrong.
+var errBundle = errors.New("the bundle does not match its digest")
 
-// errTooLarge says that no second try can help.
+// errTooLarge means that another attempt cannot succeed.
 var errTooLarge = errors.New("too large for this agent")
 
 func (n *connection) fetchOnce(ctx context.Context, digest string) error {
 	select {
-	case n.fetches <- struct{}{}:
-		defer func() { <-n.fetches }()
+	case n.fetchSlots <- struct{}{}:
+		defer func() { <-n.fetchSlots }()
 	case <-ctx.Done():
 		return ctx.Err()
 	}
@@ -125,7 +126,7 @@ func (n *connection) fetchOnce(ctx context.Context, digest string) error {
 	if err != nil {
 		return fmt.Errorf("%w: %w", errBundle, err)
 	}
-	n.passFetched(digest, set)
+	n.deliverFetched(digest, set)
 	return nil
 }
 
@@ -135,7 +136,7 @@ func (c *Client) unpack(digest string, content []byte) (*manifest.Set, error) {
 	return c.cfg.Unpack(digest, content)
 }
 
-// download goes on where an earlier transfer broke off.
+// download continues where an earlier download stopped.
 func (n *connection) download(ctx context.Context, digest string) ([]byte, error) {
 	n.mu.Lock()
 	content := n.partial[digest]
@@ -154,7 +155,7 @@ func (n *connection) download(ctx context.Context, digest string) ([]byte, error
 		}
 		if err != nil {
 			if status.Code(err) == codes.OutOfRange {
-				n.keepPartial(digest, nil) // it is not the same bytes any more: begin anew
+				n.setPartial(digest, nil) // the bytes on the server have changed: start over
 			}
 			return nil, err
 		}
@@ -167,12 +168,12 @@ func (n *connection) download(ctx context.Context, digest string) ([]byte, error
 			}
 		}
 		if int64(len(content)+len(resp.GetChunk())) > total {
-			n.keepPartial(digest, nil)
+			n.setPartial(digest, nil)
 			return nil, fmt.Errorf("%w: it is longer than announced", errBundle)
 		}
 		content = append(content, resp.GetChunk()...)
 		n.cfg.Metrics.bundleBytes.Add(float64(len(resp.GetChunk())))
-		n.keepPartial(digest, content)
+		n.setPartial(digest, content)
 	}
 	if int64(len(content)) != total {
 		return nil, fmt.Errorf("fetching bundle %s: it ended after %d of %d bytes", digest, len(content), total)
@@ -180,7 +181,8 @@ func (n *connection) download(ctx context.Context, digest string) ([]byte, error
 	return content, nil
 }
 
-func (n *connection) keepPartial(digest string, content []byte) {
+// setPartial stores an incomplete download; nil removes it.
+func (n *connection) setPartial(digest string, content []byte) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if content == nil {

@@ -18,8 +18,8 @@ import (
 	"github.com/kedge-dev/kedge/internal/wire/agentv1"
 )
 
-// script is a server that answers as a test says.
-type script struct {
+// scriptedServer is a server that sends what a test specifies.
+type scriptedServer struct {
 	agentv1.UnimplementedAgentServiceServer
 	desired wire.Desired
 	agent   fleet.AgentID                 // agt-1 when empty
@@ -31,7 +31,7 @@ type script struct {
 	frames  chan *agentv1.ConnectRequest
 }
 
-func (s *script) Connect(stream grpc.BidiStreamingServer[agentv1.ConnectRequest, agentv1.ConnectResponse]) error {
+func (s *scriptedServer) Connect(stream grpc.BidiStreamingServer[agentv1.ConnectRequest, agentv1.ConnectResponse]) error {
 	welcome := wire.Welcome{Session: "ses-1", AgentID: cmp.Or(s.agent, "agt-1"), Lease: time.Minute, Scope: fleet.ScopeCluster}
 	frames := []*agentv1.ConnectResponse{
 		{Frame: &agentv1.ConnectResponse_Welcome{Welcome: welcome.Proto()}},
@@ -61,7 +61,7 @@ func (s *script) Connect(stream grpc.BidiStreamingServer[agentv1.ConnectRequest,
 	}
 }
 
-func (s *script) FetchBundle(req *agentv1.FetchBundleRequest, stream grpc.ServerStreamingServer[agentv1.FetchBundleResponse]) error {
+func (s *scriptedServer) FetchBundle(req *agentv1.FetchBundleRequest, stream grpc.ServerStreamingServer[agentv1.FetchBundleResponse]) error {
 	s.mu.Lock()
 	s.offsets = append(s.offsets, req.GetOffset())
 	attempt := len(s.offsets)
@@ -71,7 +71,7 @@ func (s *script) FetchBundle(req *agentv1.FetchBundleRequest, stream grpc.Server
 	})
 }
 
-func (s *script) serve(t *testing.T) string {
+func (s *scriptedServer) serve(t *testing.T) string {
 	t.Helper()
 	s.frames, s.more = make(chan *agentv1.ConnectRequest, 1000), make(chan *agentv1.ConnectResponse)
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -93,7 +93,7 @@ func (s *script) serve(t *testing.T) string {
 }
 
 // status returns the first Status frame that ok accepts.
-func (s *script) status(ctx context.Context, t *testing.T, ok func(*agentv1.Status) bool) *agentv1.Status {
+func (s *scriptedServer) status(ctx context.Context, t *testing.T, ok func(*agentv1.Status) bool) *agentv1.Status {
 	t.Helper()
 	for {
 		select {
@@ -102,7 +102,7 @@ func (s *script) status(ctx context.Context, t *testing.T, ok func(*agentv1.Stat
 				return st
 			}
 		case <-ctx.Done():
-			t.Fatal("the status never came")
+			t.Fatal("the status was not sent")
 		}
 	}
 }
@@ -112,12 +112,12 @@ func desire(set *manifest.Set) (wire.Desired, []byte) {
 	return wire.Desired{Target: "tgt-1", Deployment: "shop", State: fleet.Desired{Version: fleet.Version{Generation: 1}, Digest: digest}}, content
 }
 
-func TestBrokenFetchGoesOnWhereItStopped(t *testing.T) {
+func TestInterruptedFetchIsResumed(t *testing.T) {
 	t.Parallel()
 	set := configMaps(t, 1, 100_000)
 	d, content := desire(set)
 	half := len(content) / 2
-	s := &script{desired: d, fetch: func(attempt int, offset int64, send func([]byte, int64) error) error {
+	s := &scriptedServer{desired: d, fetch: func(attempt int, offset int64, send func([]byte, int64) error) error {
 		if attempt == 1 {
 			if err := send(content[:half], int64(len(content))); err != nil {
 				return err
@@ -127,14 +127,14 @@ func TestBrokenFetchGoesOnWhereItStopped(t *testing.T) {
 		return send(content[offset:], int64(len(content)))
 	}}
 	r := start(t, s.serve(t), "kedge-agent-x", nil)
-	s.status(within(t), t, func(st *agentv1.Status) bool { return st.GetSync() == string(fleet.SyncSynced) })
+	s.status(testContext(t), t, func(st *agentv1.Status) bool { return st.GetSync() == string(fleet.SyncSynced) })
 	if got := r.engine.received(); len(got) != 1 || got[0].Objects.Digest() != set.Digest() {
-		t.Errorf("the engine received %d states, want the whole set once", len(got))
+		t.Errorf("the engine received %d states, want the complete set once", len(got))
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if len(s.offsets) != 2 || s.offsets[1] != int64(half) {
-		t.Errorf("fetched from offsets %v, want the second to go on at %d", s.offsets, half)
+		t.Errorf("fetched from offsets %v, want the second to start at %d", s.offsets, half)
 	}
 }
 
@@ -161,11 +161,11 @@ func TestDamagedBundleIsNeverApplied(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			s := &script{desired: d, fetch: tt.fetch}
+			s := &scriptedServer{desired: d, fetch: tt.fetch}
 			r := start(t, s.serve(t), "kedge-agent-x", nil)
-			st := s.status(within(t), t, func(st *agentv1.Status) bool { return st.GetSync() == string(fleet.SyncFailed) })
+			st := s.status(testContext(t), t, func(st *agentv1.Status) bool { return st.GetSync() == string(fleet.SyncFailed) })
 			if st.GetTarget() != "tgt-1" || st.GetMessage() == "" {
-				t.Errorf("status = %v, want the reason at the target: %s", st, tt.reason)
+				t.Errorf("status = %v, want the reason: %s", st, tt.reason)
 			}
 			if got := r.engine.received(); len(got) != 0 {
 				t.Errorf("the engine received %v", got)
@@ -179,9 +179,9 @@ func TestDamagedInlineBundleIsFetched(t *testing.T) {
 	set := configMaps(t, 1, 10)
 	d, content := desire(set)
 	d.Bundle = []byte("noise")
-	s := &script{desired: d, fetch: func(_ int, _ int64, send func([]byte, int64) error) error { return send(content, int64(len(content))) }}
+	s := &scriptedServer{desired: d, fetch: func(_ int, _ int64, send func([]byte, int64) error) error { return send(content, int64(len(content))) }}
 	r := start(t, s.serve(t), "kedge-agent-x", nil)
-	s.status(within(t), t, func(st *agentv1.Status) bool { return st.GetSync() == string(fleet.SyncSynced) })
+	s.status(testContext(t), t, func(st *agentv1.Status) bool { return st.GetSync() == string(fleet.SyncSynced) })
 	if got := r.engine.received(); len(got) != 1 {
 		t.Errorf("the engine received %d states, want one", len(got))
 	}

@@ -26,14 +26,14 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// memoryEngine carries out everything at once and reports it.
+// memoryEngine applies everything at once and reports it.
 type memoryEngine struct {
 	reporter engine.Reporter
 
 	mu      sync.Mutex
 	sets    []engine.Desired
 	calls   []string      // "pending 2", "set tgt-1", in order
-	changed chan struct{} // has something after a call
+	changed chan struct{} // signals a call
 }
 
 func (e *memoryEngine) Pending(n int) { e.note(fmt.Sprintf("pending %d", n)) }
@@ -61,7 +61,7 @@ func (e *memoryEngine) awaitCall(ctx context.Context, t *testing.T, call string)
 		select {
 		case <-e.changed:
 		case <-ctx.Done():
-			t.Fatalf("calls %q do not come to end with %q", calls, call)
+			t.Fatalf("calls %q do not end with %q", calls, call)
 		}
 	}
 }
@@ -93,20 +93,20 @@ func (e *memoryEngine) received() []engine.Desired {
 	return append([]engine.Desired(nil), e.sets...)
 }
 
-// rig is one agent that runs until the test ends.
-type rig struct {
+// testClient is a client that runs until the test ends.
+type testClient struct {
 	*link.Client
 	engine   *memoryEngine
 	metrics  *prometheus.Registry
-	attached chan wire.Welcome
+	welcomed chan wire.Welcome // of the first connections
 	stop     context.CancelFunc
 	done     chan struct{}
 }
 
 // start runs a client against the given address; edit may change its configuration.
-func start(t *testing.T, address, token string, edit func(*link.Config)) *rig {
+func start(t *testing.T, address, token string, edit func(*link.Config)) *testClient {
 	t.Helper()
-	r := &rig{engine: &memoryEngine{changed: make(chan struct{}, 1)}, metrics: prometheus.NewRegistry(), attached: make(chan wire.Welcome, 16), done: make(chan struct{})}
+	r := &testClient{engine: &memoryEngine{changed: make(chan struct{}, 1)}, metrics: prometheus.NewRegistry(), welcomed: make(chan wire.Welcome, 16), done: make(chan struct{})}
 	metrics, err := link.NewMetrics(r.metrics)
 	if err != nil {
 		t.Fatal(err)
@@ -116,8 +116,11 @@ func start(t *testing.T, address, token string, edit func(*link.Config)) *rig {
 		Hello: func(context.Context) wire.Hello {
 			return wire.Hello{AgentVersion: "test", KubeVersion: "v1.36.3", Replica: "replica-0"}
 		},
-		Attach: func(_ context.Context, w wire.Welcome) (link.Engine, []engine.Held, error) {
-			r.attached <- w
+		Welcomed: func(_ context.Context, w wire.Welcome) (link.Engine, []engine.Held, error) {
+			select {
+			case r.welcomed <- w:
+			default:
+			}
 			return r.engine, nil, nil
 		},
 		Log: slog.New(slog.DiscardHandler), Metrics: metrics,
@@ -161,15 +164,15 @@ func write(t *testing.T, name, content string) string {
 	return file
 }
 
-// within is how long anything may take that should take milliseconds.
-func within(t *testing.T) context.Context {
+// testContext bounds every wait of a test, which should take milliseconds.
+func testContext(t *testing.T) context.Context {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	t.Cleanup(cancel)
 	return ctx
 }
 
-// configMaps is a set of n objects; noise makes them hard to compress.
+// configMaps returns a set of n objects, each with noise bytes that are hard to compress.
 func configMaps(t *testing.T, n, noise int) *manifest.Set {
 	t.Helper()
 	var doc strings.Builder

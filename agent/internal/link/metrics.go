@@ -2,7 +2,7 @@ package link
 
 import "github.com/prometheus/client_golang/prometheus"
 
-// Metrics of one or several clients of a process.
+// Metrics are the metrics of one or several clients of a process.
 type Metrics struct {
 	connected     prometheus.Gauge
 	connects      prometheus.Counter
@@ -20,14 +20,14 @@ func NewMetrics(reg prometheus.Registerer) (*Metrics, error) {
 		return prometheus.CounterOpts{Namespace: "kedge", Subsystem: "agent", Name: name, Help: help}
 	}
 	m := &Metrics{
-		connected:     prometheus.NewGauge(prometheus.GaugeOpts{Namespace: "kedge", Subsystem: "agent", Name: "connected", Help: "1 while the server has welcomed this agent."}),
-		connects:      prometheus.NewCounter(opts("connects_total", "Connections that the server welcomed.")),
-		problems:      prometheus.NewCounterVec(opts("connection_problems_total", "Attempts and connections that failed, by kind."), []string{"kind"}),
+		connected:     prometheus.NewGauge(prometheus.GaugeOpts{Namespace: "kedge", Subsystem: "agent", Name: "connected", Help: "1 while this agent is connected and accepted by the server."}),
+		connects:      prometheus.NewCounter(opts("connects_total", "Connections that the server accepted.")),
+		problems:      prometheus.NewCounterVec(opts("connection_problems_total", "Failed attempts to connect and lost connections, by kind."), []string{"kind"}),
 		frames:        prometheus.NewCounterVec(opts("frames_total", "Frames on the stream to the server."), []string{"direction", "frame"}),
-		eventsDropped: prometheus.NewCounter(opts("events_dropped_total", "Events that were dropped because too many were waiting.")),
-		bundleBytes:   prometheus.NewCounter(opts("bundle_bytes_total", "Compressed bytes of bundles that were fetched.")),
-		bundleRetries: prometheus.NewCounter(opts("bundle_retries_total", "Fetches of bundles that had to be tried again.")),
-		waited:        prometheus.NewCounter(opts("reconnect_wait_seconds_total", "How long the agent chose to wait before it connected again.")),
+		eventsDropped: prometheus.NewCounter(opts("events_dropped_total", "Events that were dropped because too many were queued.")),
+		bundleBytes:   prometheus.NewCounter(opts("bundle_bytes_total", "Compressed bytes of fetched bundles.")),
+		bundleRetries: prometheus.NewCounter(opts("bundle_retries_total", "Failed fetches of bundles, which were retried.")),
+		waited:        prometheus.NewCounter(opts("reconnect_wait_seconds_total", "Delays before the agent reconnected.")),
 	}
 	for _, c := range []prometheus.Collector{m.connected, m.connects, m.problems, m.frames, m.eventsDropped, m.bundleBytes, m.bundleRetries, m.waited} {
 		if err := reg.Register(c); err != nil {

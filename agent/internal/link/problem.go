@@ -13,33 +13,33 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// Kind says what stands between an agent and its server.
+// Kind classifies why an agent is not connected.
 type Kind string
 
 // The kinds of problem. They label metrics, so their number is bounded.
 const (
 	KindUnreachable Kind = "unreachable" // no route, refused, no such host, timeout
 	KindProxy       Kind = "proxy"       // the HTTP proxy refused or failed
-	KindTLS         Kind = "tls"         // the server's certificate is not trusted, or there is none
-	KindClock       Kind = "clock"       // the certificate says that one of the clocks is wrong
+	KindTLS         Kind = "tls"         // the server's certificate is not trusted, or the server does not use TLS
+	KindClock       Kind = "clock"       // a clock is wrong, according to the validity of the certificate
 	KindToken       Kind = "token"       // no token, or the server refused it
-	KindProtocol    Kind = "protocol"    // what answered is not a Kedge server, or it refused a frame
-	KindServer      Kind = "server"      // the server says that it cannot serve now
-	KindLost        Kind = "lost"        // a connection that worked broke off
-	KindEngine      Kind = "engine"      // the cluster side could not be started
+	KindProtocol    Kind = "protocol"    // the other side is not a Kedge server, or it refused a frame
+	KindServer      Kind = "server"      // the server cannot serve the agent now
+	KindLost        Kind = "lost"        // a working connection was lost
+	KindEngine      Kind = "engine"      // the engine could not be started
 )
 
-// Problem is why an agent is not connected, in words for whoever operates it.
+// Problem is why an agent is not connected, for people who operate it.
 type Problem struct {
 	Kind Kind
-	Hint string // what it means and what to do
+	Hint string // meaning and remedy
 	Err  error
 }
 
 func (p *Problem) Error() string { return p.Hint + ": " + p.Err.Error() }
 func (p *Problem) Unwrap() error { return p.Err }
 
-// configError is a problem on this side: files and settings.
+// configError is a problem of the agent's files and settings.
 type configError struct {
 	kind Kind
 	err  error
@@ -48,65 +48,66 @@ type configError struct {
 func (e *configError) Error() string { return e.err.Error() }
 func (e *configError) Unwrap() error { return e.err }
 
-// dialError says that there never was a connection.
+// dialError means that there was no transport connection.
 type dialError struct{ err error }
 
 func (e *dialError) Error() string { return e.err.Error() }
 func (e *dialError) Unwrap() error { return e.err }
 
-// unwelcome says that a connection ended before the server let the agent in.
-type unwelcome struct{ err error }
+// beforeWelcomeError means that a connection ended before the server accepted the agent.
+type beforeWelcomeError struct{ err error }
 
-func (e *unwelcome) Error() string { return e.err.Error() }
-func (e *unwelcome) Unwrap() error { return e.err }
+func (e *beforeWelcomeError) Error() string { return e.err.Error() }
+func (e *beforeWelcomeError) Unwrap() error { return e.err }
 
 var (
-	errNoWelcome = errors.New("no welcome came in time")
-	errEarlyEnd  = errors.New("the stream ended before the welcome")
-	// errLeft says that the agent has ended its side of a stream.
-	errLeft = errors.New("leaving, to come back with a new token")
+	errNoWelcome          = errors.New("the server did not send Welcome in time")
+	errEndedBeforeWelcome = errors.New("the stream ended before Welcome")
+	// errClosed means that the agent has closed its side of a stream.
+	errClosed = errors.New("reconnecting with a new token")
 )
 
+// engineError means that the engine could not be started.
 type engineError struct{ err error }
 
 func (e *engineError) Error() string { return e.err.Error() }
 func (e *engineError) Unwrap() error { return e.err }
 
-// goodbye is the orderly end of a connection by the server.
+// goodbye means that the server has closed the connection on purpose.
 type goodbye struct {
-	reason string
-	within time.Duration
+	reason          string
+	reconnectWithin time.Duration
 }
 
-func (g *goodbye) Error() string { return "the server said goodbye: " + g.reason }
+func (g *goodbye) Error() string { return "the server closed the connection: " + g.reason }
 
-// classify is the one place that knows how foreign libraries put their errors.
+// classify is the only place that inspects the errors of other libraries.
 func classify(err error, cfg Config, addr address) *Problem {
 	var local *configError
 	var engine *engineError
 	var dial *dialError
 	switch {
 	case errors.As(err, &local):
-		return &Problem{local.kind, "this agent is not set up right", err}
+		return &Problem{local.kind, "the configuration of this agent is wrong", err}
 	case errors.As(err, &engine):
-		return &Problem{KindEngine, "connected, but the cluster cannot be worked on", err}
+		return &Problem{KindEngine, "connected, but the engine does not start", err}
 	case errors.As(err, &dial):
 		return classifyDial(dial.err, cfg, addr)
 	case errors.Is(err, errNoWelcome):
-		return &Problem{KindServer, fmt.Sprintf("%s took the connection and does not answer: the server may be overloaded, or a proxy in between may hold answers back", addr), err}
-	case errors.Is(err, errEarlyEnd):
-		return &Problem{KindServer, fmt.Sprintf("%s took the connection and ended it at once: the server may be stopping, or a proxy in between may not let it through", addr), err}
+		return &Problem{KindServer, fmt.Sprintf("%s accepted the connection and does not answer: the server may be overloaded, or a proxy may buffer responses", addr), err}
+	case errors.Is(err, errEndedBeforeWelcome):
+		return &Problem{KindServer, fmt.Sprintf("%s accepted the connection and closed it at once: the server may be stopping, or a proxy may not support gRPC", addr), err}
 	}
 	switch status.Code(err) {
 	case codes.Unauthenticated:
-		return &Problem{KindToken, fmt.Sprintf("the server refused the token in %s: it was revoked, or this agent was deleted at the server; "+
-			"what it has deployed stays. Give it a new token, or enrol it anew", cfg.Tokens), err}
+		return &Problem{KindToken, fmt.Sprintf("the server refused the token in %s: it was revoked, or this agent was deleted on the server; "+
+			"deployed objects stay. Set a new token, or enroll the agent again", cfg.Tokens), err}
 	case codes.Unimplemented, codes.InvalidArgument, codes.Unknown, codes.Internal:
-		return &Problem{KindProtocol, fmt.Sprintf("%s does not answer like a Kedge server", addr), err}
+		return &Problem{KindProtocol, fmt.Sprintf("%s is not a Kedge server", addr), err}
 	case codes.ResourceExhausted:
-		return &Problem{KindServer, "the server has no room for this agent now, or was sent too much at once; nothing is lost, and what it has not confirmed is sent again", err}
+		return &Problem{KindServer, "the server is at a limit, or has throttled this agent; the agent sends again what the server has not confirmed", err}
 	default:
-		return &Problem{KindLost, "the connection broke off", err}
+		return &Problem{KindLost, "the connection was lost", err}
 	}
 }
 
@@ -119,13 +120,13 @@ func classifyDial(err error, cfg Config, addr address) *Problem {
 	var dns *net.DNSError
 	switch {
 	case errors.As(err, &proxy):
-		return &Problem{KindProxy, "the proxy does not let the agent through (HTTPS_PROXY, HTTP_PROXY, NO_PROXY)", err}
+		return &Problem{KindProxy, "the proxy refuses the connection (check HTTPS_PROXY, HTTP_PROXY and NO_PROXY)", err}
 	case errors.As(err, &upgrade):
-		return &Problem{KindProtocol, fmt.Sprintf("%s takes no WebSocket: check host and path", addr), err}
+		return &Problem{KindProtocol, fmt.Sprintf("%s does not accept WebSocket connections: check host and path", addr), err}
 	case errors.As(err, &dns):
-		return &Problem{KindUnreachable, fmt.Sprintf("the name %s cannot be resolved", addr.host), err}
+		return &Problem{KindUnreachable, fmt.Sprintf("the host name %s cannot be resolved", addr.host), err}
 	case errors.Is(err, context.DeadlineExceeded):
-		return &Problem{KindUnreachable, fmt.Sprintf("%s does not answer: a firewall may drop the connection", addr), err}
+		return &Problem{KindUnreachable, fmt.Sprintf("%s does not answer: a firewall may drop packets", addr), err}
 	default:
 		return &Problem{KindUnreachable, fmt.Sprintf("%s cannot be reached", addr), err}
 	}
@@ -139,17 +140,17 @@ func classifyTLS(err error, cfg Config, addr address) *Problem {
 	var alert tls.AlertError
 	switch {
 	case errors.As(err, &authority):
-		hint := fmt.Sprintf("the certificate of %s is signed by an authority that this machine does not trust: give the server's CA with --ca-cert-file", addr)
+		hint := fmt.Sprintf("the certificate of %s is signed by an authority that this machine does not trust: set --ca-cert-file to the CA of the server", addr)
 		if cfg.CAFile != "" {
-			hint = fmt.Sprintf("the certificate of %s is not signed by the CA in %s: is it the CA of this server?", addr, cfg.CAFile)
+			hint = fmt.Sprintf("the certificate of %s is not signed by the CA in %s: check that it is the CA of this server", addr, cfg.CAFile)
 		}
 		return &Problem{KindTLS, hint, err}
 	case errors.As(err, &host):
-		return &Problem{KindTLS, fmt.Sprintf("the certificate of %s is for other names: use one of them as address, or add --tls-host at the server", addr), err}
+		return &Problem{KindTLS, fmt.Sprintf("the certificate of %s is for other host names: use one of them in --server-address, or add --tls-host on the server", addr), err}
 	case errors.As(err, &invalid) && invalid.Reason == x509.Expired:
 		return classifyTime(err, invalid.Cert)
 	case errors.As(err, &record):
-		return &Problem{KindTLS, fmt.Sprintf("%s does not speak TLS on that port: use grpc:// or ws://, or another port", addr), err}
+		return &Problem{KindTLS, fmt.Sprintf("%s does not use TLS on that port: use grpc:// or ws://, or another port", addr), err}
 	case errors.As(err, &invalid), errors.As(err, &alert):
 		return &Problem{KindTLS, fmt.Sprintf("no TLS connection to %s", addr), err}
 	}
@@ -159,12 +160,12 @@ func classifyTLS(err error, cfg Config, addr address) *Problem {
 func classifyTime(err error, cert *x509.Certificate) *Problem {
 	now := time.Now()
 	if cert != nil && now.Before(cert.NotBefore) {
-		return &Problem{KindClock, fmt.Sprintf("the server's certificate is not valid before %s, and the clock here says %s: check both clocks",
+		return &Problem{KindClock, fmt.Sprintf("the server's certificate is not valid before %s, and the local time is %s: check both clocks",
 			cert.NotBefore.UTC().Format(time.RFC3339), now.UTC().Format(time.RFC3339)), err}
 	}
 	if cert != nil {
-		return &Problem{KindTLS, fmt.Sprintf("the server's certificate has expired at %s (the clock here says %s)",
+		return &Problem{KindTLS, fmt.Sprintf("the server's certificate expired at %s (the local time is %s)",
 			cert.NotAfter.UTC().Format(time.RFC3339), now.UTC().Format(time.RFC3339)), err}
 	}
-	return &Problem{KindTLS, "the server's certificate is out of date", err}
+	return &Problem{KindTLS, "the server's certificate has expired", err}
 }

@@ -27,7 +27,7 @@ import (
 )
 
 // covers: C11
-func TestEveryProblemHasItsWords(t *testing.T) {
+func TestEveryProblemHasAnExplanation(t *testing.T) {
 	t.Parallel()
 	hour := time.Hour
 	tests := []struct {
@@ -36,7 +36,7 @@ func TestEveryProblemHasItsWords(t *testing.T) {
 		words        []string
 		setup        func(t *testing.T, c *link.Config)
 	}{
-		{"wrong token", "the commonest mistake", link.KindToken, []string{"the server refused the token in", "enrol"}, func(t *testing.T, c *link.Config) {
+		{"wrong token", "the commonest mistake", link.KindToken, []string{"the server refused the token in", "enroll"}, func(t *testing.T, c *link.Config) {
 			t.Helper()
 			c.Address = "grpc://" + serve(t, gatewaytest.NewMemory(), gatewaytest.Options{}).Addr()
 		}},
@@ -52,7 +52,7 @@ func TestEveryProblemHasItsWords(t *testing.T) {
 			t.Helper()
 			c.Address = "grpcs://" + serve(t, gatewaytest.NewMemory(), gatewaytest.Options{DataDir: t.TempDir()}).Addr()
 		}},
-		{"unknown authority by WebSocket", "the same through the other door", link.KindTLS, []string{"--ca-cert-file"}, func(t *testing.T, c *link.Config) {
+		{"unknown authority by WebSocket", "the same by WebSocket", link.KindTLS, []string{"--ca-cert-file"}, func(t *testing.T, c *link.Config) {
 			t.Helper()
 			c.Address = "wss://" + serve(t, gatewaytest.NewMemory(), gatewaytest.Options{DataDir: t.TempDir()}).Addr()
 		}},
@@ -62,42 +62,42 @@ func TestEveryProblemHasItsWords(t *testing.T) {
 			other := serve(t, gatewaytest.NewMemory(), gatewaytest.Options{DataDir: t.TempDir()})
 			c.CAFile = write(t, "ca.pem", string(other.CAPEM()))
 		}},
-		{"CA file without a certificate", "a damaged file", link.KindTLS, []string{"holds no PEM certificate"}, func(t *testing.T, c *link.Config) {
+		{"CA file without a certificate", "a damaged file", link.KindTLS, []string{"contains no PEM certificate"}, func(t *testing.T, c *link.Config) {
 			t.Helper()
 			c.Address, c.CAFile = "grpcs://127.0.0.1:1", write(t, "ca.pem", "hello")
 		}},
-		{"another name", "the certificate is for another host", link.KindTLS, []string{"for other names", "--tls-host"}, func(t *testing.T, c *link.Config) {
+		{"another name", "the certificate is for another host", link.KindTLS, []string{"for other host names", "--tls-host"}, func(t *testing.T, c *link.Config) {
 			t.Helper()
-			certified(t, c, "elsewhere.test", -hour, hour)
+			serveCertificate(t, c, "elsewhere.test", -hour, hour)
 		}},
 		{"not yet valid", "the clock here is behind", link.KindClock, []string{"not valid before", "check both clocks"}, func(t *testing.T, c *link.Config) {
 			t.Helper()
-			certified(t, c, "127.0.0.1", hour, 2*hour)
+			serveCertificate(t, c, "127.0.0.1", hour, 2*hour)
 		}},
-		{"expired", "nobody renewed it", link.KindTLS, []string{"has expired at"}, func(t *testing.T, c *link.Config) {
+		{"expired", "it was not renewed", link.KindTLS, []string{"expired at"}, func(t *testing.T, c *link.Config) {
 			t.Helper()
-			certified(t, c, "127.0.0.1", -2*hour, -hour)
+			serveCertificate(t, c, "127.0.0.1", -2*hour, -hour)
 		}},
-		{"plain text where TLS is expected", "the wrong scheme or port", link.KindTLS, []string{"does not speak TLS", "grpc://"}, func(t *testing.T, c *link.Config) {
+		{"plain text where TLS is expected", "the wrong scheme or port", link.KindTLS, []string{"does not use TLS", "grpc://"}, func(t *testing.T, c *link.Config) {
 			t.Helper()
 			c.Address = "grpcs://" + serve(t, gatewaytest.NewMemory(), gatewaytest.Options{}).Addr()
 		}},
-		{"nobody listens", "the server is down", link.KindUnreachable, []string{"cannot be reached", "refused"}, func(t *testing.T, c *link.Config) {
+		{"closed port", "the server is down", link.KindUnreachable, []string{"cannot be reached", "refused"}, func(t *testing.T, c *link.Config) {
 			t.Helper()
 			c.Address = "grpc://" + closedPort(t)
 		}},
-		{"no such path", "an ingress that does not know the path", link.KindProtocol, []string{"takes no WebSocket", "404"}, func(t *testing.T, c *link.Config) {
+		{"no such path", "an ingress that does not know the path", link.KindProtocol, []string{"does not accept WebSocket connections", "404"}, func(t *testing.T, c *link.Config) {
 			t.Helper()
 			srv := httptest.NewServer(http.NotFoundHandler())
 			t.Cleanup(srv.Close)
 			c.Address = "ws://" + srv.Listener.Addr().String()
 		}},
-		{"engine does not start", "the cluster is the problem, not the server", link.KindEngine, []string{"the cluster cannot be worked on", "no inventory"}, func(t *testing.T, c *link.Config) {
+		{"engine does not start", "the cluster is the problem, not the server", link.KindEngine, []string{"the engine does not start", "no inventory"}, func(t *testing.T, c *link.Config) {
 			t.Helper()
 			m := gatewaytest.NewMemory()
 			_, token := m.Enroll("edge-1")
 			c.Address, c.Tokens = "grpc://"+serve(t, m, gatewaytest.Options{}).Addr(), link.TokenFile(write(t, "token", token))
-			c.Attach = func(context.Context, wire.Welcome) (link.Engine, []engine.Held, error) {
+			c.Welcomed = func(context.Context, wire.Welcome) (link.Engine, []engine.Held, error) {
 				return nil, nil, errors.New("no inventory")
 			}
 		}},
@@ -110,10 +110,10 @@ func TestEveryProblemHasItsWords(t *testing.T) {
 				c.Log = slog.New(problems)
 				tt.setup(t, c)
 			})
-			problems.await(t, within(t))
+			problems.await(t, testContext(t))
 			assertProblem(t, r, tt.kind, tt.words...)
 			if strings.Contains(r.Ready(t.Context()).Error(), "kedge-agent-wrong") {
-				t.Error("the message holds the token")
+				t.Error("the message contains the token")
 			}
 			select {
 			case <-r.done:
@@ -133,8 +133,8 @@ func TestNewRefusesBadAddresses(t *testing.T) {
 	for _, address := range []string{"", "https://kedge", "grpc://", "grpc://user:secret@kedge", "grpc://kedge/path", "%"} {
 		_, err := link.New(link.Config{
 			Address: address, Tokens: link.TokenFile("t"), Log: slog.New(slog.DiscardHandler), Metrics: metrics,
-			Hello:  func(context.Context) wire.Hello { return wire.Hello{} },
-			Attach: func(context.Context, wire.Welcome) (link.Engine, []engine.Held, error) { return nil, nil, nil },
+			Hello:    func(context.Context) wire.Hello { return wire.Hello{} },
+			Welcomed: func(context.Context, wire.Welcome) (link.Engine, []engine.Held, error) { return nil, nil, nil },
 		})
 		if err == nil || strings.Contains(err.Error(), "secret") {
 			t.Errorf("New(%q) = %v, want an error without a password", address, err)
@@ -142,8 +142,8 @@ func TestNewRefusesBadAddresses(t *testing.T) {
 	}
 }
 
-// certified serves with a certificate for one host and one time, and trusts its CA.
-func certified(t *testing.T, c *link.Config, host string, from, to time.Duration) {
+// serveCertificate starts a server with a certificate for one host and one period, and trusts its CA.
+func serveCertificate(t *testing.T, c *link.Config, host string, from, to time.Duration) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {

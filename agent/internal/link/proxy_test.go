@@ -18,14 +18,14 @@ import (
 	"github.com/kedge-dev/kedge/server/gatewaytest"
 )
 
-// forwardProxy speaks HTTP/1.1 only. It alone knows where kedge.test is.
+// forwardProxy is an HTTP/1.1 proxy. Only it can resolve kedge.test.
 type forwardProxy struct {
 	*httptest.Server
-	target  string // host:port of kedge.test
-	refuse  bool
-	tunnels atomic.Int32
-	passed  atomic.Int32
-	auth    atomic.Value
+	target   string // host:port of kedge.test
+	refuse   bool
+	tunnels  atomic.Int32
+	requests atomic.Int32
+	auth     atomic.Value
 }
 
 func newForwardProxy(t *testing.T, target string) *forwardProxy {
@@ -45,7 +45,7 @@ func (p *forwardProxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		p.tunnels.Add(1)
 		p.tunnel(w, r)
 	default:
-		p.passed.Add(1)
+		p.requests.Add(1)
 		proxy := &httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) {
 			r.Out.URL.Scheme, r.Out.URL.Host = "http", p.target
 		}, Transport: http1()}
@@ -113,14 +113,14 @@ func TestProxyFromTheEnvironmentIsHonoured(t *testing.T) {
 					c.CAFile = write(t, "ca.pem", string(srv.CAPEM()))
 				}
 			})
-			if err := m.AwaitObserved(within(t), target.ID, fleet.SyncSynced); err != nil {
-				t.Fatalf("nothing came through the proxy: %v; the client says: %v", err, r.Ready(t.Context()))
+			if err := m.AwaitObserved(testContext(t), target.ID, fleet.SyncSynced); err != nil {
+				t.Fatalf("no status through the proxy: %v; the client reports: %v", err, r.Ready(t.Context()))
 			}
-			if proxy.tunnels.Load()+proxy.passed.Load() != 1 {
-				t.Errorf("the proxy saw %d tunnels and %d requests, want one connection in all", proxy.tunnels.Load(), proxy.passed.Load())
+			if proxy.tunnels.Load()+proxy.requests.Load() != 1 {
+				t.Errorf("the proxy saw %d tunnels and %d requests, want one connection in all", proxy.tunnels.Load(), proxy.requests.Load())
 			}
 			if got := proxy.auth.Load(); got != "Basic bWU6c2VjcmV0" {
-				t.Errorf("the proxy was told %q, want the credentials of the variable", got)
+				t.Errorf("the proxy received %q, want the credentials of the variable", got)
 			}
 			r.stop()
 			<-r.done
@@ -141,7 +141,7 @@ func TestReverseProxyThatSpeaksOnlyHTTP1(t *testing.T) {
 	})
 	t.Cleanup(ingress.Close)
 	r := start(t, "ws://"+ingress.Listener.Addr().String(), token, nil)
-	if err := m.AwaitObserved(within(t), target.ID, fleet.SyncSynced); err != nil {
+	if err := m.AwaitObserved(testContext(t), target.ID, fleet.SyncSynced); err != nil {
 		t.Fatal(err)
 	}
 	r.stop()
@@ -163,10 +163,10 @@ func TestProxyThatRefusesIsNamed(t *testing.T) {
 			c.Proxy = http.ProxyURL(u)
 			c.Log = slogTo(problems)
 		})
-		problems.await(t, within(t))
+		problems.await(t, testContext(t))
 		assertProblem(t, r, link.KindProxy, "403", "HTTPS_PROXY")
 		if strings.Contains(r.Ready(t.Context()).Error(), "secret") {
-			t.Error("the message holds the proxy's password")
+			t.Error("the message contains the proxy's password")
 		}
 	}
 }

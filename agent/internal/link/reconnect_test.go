@@ -19,48 +19,48 @@ import (
 )
 
 // covers: C9, D5
-func TestFleetComesBackWithoutStampedeAndWithoutTransfer(t *testing.T) {
+func TestFleetReconnectsSpreadOutAndWithoutTransfer(t *testing.T) {
 	t.Parallel()
 	const agents = 200
 	m := gatewaytest.NewMemory()
 	first, second := serve(t, m, gatewaytest.Options{}), serve(t, m, gatewaytest.Options{})
-	road := newCable(t, first.Addr())
+	proxy := newTCPProxy(t, first.Addr())
 	set := configMaps(t, 2, 10)
 	var targets []fleet.Target
-	var rigs []*rig
+	var clients []*testClient
 	for i := range agents {
 		agent, token := m.Enroll(fmt.Sprintf("edge-%d", i))
 		targets = append(targets, m.Deploy(agent, "shop", set))
-		rigs = append(rigs, start(t, "grpc://"+road.addr(), token, nil))
+		clients = append(clients, start(t, "grpc://"+proxy.addr(), token, nil))
 	}
 	for _, target := range targets {
-		if err := m.AwaitObserved(within(t), target.ID, fleet.SyncSynced); err != nil {
+		if err := m.AwaitObserved(testContext(t), target.ID, fleet.SyncSynced); err != nil {
 			t.Fatal(err)
 		}
 	}
 	before := m.Counts()
-	waited := waits(t, rigs)
-	road.plug(second.Addr()) // the next server is there already: nobody tries twice
+	waited := waits(t, clients)
+	proxy.setServer(second.Addr()) // the next server runs already, so that one attempt is enough
 	if err := first.Stop(); err != nil {
 		t.Fatal(err)
 	}
-	if err := m.AwaitOpen(within(t), agents); err != nil {
-		t.Fatalf("not all agents came back: %v", err)
+	if err := m.AwaitOpen(testContext(t), agents); err != nil {
+		t.Fatalf("not all agents reconnected: %v", err)
 	}
-	assertSpread(t, rigs, waited)
+	assertSpread(t, clients, waited)
 
 	after := m.Counts()
 	if n := after.Statuses - before.Statuses; n != 0 {
-		t.Errorf("%d statuses were sent again, though the server has them", n)
+		t.Errorf("%d statuses were sent again although the server has them", n)
 	}
 	if n := counter(t, second.Metrics, "kedge_gateway_desired_sent_total"); n != 0 {
-		t.Errorf("%v desired states were sent again, though nothing has changed", n)
+		t.Errorf("%v desired states were sent again although nothing has changed", n)
 	}
 	target := m.Desire(targets[7].ID, configMaps(t, 1, 10), func(*fleet.Desired) {})
-	if err := m.AwaitObserved(within(t), target.ID, fleet.SyncSynced); err != nil {
+	if err := m.AwaitObserved(testContext(t), target.ID, fleet.SyncSynced); err != nil {
 		t.Errorf("a change after the restart did not arrive: %v", err)
 	}
-	// It is counted when it was sent, and the answer may be faster.
+	// The counter is incremented after the frame is sent, so that the status may arrive first.
 	testkit.Eventually(t, time.Minute, func(context.Context) error {
 		if n := counter(t, second.Metrics, "kedge_gateway_desired_sent_total"); n != 1 {
 			return fmt.Errorf("%v desired states were sent for one change", n)
@@ -69,45 +69,45 @@ func TestFleetComesBackWithoutStampedeAndWithoutTransfer(t *testing.T) {
 	})
 }
 
-// assertSpread checks that the agents chose to come back over a while and not in one moment. It looks at what they
-// chose, not at when they came: a slow machine spreads agents that all come at once.
-func assertSpread(t *testing.T, rigs []*rig, before []float64) {
+// assertSpread checks that the agents chose different delays. It does not check when they reconnected: a slow machine
+// spreads agents that reconnect at the same time.
+func assertSpread(t *testing.T, clients []*testClient, before []float64) {
 	t.Helper()
-	chosen := waits(t, rigs)
+	chosen := waits(t, clients)
 	for i := range chosen {
 		chosen[i] -= before[i]
 	}
 	slices.Sort(chosen)
-	// The server asks them to spread over a second: eight tenths of them are 0.8 s apart on average.
+	// The window is one second: the delays of 80 % of the agents differ by 0.8 s on average.
 	if early, late := chosen[len(chosen)/10], chosen[len(chosen)*9/10]; late-early < 0.5 {
-		t.Errorf("eight tenths of the agents chose to come back within %.3f s", late-early)
+		t.Errorf("80 %% of the agents reconnect within %.3f s", late-early)
 	}
 }
 
-// waits is how long each agent has chosen to wait so far.
-func waits(t *testing.T, rigs []*rig) []float64 {
+// waits returns the sum of the delays of each agent.
+func waits(t *testing.T, clients []*testClient) []float64 {
 	t.Helper()
 	var out []float64
-	for _, r := range rigs {
+	for _, r := range clients {
 		out = append(out, counter(t, r.metrics, "kedge_agent_reconnect_wait_seconds_total"))
 	}
 	return out
 }
 
-// What was reported and not confirmed when a connection broke is reported again, whole.
-func TestStatusesOfABrokenConnectionAreNotLost(t *testing.T) {
+// A status that the server has not confirmed when a connection is lost is sent again with all objects.
+func TestUnconfirmedStatusesAreSentAgain(t *testing.T) {
 	t.Parallel()
 	m := gatewaytest.NewMemory()
 	agent, token := m.Enroll("edge-1")
 	target := m.Deploy(agent, "shop", configMaps(t, 2, 10))
 	srv := serve(t, m, gatewaytest.Options{})
-	wire := newCable(t, srv.Addr())
-	r := start(t, "grpc://"+wire.addr(), token, nil)
-	if err := m.AwaitObserved(within(t), target.ID, fleet.SyncSynced); err != nil {
+	proxy := newTCPProxy(t, srv.Addr())
+	r := start(t, "grpc://"+proxy.addr(), token, nil)
+	if err := m.AwaitObserved(testContext(t), target.ID, fleet.SyncSynced); err != nil {
 		t.Fatal(err)
 	}
-	wire.cut()
-	if err := m.AwaitOpen(within(t), 0); err != nil {
+	proxy.disconnect()
+	if err := m.AwaitOpen(testContext(t), 0); err != nil {
 		t.Fatal(err)
 	}
 	r.Status(engine.Status{
@@ -117,20 +117,20 @@ func TestStatusesOfABrokenConnectionAreNotLost(t *testing.T) {
 		},
 		Objects: []fleet.ObjectStatus{{ObjectRef: fleet.ObjectRef{Version: "v1", Kind: "ConfigMap", Name: "left"}, Sync: fleet.SyncFailed, Health: fleet.HealthFailed}},
 	})
-	wire.mend()
-	if err := m.AwaitObserved(within(t), target.ID, fleet.SyncFailed); err != nil {
-		t.Fatalf("what happened while away was never told: %v", err)
+	proxy.reconnect()
+	if err := m.AwaitObserved(testContext(t), target.ID, fleet.SyncFailed); err != nil {
+		t.Fatalf("the status was not sent after the reconnect: %v", err)
 	}
 	if objects := m.Objects(target.ID); len(objects) != 1 || objects[0].Name != "left" {
-		t.Errorf("objects = %v, want the whole list anew", objects)
+		t.Errorf("objects = %v, want the complete list", objects)
 	}
 	if got := r.engine.received(); len(got) != 1 {
-		t.Errorf("the engine was told %d times, want once: nothing has changed", len(got))
+		t.Errorf("the engine received %d states, want one: nothing has changed", len(got))
 	}
 }
 
 // covers: C11, C7
-func TestRotatedTokenIsPickedUpWithoutARestart(t *testing.T) {
+func TestReplacedTokenFileIsUsedWithoutARestart(t *testing.T) {
 	t.Parallel()
 	m := gatewaytest.NewMemory()
 	_, old := m.Enroll("edge-1")
@@ -142,18 +142,18 @@ func TestRotatedTokenIsPickedUpWithoutARestart(t *testing.T) {
 		c.Tokens = link.TokenFile(tokenFile)
 		c.Log = slog.New(problems)
 	})
-	if err := m.AwaitOpen(within(t), 1); err != nil {
+	if err := m.AwaitOpen(testContext(t), 1); err != nil {
 		t.Fatal(err)
 	}
 	m.Revoke(old)
-	problems.await(t, within(t))
+	problems.await(t, testContext(t))
 	assertProblem(t, r, link.KindToken, "the server refused the token in file "+tokenFile)
 	_, fresh := m.Enroll("edge-1")
 	if err := os.WriteFile(tokenFile, []byte(fresh), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := m.AwaitOpen(within(t), 1); err != nil {
-		t.Errorf("the new token was not taken up: %v", err)
+	if err := m.AwaitOpen(testContext(t), 1); err != nil {
+		t.Errorf("the new token was not used: %v", err)
 	}
 }
 
@@ -164,26 +164,26 @@ func TestDeletedTargetIsForgotten(t *testing.T) {
 	target := m.Deploy(agent, "shop", configMaps(t, 1, 1))
 	first := serve(t, m, gatewaytest.Options{})
 	r := start(t, "grpc://"+first.Addr(), token, nil)
-	if err := m.AwaitObserved(within(t), target.ID, fleet.SyncSynced); err != nil {
+	if err := m.AwaitObserved(testContext(t), target.ID, fleet.SyncSynced); err != nil {
 		t.Fatal(err)
 	}
 	m.Desire(target.ID, nil, func(*fleet.Desired) {})
-	if err := m.AwaitTarget(within(t), target.ID, func(t fleet.Target) bool { return t.ID == "" }); err != nil {
+	if err := m.AwaitTarget(testContext(t), target.ID, func(t fleet.Target) bool { return t.ID == "" }); err != nil {
 		t.Fatalf("the tombstone was never acknowledged: %v", err)
 	}
 	if err := first.Stop(); err != nil {
 		t.Fatal(err)
 	}
 	second := serve(t, m, gatewaytest.Options{Address: first.Addr()})
-	if err := m.AwaitOpen(within(t), 1); err != nil {
+	if err := m.AwaitOpen(testContext(t), 1); err != nil {
 		t.Fatal(err)
 	}
 	next := m.Deploy(agent, "next", configMaps(t, 1, 1))
-	if err := m.AwaitObserved(within(t), next.ID, fleet.SyncSynced); err != nil {
+	if err := m.AwaitObserved(testContext(t), next.ID, fleet.SyncSynced); err != nil {
 		t.Fatal(err)
 	}
 	if n := counter(t, second.Metrics, "kedge_gateway_frames_total", "held"); n != 0 {
-		t.Error("the agent still counts what was deleted among what it holds")
+		t.Error("the agent still lists the deleted target")
 	}
 	if got := r.engine.received(); len(got) != 3 || !got[1].State.Tombstone || got[1].Objects != nil {
 		t.Errorf("the engine received %d states, want a bundle, a tombstone without one, and the next", len(got))

@@ -27,39 +27,39 @@ func snapshotComplete() *agentv1.ConnectResponse {
 	return &agentv1.ConnectResponse{Frame: &agentv1.ConnectResponse_SnapshotComplete{SnapshotComplete: &agentv1.SnapshotComplete{}}}
 }
 
-// A target keeps its objects and its version in view while the next version cannot be had, and
-// what the engine says of the old one does not hide that.
-func TestMissingBundleIsLaidOverWhatIsThere(t *testing.T) {
+// While the bundle of the next version is unavailable, the status of a target shows that failure, with the current version
+// and objects. Reports of the engine do not hide it.
+func TestUnavailableBundleIsShownWithCurrentState(t *testing.T) {
 	t.Parallel()
 	first, content := desire(configMaps(t, 2, 10))
 	first.Bundle = content
 	second, nextContent := desire(configMaps(t, 3, 10))
 	second.State.Generation, second.State.Commit = 2, "abc"
 	var back atomic.Bool
-	s := &script{desired: first, fetch: func(_ int, _ int64, send func([]byte, int64) error) error {
+	s := &scriptedServer{desired: first, fetch: func(_ int, _ int64, send func([]byte, int64) error) error {
 		if !back.Load() {
 			return status.Error(codes.NotFound, "no bundle")
 		}
 		return send(nextContent, int64(len(nextContent)))
 	}}
 	r := start(t, s.serve(t), "kedge-agent-x", nil)
-	ctx := within(t)
+	ctx := testContext(t)
 	s.status(ctx, t, func(st *agentv1.Status) bool { return st.GetSync() == string(fleet.SyncSynced) })
 	s.more <- desiredFrame(second)
 	failed := s.status(ctx, t, func(st *agentv1.Status) bool { return st.GetSync() == string(fleet.SyncFailed) })
 	if failed.GetDigest() != first.State.Digest || failed.GetGeneration() != 1 || failed.GetHealth() != string(fleet.HealthCurrent) ||
 		len(failed.GetGone()) != 0 || failed.GetFull() {
-		t.Errorf("status = %v, want digest, version, health and objects of what is there", failed)
+		t.Errorf("status = %v, want digest, version, health and objects of the current state", failed)
 	}
-	if m := failed.GetMessage(); !strings.Contains(m, "commit abc cannot be had") || !strings.Contains(m, "nothing is pruned") {
-		t.Errorf("message = %q, want the commit and what waits for it", m)
+	if m := failed.GetMessage(); !strings.Contains(m, "bundle of commit abc is unavailable") || !strings.Contains(m, "prunes nothing") {
+		t.Errorf("message = %q, want the commit and the consequence", m)
 	}
 	r.Status(engine.Status{Target: first.Target, Observed: fleet.Observed{
 		Version: first.State.Version, Digest: first.State.Digest, Sync: fleet.SyncSynced, Health: fleet.HealthFailed, Message: "a pod crashes",
 	}})
-	later := s.status(ctx, t, func(st *agentv1.Status) bool { return st.GetHealth() == string(fleet.HealthFailed) })
-	if later.GetSync() != string(fleet.SyncFailed) || later.GetMessage() != failed.GetMessage() {
-		t.Errorf("later status = %v, want the failure to stand", later)
+	next := s.status(ctx, t, func(st *agentv1.Status) bool { return st.GetHealth() == string(fleet.HealthFailed) })
+	if next.GetSync() != string(fleet.SyncFailed) || next.GetMessage() != failed.GetMessage() {
+		t.Errorf("next status = %v, want the same failure", next)
 	}
 	back.Store(true)
 	s.status(ctx, t, func(st *agentv1.Status) bool {
@@ -67,22 +67,22 @@ func TestMissingBundleIsLaidOverWhatIsThere(t *testing.T) {
 	})
 }
 
-// A bundle that is too large is not fetched over and over, and every target that wants it is told.
-func TestTooLargeBundleIsToldOnceAndLeft(t *testing.T) {
+// A bundle that is too large is fetched only once, and every target that waits for it fails.
+func TestTooLargeBundleIsNotFetchedAgain(t *testing.T) {
 	t.Parallel()
 	d, content := desire(configMaps(t, 1, 10))
-	s := &script{desired: d, fetch: func(_ int, _ int64, send func([]byte, int64) error) error { return send(content, int64(len(content))) }}
+	s := &scriptedServer{desired: d, fetch: func(_ int, _ int64, send func([]byte, int64) error) error { return send(content, int64(len(content))) }}
 	r := start(t, s.serve(t), "kedge-agent-x", func(c *link.Config) {
 		c.Unpack = func(digest string, zstd []byte) (*manifest.Set, error) { return manifest.Unpack(digest, zstd, 10) }
 	})
-	ctx := within(t)
+	ctx := testContext(t)
 	tooLarge := func(st *agentv1.Status) bool { return strings.Contains(st.GetMessage(), "too large for this agent") }
 	s.status(ctx, t, tooLarge)
 	other := d
 	other.Target = "tgt-2"
 	s.more <- desiredFrame(other)
 	if st := s.status(ctx, t, tooLarge); st.GetTarget() != "tgt-2" || st.GetSync() != string(fleet.SyncFailed) {
-		t.Errorf("status = %v, want the other target to be told too", st)
+		t.Errorf("status = %v, want the other target to fail too", st)
 	}
 	r.engine.awaitCall(ctx, t, "pending 3")
 	s.mu.Lock()
@@ -92,17 +92,17 @@ func TestTooLargeBundleIsToldOnceAndLeft(t *testing.T) {
 	}
 }
 
-// Prunes wait while a target or the rest of the snapshot is on its way.
-func TestEngineIsToldWhatIsPending(t *testing.T) {
+// The engine knows how many targets, and whether the rest of the snapshot, are pending.
+func TestPendingIsReportedToTheEngine(t *testing.T) {
 	t.Parallel()
 	d, content := desire(configMaps(t, 1, 10))
 	release := make(chan struct{})
-	s := &script{desired: d, fetch: func(_ int, _ int64, send func([]byte, int64) error) error {
+	s := &scriptedServer{desired: d, fetch: func(_ int, _ int64, send func([]byte, int64) error) error {
 		<-release
 		return send(content, int64(len(content)))
 	}}
 	r := start(t, s.serve(t), "kedge-agent-x", nil)
-	ctx := within(t)
+	ctx := testContext(t)
 	r.engine.awaitCall(ctx, t, "pending 2") // the target, and the rest of the snapshot
 	other := d
 	other.Target, other.Bundle = "tgt-2", content
@@ -118,78 +118,78 @@ func TestEngineIsToldWhatIsPending(t *testing.T) {
 	}
 }
 
-// An engine is not told of prunes that may go on by a connection that was lost before its end.
-func TestLostConnectionKeepsWhatIsPending(t *testing.T) {
+// A connection that is lost before the snapshot is complete does not allow prunes.
+func TestLostConnectionKeepsPending(t *testing.T) {
 	t.Parallel()
 	d, content := desire(configMaps(t, 1, 10))
 	d.Bundle = content
-	s := &script{desired: d}
+	s := &scriptedServer{desired: d}
 	address := s.serve(t)
-	cable := newCable(t, strings.TrimPrefix(address, "grpc://"))
+	proxy := newTCPProxy(t, strings.TrimPrefix(address, "grpc://"))
 	problems := newProblemLog()
-	r := start(t, "grpc://"+cable.addr(), "kedge-agent-x", func(c *link.Config) { c.Log = slogTo(problems) })
-	ctx := within(t)
+	r := start(t, "grpc://"+proxy.addr(), "kedge-agent-x", func(c *link.Config) { c.Log = slogTo(problems) })
+	ctx := testContext(t)
 	r.engine.awaitCall(ctx, t, "set tgt-1")
-	cable.cut()
+	proxy.disconnect()
 	problems.await(t, ctx)
 	r.engine.awaitCall(ctx, t, "set tgt-1")
-	cable.mend()
-	stop := s.repeat(snapshotComplete()) // the server may not have noticed yet that the first stream is dead
+	proxy.reconnect()
+	stop := s.repeat(snapshotComplete()) // the server may not have noticed yet that the first stream has ended
 	calls := r.engine.awaitCall(ctx, t, "pending 0")
 	stop()
 	if slices.Index(calls, "pending 0") != len(calls)-1 {
-		t.Errorf("calls = %q, want prunes to go on once, after the snapshot", calls)
+		t.Errorf("calls = %q, want prunes to be allowed once, after the snapshot", calls)
 	}
-	cable.cut()
+	proxy.disconnect()
 	problems.await(t, ctx)
-	r.engine.awaitCall(ctx, t, "pending 0") // offline, drift is healed and pruned as before
+	r.engine.awaitCall(ctx, t, "pending 0") // prunes stay allowed without a connection
 }
 
-// What was known of one agent is not told of another.
-func TestAnotherAgentStartsFromNothing(t *testing.T) {
+// When the server names another agent, nothing of the previous one is sent to it, not even a report of an engine that has
+// not stopped yet.
+func TestAnotherAgentStartsWithoutState(t *testing.T) {
 	t.Parallel()
 	d, content := desire(configMaps(t, 1, 10))
 	d.Bundle = content
-	one, other := &script{desired: d}, &script{desired: d}
+	one, other := &scriptedServer{desired: d}, &scriptedServer{desired: d}
 	other.desired.Target, other.agent = "tgt-2", "agt-2"
-	cable := newCable(t, strings.TrimPrefix(one.serve(t), "grpc://"))
+	proxy := newTCPProxy(t, strings.TrimPrefix(one.serve(t), "grpc://"))
 	next := strings.TrimPrefix(other.serve(t), "grpc://")
-	var detached atomic.Int32
-	var r *rig
+	var r *testClient
 	ready := make(chan struct{})
-	r = start(t, "grpc://"+cable.addr(), "kedge-agent-x", func(c *link.Config) {
-		c.Attach = func(_ context.Context, w wire.Welcome) (link.Engine, []engine.Held, error) {
+	engines := map[fleet.AgentID]*memoryEngine{}
+	r = start(t, "grpc://"+proxy.addr(), "kedge-agent-x", func(c *link.Config) {
+		c.Welcomed = func(_ context.Context, w wire.Welcome) (link.Engine, []engine.Held, error) {
 			<-ready
-			if w.AgentID == "agt-2" && detached.Load() != 1 {
-				t.Error("the other engine is made before the first one is ended")
+			for _, previous := range engines {
+				previous.reporter.Status(engine.Status{Target: "tgt-1", Observed: fleet.Observed{Sync: fleet.SyncFailed, AsOf: time.Now()}})
 			}
-			return &memoryEngine{reporter: r.Client, changed: make(chan struct{}, 1)}, nil, nil
-		}
-		c.Detach = func() {
-			r.Status(engine.Status{Target: "tgt-1", Observed: fleet.Observed{Sync: fleet.SyncFailed, AsOf: time.Now()}})
-			detached.Add(1)
+			if engines[w.AgentID] == nil {
+				engines[w.AgentID] = &memoryEngine{reporter: r.Reporter(w.AgentID), changed: make(chan struct{}, 1)}
+			}
+			return engines[w.AgentID], nil, nil
 		}
 	})
 	close(ready)
-	ctx := within(t)
+	ctx := testContext(t)
 	one.status(ctx, t, func(st *agentv1.Status) bool { return st.GetSync() == string(fleet.SyncSynced) })
-	cable.plug(next)
-	cable.cut()
-	cable.mend()
+	proxy.setServer(next)
+	proxy.disconnect()
+	proxy.reconnect()
 	mine := func(st *agentv1.Status) bool {
 		if st.GetTarget() == "tgt-1" {
-			t.Errorf("the other agent is told %v", st)
+			t.Errorf("the other agent reports %v", st)
 		}
 		return st.GetTarget() != "tgt-1"
 	}
 	other.status(ctx, t, mine)
-	// What was left of the first agent would have been sent before this.
+	// A report of the first agent would have been sent before this one.
 	r.Status(engine.Status{Target: "tgt-3", Observed: fleet.Observed{Sync: fleet.SyncSynced}})
 	other.status(ctx, t, func(st *agentv1.Status) bool { return mine(st) && st.GetTarget() == "tgt-3" })
 }
 
-// repeat sends a frame on whatever stream there is, until it is stopped.
-func (s *script) repeat(f *agentv1.ConnectResponse) (stop func()) {
+// repeat sends a frame on the current stream repeatedly, until it is stopped.
+func (s *scriptedServer) repeat(f *agentv1.ConnectResponse) (stop func()) {
 	quit, done := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(done)

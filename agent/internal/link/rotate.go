@@ -6,82 +6,83 @@ import (
 	"time"
 
 	"github.com/kedge-dev/kedge/internal/obs"
+	"github.com/kedge-dev/kedge/internal/wait"
 	"github.com/kedge-dev/kedge/internal/wire"
 	"github.com/kedge-dev/kedge/internal/wire/agentv1"
 )
 
-// How a token is rotated without a restart:
+// The rotation of a token, without a restart:
 //
-//	NewToken ──▶ kept where it lives ──▶ TokenStored ──▶ the stream ends ──▶ a new one, with the new token
-//	                   ├─ cannot be kept ──▶ TokenStored with the problem; nothing else changes
-//	                   └─ another one was kept meanwhile ──▶ the stream ends ──▶ a new one, with that
+//	NewToken ──▶ stored ──▶ TokenStored ──▶ the agent closes the stream and reconnects with the new token
+//	               ├─ cannot be stored ──▶ TokenStored with the problem; nothing else changes
+//	               └─ another token was stored meanwhile ──▶ the agent closes the stream and reconnects with that one
 //
-// Both tokens are valid meanwhile, so that no moment of it can lock the agent out, whoever is killed:
-// before the new one is kept the old one is used, and after that either. Replicas that share the place must
-// not overwrite what another one has kept: it may be the one that counts, and this one be revoked.
+// Both tokens are valid during the rotation, so that the agent is never locked out, even if it or the server is killed:
+// before the new token is stored the agent uses the old one, and after that either works. Replicas share the store. They
+// must not overwrite a token that another replica has stored, because the server may have revoked their own since.
 
 const (
-	// storeTimeout bounds how long keeping a token may take.
+	// storeTimeout bounds how long storing a token may take.
 	storeTimeout = 15 * time.Second
-	// partingTimeout bounds how long a server may take to end a stream that the agent has left.
-	partingTimeout = 5 * time.Second
+	// closeTimeout bounds how long the server may take to end a stream that the agent has closed.
+	closeTimeout = 5 * time.Second
 )
 
-// rotation is how keeping a new token went.
+// rotation is the result of storing a new token.
 type rotation struct {
 	wire.TokenStored      // without an operation there is nothing to answer
-	leave            bool // another token than that of the connection is kept now
+	reconnect        bool // the stored token differs from the one of the connection
 }
 
-// takeToken keeps a new token, beside the reader: desired state must not wait for it.
-func (n *connection) takeToken(ctx context.Context, m *agentv1.NewToken) error {
+// handleNewToken stores a new token in the background: desired states must not wait for it.
+func (n *connection) handleNewToken(ctx context.Context, m *agentv1.NewToken) error {
 	next, err := wire.ParseNewToken(m)
 	if err != nil {
 		return err
 	}
 	if !n.rotating.CompareAndSwap(false, true) {
-		n.log.Warn("ignoring a new token while another one is being kept", "operation", string(next.Operation))
+		n.log.Warn("ignoring a new token while another one is being stored", "operation", string(next.Operation))
 		return nil
 	}
-	n.fetched.all.Go(func() {
-		answer := rotation{TokenStored: wire.TokenStored{Operation: next.Operation}}
-		switch err := n.keep(ctx, next.Token); {
+	n.fetches.all.Go(func() {
+		result := rotation{TokenStored: wire.TokenStored{Operation: next.Operation}}
+		switch err := n.storeToken(ctx, next.Token); {
 		case errors.Is(err, ErrReplaced):
-			answer = rotation{leave: true}
-			n.log.Info("a new token is not kept, coming back with what is", "operation", string(next.Operation), obs.Err(err))
+			result = rotation{reconnect: true}
+			n.log.Info("the new token is not stored because the stored token has changed, reconnecting with that one", "operation", string(next.Operation), obs.Err(err))
 		case err != nil:
-			answer.Problem = err.Error()
-			n.log.Warn("a new token cannot be kept", "operation", string(next.Operation), obs.Err(err))
+			result.Problem = err.Error()
+			n.log.Warn("storing the new token failed", "operation", string(next.Operation), obs.Err(err))
 		default:
-			answer.leave = next.Token != n.token
-			n.log.Info("a new token is kept", "operation", string(next.Operation), "in", n.cfg.Tokens.String())
+			result.reconnect = next.Token != n.token
+			n.log.Info("the new token is stored", "operation", string(next.Operation), "in", n.cfg.Tokens.String())
 		}
-		n.stored <- answer
-		signal(n.wake)
+		n.rotated <- result
+		wait.Signal(n.wake)
 	})
 	return nil
 }
 
-func (n *connection) keep(ctx context.Context, token string) error {
+func (n *connection) storeToken(ctx context.Context, token string) error {
 	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
 	defer cancel()
-	return n.cfg.Tokens.Store(ctx, n.kept, token)
+	return n.cfg.Tokens.Store(ctx, n.storedToken, token)
 }
 
-// sendStored answers NewToken, and then leaves the stream if there is another token to come back
-// with. What was not confirmed on this one is sent again on the next.
-func (n *connection) sendStored(answer rotation) error {
+// sendTokenStored answers NewToken, and then closes the stream if the agent has to reconnect with another token. The next
+// connection sends again what the server has not confirmed on this one.
+func (n *connection) sendTokenStored(result rotation) error {
 	n.rotating.Store(false)
-	if answer.Operation != "" {
-		err := n.send("token_stored", &agentv1.ConnectRequest{Frame: &agentv1.ConnectRequest_TokenStored{TokenStored: answer.Proto()}})
-		if err != nil || !answer.leave {
+	if result.Operation != "" {
+		err := n.send("token_stored", &agentv1.ConnectRequest{Frame: &agentv1.ConnectRequest_TokenStored{TokenStored: result.Proto()}})
+		if err != nil || !result.reconnect {
 			return err
 		}
 	}
-	n.leaving.Store(true)
-	n.late.Reset(partingTimeout)
+	n.closing.Store(true)
+	n.timeout.Reset(closeTimeout)
 	if err := n.stream.CloseSend(); err != nil {
 		return err
 	}
-	return errLeft
+	return errClosed
 }

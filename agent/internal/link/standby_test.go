@@ -17,21 +17,24 @@ import (
 )
 
 // covers: C6
-func TestStandbyIsConnectedAndTakesNothing(t *testing.T) {
+func TestStandbyIsConnectedAndAppliesNothing(t *testing.T) {
 	t.Parallel()
-	g, address := newGate(t, "token")
+	g, address := newTokenServer(t, "token")
 	welcomed := make(chan fleet.AgentID, 8)
 	r := start(t, address, "token", func(c *link.Config) {
-		c.Standby, c.Attach = true, nil
-		c.Welcomed = func(w wire.Welcome) { welcomed <- w.AgentID }
+		c.Standby = true
+		c.Welcomed = func(_ context.Context, w wire.Welcome) (link.Engine, []engine.Held, error) {
+			welcomed <- w.AgentID
+			return nil, nil, nil
+		}
 	})
-	ctx := within(t)
+	ctx := testContext(t)
 	g.attempt(ctx, t, "token")
 	hello := frame(ctx, t, g, (*agentv1.ConnectRequest).GetHello)
 	if !hello.GetStandby() || len(hello.GetStateHash())+len(hello.GetStatusHash()) != 0 {
-		t.Errorf("hello = %v, want it to say that it waits and holds nothing", hello)
+		t.Errorf("hello = %v, want standby and no states", hello)
 	}
-	// A server that does not know what a standby is sends it everything.
+	// A server that does not know standby connections sends everything.
 	set := configMaps(t, 1, 0)
 	digest, packed, _ := set.Pack()
 	desired := wire.Desired{Target: "tgt-1", Bundle: packed, State: fleet.Desired{Version: fleet.Version{Epoch: 1, Generation: 1}, Digest: digest}}
@@ -42,24 +45,24 @@ func TestStandbyIsConnectedAndTakesNothing(t *testing.T) {
 	select {
 	case id := <-welcomed:
 		if id == "" {
-			t.Error("it was not told which agent it is a replica of")
+			t.Error("the agent id is missing")
 		}
 	case <-ctx.Done():
-		t.Error("it was never told of its agent")
+		t.Error("Welcomed was not called")
 	}
 	if got := r.engine.received(); len(got) != 0 {
-		t.Errorf("the engine was given %v", got)
+		t.Errorf("the engine received %v", got)
 	}
 }
 
-// resumed is a client whose engine ran before the server was there.
-func resumed(t *testing.T, address, token string, w wire.Welcome, held ...engine.Held) *memoryEngine {
+// resumed starts a client with a running engine and returns the engine.
+func resumed(t *testing.T, address, token string, agent fleet.AgentID, held ...engine.Held) *memoryEngine {
 	t.Helper()
-	return resumedWith(t, address, token, w, nil, held...)
+	return resumedWith(t, address, token, agent, nil, held...)
 }
 
-// resumedWith is the same with something that is left for later.
-func resumedWith(t *testing.T, address, token string, w wire.Welcome, later []engine.Desired, held ...engine.Held) *memoryEngine {
+// resumedWith is resumed with deferred states.
+func resumedWith(t *testing.T, address, token string, agent fleet.AgentID, deferred []engine.Desired, held ...engine.Held) *memoryEngine {
 	t.Helper()
 	metrics, err := link.NewMetrics(prometheus.NewRegistry())
 	if err != nil {
@@ -69,8 +72,11 @@ func resumedWith(t *testing.T, address, token string, w wire.Welcome, later []en
 	c, err := link.New(link.Config{
 		Address: address, Tokens: link.TokenFile(write(t, "token", token)),
 		Hello: func(context.Context) wire.Hello { return wire.Hello{AgentVersion: "test", Replica: "r-0"} },
-		Attach: func(context.Context, wire.Welcome) (link.Engine, []engine.Held, error) {
-			return &memoryEngine{changed: make(chan struct{}, 1)}, nil, nil
+		Welcomed: func(_ context.Context, w wire.Welcome) (link.Engine, []engine.Held, error) {
+			if w.AgentID != agent {
+				t.Errorf("the server names agent %s, want %s", w.AgentID, agent)
+			}
+			return e, nil, nil
 		},
 		Log: slog.New(slog.DiscardHandler), Metrics: metrics,
 	})
@@ -78,7 +84,7 @@ func resumedWith(t *testing.T, address, token string, w wire.Welcome, later []en
 		t.Fatal(err)
 	}
 	e.reporter = c
-	c.Resume(w, e, held, later)
+	c.Resume(agent, e, held, deferred)
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
 	go func() { defer close(done); _ = c.Run(ctx) }()
@@ -86,9 +92,9 @@ func resumedWith(t *testing.T, address, token string, w wire.Welcome, later []en
 	return e
 }
 
-// What an inventory says of a target that ends has no bundle, as what the server has: still the agent has to
-// be told, or it would never end.
-func TestTheEndOfATargetIsSentAgainAfterARestart(t *testing.T) {
+// Neither the inventory nor the server has a bundle for a tombstone or a detached target. The server has to send the state
+// again nevertheless, so that the agent completes it.
+func TestTombstoneIsSentAgainAfterARestart(t *testing.T) {
 	t.Parallel()
 	for name, end := range map[string]func(*gatewaytest.Memory, fleet.TargetID) fleet.Target{
 		"a tombstone": func(m *gatewaytest.Memory, id fleet.TargetID) fleet.Target {
@@ -102,18 +108,18 @@ func TestTheEndOfATargetIsSentAgainAfterARestart(t *testing.T) {
 			agent, token := m.Enroll("edge-1")
 			ends := end(m, m.Deploy(agent, "ends", configMaps(t, 1, 0)).ID)
 			s := serve(t, m, gatewaytest.Options{})
-			e := resumed(t, "grpc://"+s.Addr(), token, wire.Welcome{AgentID: agent.ID, Scope: agent.Scope},
+			e := resumed(t, "grpc://"+s.Addr(), token, agent.ID,
 				engine.Held{Target: ends.ID, Version: ends.Desired.Version})
-			e.awaitCall(within(t), t, "pending 0")
+			e.awaitCall(testContext(t), t, "pending 0")
 			if got := e.received(); len(got) != 1 || got[0].Target != ends.ID {
-				t.Errorf("the engine was given %v, want the end of the target", got)
+				t.Errorf("the engine received %v, want the last state of the target", got)
 			}
 		})
 	}
 }
 
 // covers: D4, C9
-func TestNothingIsSentOfWhatAnEngineFoundInTheCluster(t *testing.T) {
+func TestRecoveredStatesAreNotSentAgain(t *testing.T) {
 	t.Parallel()
 	m := gatewaytest.NewMemory()
 	agent, token := m.Enroll("edge-1")
@@ -122,14 +128,14 @@ func TestNothingIsSentOfWhatAnEngineFoundInTheCluster(t *testing.T) {
 	changed = m.Desire(changed.ID, configMaps(t, 3, 0), func(*fleet.Desired) {})
 	lost := m.Deploy(agent, "lost", configMaps(t, 4, 0))
 	s := serve(t, m, gatewaytest.Options{})
-	e := resumed(t, "grpc://"+s.Addr(), token, wire.Welcome{AgentID: agent.ID, Scope: agent.Scope},
+	e := resumed(t, "grpc://"+s.Addr(), token, agent.ID,
 		engine.Held{Target: same.ID, Version: same.Desired.Version, Digest: same.Desired.Digest, AtHand: true},
 		engine.Held{Target: changed.ID, Version: old.Version, Digest: old.Digest, AtHand: true},
 		engine.Held{Target: lost.ID, Version: lost.Desired.Version, Digest: lost.Desired.Digest},
 	)
-	calls := e.awaitCall(within(t), t, "pending 0")
+	calls := e.awaitCall(testContext(t), t, "pending 0")
 	if calls[0] != "pending 1" {
-		t.Errorf("the calls are %q, want prunes held until the server has said what there is", calls)
+		t.Errorf("the calls are %q, want prunes to wait for the snapshot", calls)
 	}
 	var got []fleet.TargetID
 	for _, d := range e.received() {
@@ -139,15 +145,15 @@ func TestNothingIsSentOfWhatAnEngineFoundInTheCluster(t *testing.T) {
 	want := []fleet.TargetID{changed.ID, lost.ID}
 	slices.Sort(want)
 	if !slices.Equal(got, want) {
-		t.Errorf("the engine was given %v, want what has changed and what was not found: %v", got, want)
+		t.Errorf("the engine received %v, want the changed and the missing states: %v", got, want)
 	}
 	if ahead := m.Ahead(); len(ahead) != 0 {
-		t.Errorf("the server takes the agent to be ahead at %v", ahead)
+		t.Errorf("the server reports the agent as ahead for %v", ahead)
 	}
 }
 
 // covers: C8
-func TestRefusalIsToldWhenNoTokenIsTaken(t *testing.T) {
+func TestRefusedIsCalledWhenNoTokenIsAccepted(t *testing.T) {
 	t.Parallel()
 	m := gatewaytest.NewMemory()
 	_, token := m.Enroll("edge-1")
@@ -155,24 +161,28 @@ func TestRefusalIsToldWhenNoTokenIsTaken(t *testing.T) {
 	refused, welcomed := make(chan struct{}, 8), make(chan wire.Welcome, 8)
 	start(t, "grpc://"+s.Addr(), token, func(c *link.Config) {
 		c.Refused = func() { refused <- struct{}{} }
-		c.Welcomed = func(w wire.Welcome) { welcomed <- w }
+		engineOf := c.Welcomed
+		c.Welcomed = func(ctx context.Context, w wire.Welcome) (link.Engine, []engine.Held, error) {
+			welcomed <- w
+			return engineOf(ctx, w)
+		}
 	})
-	ctx := within(t)
+	ctx := testContext(t)
 	if err := m.AwaitOpen(ctx, 1); err != nil {
 		t.Fatal(err)
 	}
 	if w := <-welcomed; w.AgentName != "edge-1" {
-		t.Errorf("told %+v", w)
+		t.Errorf("welcomed as %+v", w)
 	}
 	select {
 	case <-refused:
-		t.Error("told that it was refused while it is connected")
+		t.Error("Refused was called while the agent is connected")
 	default:
 	}
 	m.Revoke(token)
 	select {
 	case <-refused:
 	case <-ctx.Done():
-		t.Fatal("nobody was told that the agent is refused")
+		t.Fatal("Refused was not called")
 	}
 }

@@ -8,37 +8,39 @@ import (
 	"github.com/kedge-dev/kedge/internal/wire"
 )
 
-// frameBytes is about how large a Status frame may become before the rest goes into another.
+// frameBytes is the approximate size above which a status is split into several frames.
 const frameBytes = 1 << 20
 
-// statuses holds the newest status of every target and knows which of them the server has.
+// statuses holds the newest status of every target and tracks which of them the server has stored.
 //
 //	put ──▶ dirty ──next──▶ sent ──confirm──▶ confirmed
-//	          ▲               └── connection lost: dirty again, sent whole
+//	          ▲               │
+//	          └───────────────┘ connection lost: sent again, with all objects
 type statuses struct {
 	mu      sync.Mutex
 	targets map[fleet.TargetID]*targetStatus
 	dirty   map[fleet.TargetID]struct{}
-	// frames counts the Status frames of this connection, and confirmed those of them that the
-	// server has written; flight is what the others tell.
+	// frames counts the Status frames of this connection, and confirmed those that the server has stored. inFlight are
+	// the statuses of the others.
 	frames, confirmed int64
-	flight            []inFlight
+	inFlight          []sentStatus
 }
 
 type targetStatus struct {
-	newest    engine.Status // told, with failure laid over it
-	told      engine.Status // newest of the engine
-	hasTold   bool
-	failure   string // why the target does not get what it wants; "" when nothing is in its way
-	revision  int64  // grows with every put
-	stored    int64  // newest revision that the server has confirmed
-	confirmed wire.Confirmed
-	// sent is what the server has of the objects from this connection; valid while isSent is set.
+	newest     engine.Status // reported, with failure as its message
+	reported   engine.Status // newest report of the engine
+	isReported bool          // reported comes from the engine
+	failure    string        // why the link cannot deliver a desired state; "" when there is no failure
+	revision   int64         // grows with every change
+	stored     int64         // newest revision that the server has stored
+	confirmed  wire.Confirmed
+	// sent are the objects that the server has received on this connection; valid while isSent is set.
 	sent   []fleet.ObjectStatus
 	isSent bool
 }
 
-type inFlight struct {
+// sentStatus is a status that the server has not confirmed yet.
+type sentStatus struct {
 	frame    int64
 	target   fleet.TargetID
 	revision int64
@@ -52,56 +54,56 @@ func newStatuses() statuses {
 func (s *statuses) put(newest engine.Status) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	t := s.ofLocked(newest.Target)
-	t.told, t.hasTold = newest, true
+	t := s.getLocked(newest.Target)
+	t.reported, t.isReported = newest, true
 	s.changedLocked(t)
 }
 
-// fail lays a failure over whatever the engine says of a target, until mend. first is what is
-// known of a target that the engine has said nothing of.
-func (s *statuses) fail(first engine.Status, failure string) {
+// setFailure reports a target as failed until clearFailure, in addition to the reports of the engine. first is used for a
+// target that the engine has not reported yet.
+func (s *statuses) setFailure(first engine.Status, failure string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	t := s.ofLocked(first.Target)
+	t := s.getLocked(first.Target)
 	if t.failure == failure {
 		return
 	}
-	if !t.hasTold {
-		t.told = first
+	if !t.isReported {
+		t.reported = first
 	}
 	t.failure = failure
 	s.changedLocked(t)
 }
 
-// mend takes a failure away. When the engine has said nothing yet, the failure stands until it does.
-func (s *statuses) mend(target fleet.TargetID) {
+// clearFailure removes a failure. Until the first report of the engine, the server keeps the status with the failure.
+func (s *statuses) clearFailure(target fleet.TargetID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.mendLocked(s.targets[target])
+	s.clearFailureLocked(s.targets[target])
 }
 
-func (s *statuses) mendLocked(t *targetStatus) {
+func (s *statuses) clearFailureLocked(t *targetStatus) {
 	if t == nil || t.failure == "" {
 		return
 	}
 	t.failure = ""
-	if t.hasTold {
+	if t.isReported {
 		s.changedLocked(t)
 	}
 }
 
-// mendExcept takes the failures of all targets away that keep does not hold.
-func (s *statuses) mendExcept(keep func(fleet.TargetID) bool) {
+// clearFailuresExcept removes the failures of all targets for which keep returns false.
+func (s *statuses) clearFailuresExcept(keep func(fleet.TargetID) bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for id, t := range s.targets {
 		if !keep(id) {
-			s.mendLocked(t)
+			s.clearFailureLocked(t)
 		}
 	}
 }
 
-func (s *statuses) ofLocked(target fleet.TargetID) *targetStatus {
+func (s *statuses) getLocked(target fleet.TargetID) *targetStatus {
 	t := s.targets[target]
 	if t == nil {
 		t = &targetStatus{}
@@ -111,7 +113,7 @@ func (s *statuses) ofLocked(target fleet.TargetID) *targetStatus {
 }
 
 func (s *statuses) changedLocked(t *targetStatus) {
-	t.newest = t.told
+	t.newest = t.reported
 	if t.failure != "" {
 		t.newest.Observed.Sync, t.newest.Observed.Message = fleet.SyncFailed, t.failure
 	}
@@ -119,16 +121,16 @@ func (s *statuses) changedLocked(t *targetStatus) {
 	s.dirty[t.newest.Target] = struct{}{}
 }
 
-// reset forgets everything: it was of another agent.
+// reset drops everything, because it belongs to another agent.
 func (s *statuses) reset() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	clear(s.targets)
 	clear(s.dirty)
-	s.frames, s.confirmed, s.flight = 0, 0, nil
+	s.frames, s.confirmed, s.inFlight = 0, 0, nil
 }
 
-// hash is over what a server has confirmed.
+// hash returns the hash over the statuses that the server has stored.
 func (s *statuses) hash() []byte {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -141,12 +143,11 @@ func (s *statuses) hash() []byte {
 	return wire.StatusHash(confirmed)
 }
 
-// begin starts a new connection: what was not confirmed is dirty again, or everything when the
-// server asks for it.
-func (s *statuses) begin(everything bool) {
+// startConnection makes the statuses dirty that the server has not stored, or all of them if the server asks for everything.
+func (s *statuses) startConnection(everything bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.frames, s.confirmed, s.flight = 0, 0, nil
+	s.frames, s.confirmed, s.inFlight = 0, 0, nil
 	for id, t := range s.targets {
 		t.sent, t.isSent = nil, false
 		if everything {
@@ -158,7 +159,7 @@ func (s *statuses) begin(everything bool) {
 	}
 }
 
-// next returns the frames of one dirty target, none when there is none or the server has not kept up.
+// next returns the frames of one dirty target. It returns none when no target is dirty or too many frames are in flight.
 func (s *statuses) next() []wire.Status {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -171,7 +172,7 @@ func (s *statuses) next() []wire.Status {
 		frames := split(t.frame())
 		t.sent, t.isSent = t.newest.Objects, true
 		s.frames += int64(len(frames))
-		s.flight = append(s.flight, inFlight{
+		s.inFlight = append(s.inFlight, sentStatus{
 			frame: s.frames, target: id, revision: t.revision, status: wire.ConfirmedOf(id, t.newest.Observed),
 		})
 		return frames
@@ -179,31 +180,31 @@ func (s *statuses) next() []wire.Status {
 	return nil
 }
 
-// confirm takes the server's word that the first count frames of this connection are written. It
-// returns the targets that are done with: deleted or let go of, and the server knows.
-func (s *statuses) confirm(count int64) (done []inFlight) {
+// confirm records that the server has stored the first count frames of this connection. It returns the last statuses of
+// the targets that are deleted or detached.
+func (s *statuses) confirm(count int64) (finished []sentStatus) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.confirmed = max(s.confirmed, count)
-	for len(s.flight) > 0 && s.flight[0].frame <= count {
-		f := s.flight[0]
-		s.flight = s.flight[1:]
+	for len(s.inFlight) > 0 && s.inFlight[0].frame <= count {
+		f := s.inFlight[0]
+		s.inFlight = s.inFlight[1:]
 		t := s.targets[f.target]
 		if t == nil {
 			continue
 		}
 		t.stored, t.confirmed = f.revision, f.status
-		gone := f.status.Sync == fleet.SyncDeleted || f.status.Sync == fleet.SyncDetached
-		if gone && t.stored == t.revision {
+		ended := f.status.Sync == fleet.SyncDeleted || f.status.Sync == fleet.SyncDetached
+		if ended && t.stored == t.revision {
 			delete(s.targets, f.target)
 			delete(s.dirty, f.target)
-			done = append(done, f)
+			finished = append(finished, f)
 		}
 	}
-	return done
+	return finished
 }
 
-// frame is the whole status the first time on a connection, and later what has changed.
+// frame returns the complete status for the first frame of a target on a connection, and after that the changes.
 func (t *targetStatus) frame() wire.Status {
 	out := wire.Status{Target: t.newest.Target, Observed: t.newest.Observed}
 	if !t.isSent {
@@ -238,8 +239,7 @@ func diff(before, now []fleet.ObjectStatus) (changed []fleet.ObjectStatus, gone 
 	return changed, gone
 }
 
-// split cuts a status with very many objects into frames that are within the limits: the first
-// one as it is, further ones with what is left.
+// split divides a status with very many objects into frames within the limits.
 func split(s wire.Status) []wire.Status {
 	var frames []wire.Status
 	for {
@@ -254,7 +254,7 @@ func split(s wire.Status) []wire.Status {
 	}
 }
 
-// fitting says how many objects and how many gone ones fit into one frame; at least one of either.
+// fitting returns how many objects, and how many removed ones, fit into one frame; at least one of them.
 func fitting(s wire.Status) (objects, gone int) {
 	size := 0
 	for objects < len(s.Objects) && objects < wire.MaxObjects && size < frameBytes {

@@ -20,51 +20,51 @@ func statusOf(sync fleet.SyncState, objects ...fleet.ObjectStatus) engine.Status
 	return engine.Status{Target: "tgt-1", Observed: fleet.Observed{Version: fleet.Version{Generation: 1}, Sync: sync, Health: fleet.HealthCurrent}, Objects: objects}
 }
 
-func TestStatusesGoOutAsDeltas(t *testing.T) {
+func TestStatusesAreSentAsDeltas(t *testing.T) {
 	t.Parallel()
 	s := newStatuses()
-	s.begin(false)
+	s.startConnection(false)
 	a, b, c := objectOf("a", fleet.HealthCurrent), objectOf("b", fleet.HealthCurrent), objectOf("c", fleet.HealthInProgress)
-	sick := objectOf("a", fleet.HealthFailed)
+	failing := objectOf("a", fleet.HealthFailed)
 
 	s.put(statusOf(fleet.SyncSyncing, a, b))
 	s.put(statusOf(fleet.SyncSynced, a, b))
 	first := s.next()
 	if len(first) != 1 || !first[0].Full || len(first[0].Objects) != 2 || first[0].Observed.Sync != fleet.SyncSynced {
-		t.Fatalf("first = %+v, want the newest, whole, once", first)
+		t.Fatalf("first = %+v, want the newest, complete, once", first)
 	}
 	if again := s.next(); again != nil {
 		t.Fatalf("then %+v, want nothing", again)
 	}
-	s.put(statusOf(fleet.SyncSynced, sick, c))
+	s.put(statusOf(fleet.SyncSynced, failing, c))
 	second := s.next()
 	want := []wire.Status{{
 		Target: "tgt-1", Observed: statusOf(fleet.SyncSynced).Observed,
-		Objects: []fleet.ObjectStatus{sick, c}, Gone: []fleet.ObjectRef{b.ObjectRef},
+		Objects: []fleet.ObjectStatus{failing, c}, Gone: []fleet.ObjectRef{b.ObjectRef},
 	}}
 	if diff := cmp.Diff(want, second); diff != "" {
 		t.Errorf("second is not the difference (-want +got):\n%s", diff)
 	}
-	s.begin(false)
+	s.startConnection(false)
 	third := s.next()
 	if len(third) != 1 || !third[0].Full || len(third[0].Objects) != 2 {
-		t.Errorf("on a new connection %+v, want what was not confirmed, whole", third)
+		t.Errorf("on a new connection %+v, want the unconfirmed status, complete", third)
 	}
 	s.confirm(1)
-	s.begin(false)
+	s.startConnection(false)
 	if again := s.next(); again != nil {
 		t.Errorf("after a confirmation %+v, want nothing", again)
 	}
-	s.begin(true)
+	s.startConnection(true)
 	if all := s.next(); len(all) != 1 {
-		t.Errorf("asked for everything %+v, want the status", all)
+		t.Errorf("after a request for everything %+v, want the status", all)
 	}
 }
 
-func TestConfirmationCountsOnlyWhatItCovers(t *testing.T) {
+func TestConfirmationCoversOnlyItsFrames(t *testing.T) {
 	t.Parallel()
 	s := newStatuses()
-	s.begin(false)
+	s.startConnection(false)
 	s.put(statusOf(fleet.SyncSyncing))
 	s.next()
 	s.put(statusOf(fleet.SyncSynced))
@@ -72,26 +72,26 @@ func TestConfirmationCountsOnlyWhatItCovers(t *testing.T) {
 	s.confirm(1)
 	want := wire.StatusHash([]wire.Confirmed{wire.ConfirmedOf("tgt-1", statusOf(fleet.SyncSyncing).Observed)})
 	if diff := cmp.Diff(want, s.hash()); diff != "" {
-		t.Error("the hash is not over what was confirmed")
+		t.Error("the hash does not match the confirmed statuses")
 	}
-	s.begin(false)
+	s.startConnection(false)
 	if again := s.next(); len(again) != 1 {
-		t.Errorf("%+v is sent on the next connection, want the status that was not confirmed", again)
+		t.Errorf("%+v is sent on the next connection, want the unconfirmed status", again)
 	}
 }
 
-// A server that is slow to confirm is told the newest when it has caught up, and nothing in between.
-func TestWhatDoesNotFitIntoTheWindowIsReplacedByTheNewest(t *testing.T) {
+// A server that is slow to confirm gets the newest status when it has caught up, and no intermediate ones.
+func TestFullWindowKeepsTheNewestStatus(t *testing.T) {
 	t.Parallel()
 	s := newStatuses()
-	s.begin(false)
+	s.startConnection(false)
 	sent := 0
 	for range 10_000 {
 		s.put(statusOf(fleet.SyncSynced))
 		sent += len(s.next())
 	}
-	if sent != wire.StatusWindow || len(s.flight) != wire.StatusWindow {
-		t.Errorf("%d frames were sent and %d are in flight, want %d", sent, len(s.flight), wire.StatusWindow)
+	if sent != wire.StatusWindow || len(s.inFlight) != wire.StatusWindow {
+		t.Errorf("%d frames were sent and %d are in flight, want %d", sent, len(s.inFlight), wire.StatusWindow)
 	}
 	s.put(statusOf(fleet.SyncFailed))
 	s.confirm(1)
@@ -99,7 +99,7 @@ func TestWhatDoesNotFitIntoTheWindowIsReplacedByTheNewest(t *testing.T) {
 		t.Errorf("after a confirmation %+v is sent, want the newest", next)
 	}
 	s.confirm(wire.StatusWindow + 1)
-	s.begin(false)
+	s.startConnection(false)
 	if again := s.next(); again != nil {
 		t.Errorf("after all was confirmed %+v is sent, want nothing", again)
 	}
@@ -114,7 +114,7 @@ func TestLongListsAreSplit(t *testing.T) {
 		objects = append(objects, o)
 	}
 	s := newStatuses()
-	s.begin(false)
+	s.startConnection(false)
 	s.put(statusOf(fleet.SyncSynced, objects...))
 	frames := s.next()
 	var got []fleet.ObjectStatus
@@ -128,19 +128,19 @@ func TestLongListsAreSplit(t *testing.T) {
 		got = append(got, f.Objects...)
 	}
 	if diff := cmp.Diff(objects, got); diff != "" || len(frames) < 3 {
-		t.Errorf("%d frames hold %d objects, want all 5000 in several", len(frames), len(got))
+		t.Errorf("%d frames contain %d objects, want all 5000 in several", len(frames), len(got))
 	}
 	s.confirm(int64(len(frames)) - 1)
 	if s.hash() != nil {
-		t.Error("a status counts as confirmed before its last frame is")
+		t.Error("a status is confirmed before its last frame")
 	}
 	s.confirm(int64(len(frames)))
 	if s.hash() == nil {
-		t.Error("a status does not count as confirmed after its last frame is")
+		t.Error("a status is not confirmed after its last frame")
 	}
 }
 
-func TestOldestEventsGiveWay(t *testing.T) {
+func TestOldestEventsAreDropped(t *testing.T) {
 	t.Parallel()
 	var e events
 	dropped := 0
@@ -153,7 +153,7 @@ func TestOldestEventsGiveWay(t *testing.T) {
 		t.Errorf("%d events counted as dropped, want 10", dropped)
 	}
 	var got []wire.Event
-	for batch := e.take(); len(batch) > 0; batch = e.take() {
+	for batch := e.next(); len(batch) > 0; batch = e.next() {
 		if len(batch) > wire.MaxEvents {
 			t.Fatalf("%d events in one frame", len(batch))
 		}

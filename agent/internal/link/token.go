@@ -13,26 +13,24 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// Tokens is where the token of an agent is kept. Its methods are called one at a time.
+// Tokens stores the token of an agent. Its methods are called one at a time.
 type Tokens interface {
-	// Read returns the token. It is called for every connection and should cost little; with fresh,
-	// after a restart and when the server has refused what Read returned, it looks where the token
-	// is really kept.
+	// Read returns the token. It is called for every connection and should be cheap. With fresh it must not use a cache:
+	// after a restart, and when the server has refused the token that Read returned.
 	Read(ctx context.Context, fresh bool) (string, error)
-	// Store keeps a token from now on in place of old, which Read has returned ("" when it could not), so
-	// that Read returns it after a restart too. It fails with [ErrReplaced] when old is not what is kept any
-	// more: the replicas of an agent share the place, and the token that came last may be useless by now.
-	// After any other error the old one is still kept, as far as anybody can tell.
+	// Store replaces old, which Read has returned ("" when it failed), by token. Read returns the new token after a
+	// restart too. Store fails with [ErrReplaced] when the stored token is not old any more: replicas share the store, and
+	// the token to store may be revoked by now. After any other error the store should still contain old.
 	Store(ctx context.Context, old, token string) error
-	// String says where, in words for whoever operates the agent: "file /run/token".
+	// String names the store for people who operate the agent: "file /run/token".
 	String() string
 }
 
-// ErrReplaced says that a token was not kept because there is another one than was read: another replica was
-// faster, or somebody has replaced it by hand.
-var ErrReplaced = errors.New("another token was kept meanwhile")
+// ErrReplaced means that a token was not stored because the stored token has changed since it was read, by another replica
+// or by hand.
+var ErrReplaced = errors.New("the stored token has changed")
 
-// TokenFile keeps the token in a file.
+// TokenFile stores the token in a file.
 type TokenFile string
 
 // Read implements [Tokens].
@@ -44,8 +42,7 @@ func (f TokenFile) Read(context.Context, bool) (string, error) {
 	return CheckToken("token "+f.String(), raw)
 }
 
-// Store implements [Tokens]. The file is replaced in one step, so that a kill leaves one token or
-// the other. A symbolic link stays, and what it points to is replaced.
+// Store implements [Tokens]. It replaces the file atomically. A symbolic link stays, and its destination is replaced.
 func (f TokenFile) Store(_ context.Context, old, token string) (err error) {
 	defer func() {
 		if err != nil {
@@ -56,11 +53,11 @@ func (f TokenFile) Store(_ context.Context, old, token string) (err error) {
 	if err != nil {
 		return err
 	}
-	was, err := os.Stat(file)
+	info, err := os.Stat(file)
 	if err != nil {
 		return err
 	}
-	if was.Mode().Perm()&0o200 == 0 {
+	if info.Mode().Perm()&0o200 == 0 {
 		return errors.New("it is read-only")
 	}
 	next, err := os.CreateTemp(filepath.Dir(file), ".token-*")
@@ -69,15 +66,15 @@ func (f TokenFile) Store(_ context.Context, old, token string) (err error) {
 	}
 	defer func() { err = errors.Join(err, ignoreMissing(os.Remove(next.Name()))) }()
 	_, err = next.WriteString(token + "\n")
-	if err = errors.Join(err, next.Chmod(was.Mode().Perm()), next.Sync(), next.Close()); err != nil {
+	if err = errors.Join(err, next.Chmod(info.Mode().Perm()), next.Sync(), next.Close()); err != nil {
 		return err
 	}
-	// As late as can be: writing may have taken long.
-	kept, err := os.ReadFile(file)
+	// Compared as late as possible, because writing may take long.
+	stored, err := os.ReadFile(file)
 	if err != nil {
 		return err
 	}
-	if old != "" && strings.TrimSpace(string(kept)) != old {
+	if old != "" && strings.TrimSpace(string(stored)) != old {
 		return ErrReplaced
 	}
 	return os.Rename(next.Name(), file)
@@ -88,71 +85,71 @@ func (f TokenFile) String() string { return "file " + string(f) }
 
 func ignoreMissing(err error) error {
 	if errors.Is(err, os.ErrNotExist) {
-		return nil // it was renamed
+		return nil // the file was renamed
 	}
 	return err
 }
 
-// CheckToken returns the one token that the content of a file or Secret holds; where names it.
-func CheckToken(where string, content []byte) (string, error) {
+// CheckToken returns the token in the content of a file or Secret, which source names in errors.
+func CheckToken(source string, content []byte) (string, error) {
 	token := strings.TrimSpace(string(content))
 	switch {
 	case token == "":
-		return "", fmt.Errorf("%s is empty", where)
+		return "", fmt.Errorf("%s is empty", source)
 	case len(token) > 4096 || strings.ContainsFunc(token, func(r rune) bool { return r <= ' ' || r > '~' }):
-		return "", fmt.Errorf("%s does not hold one token", where)
+		return "", fmt.Errorf("%s does not contain exactly one token", source)
 	}
 	return token, nil
 }
 
-// wallet chooses the token of a connection. It remembers which tokens have worked: when the newest
-// is refused, because a rotation was undone on one side, the agent comes back with the one before
-// it. It is used by the one goroutine that connects.
-type wallet struct {
-	kept    Tokens
-	read    bool     // Read was called
-	newest  string   // as it was last read; "" when it could not be
-	refused string   // newest that a server refused
-	worked  []string // at most two, the newest first
+// tokenSource chooses the token of a connection. It remembers which tokens the server has accepted. When the server refuses
+// the newest one, because a rotation was undone on one side, the agent uses the previous one. Only the goroutine that
+// connects uses a tokenSource.
+type tokenSource struct {
+	stored   Tokens
+	read     bool     // Read has succeeded
+	newest   string   // last result of Read; "" when it failed
+	refused  string   // last token that the server refused
+	accepted []string // at most two, the newest first
 }
 
-// next returns the token to try now.
-func (w *wallet) next(ctx context.Context) (string, error) {
-	newest, err := w.kept.Read(ctx, !w.read || w.refused != "")
-	if err != nil && len(w.worked) == 0 {
+// next returns the token for the next connection.
+func (s *tokenSource) next(ctx context.Context) (string, error) {
+	newest, err := s.stored.Read(ctx, !s.read || s.refused != "")
+	if err != nil && len(s.accepted) == 0 {
 		return "", &configError{kind: KindToken, err: err}
 	}
-	replaced := newest != w.newest
-	if w.newest = newest; err == nil && replaced {
-		w.read = true
-		return newest, nil // whatever became of the others
+	changed := newest != s.newest
+	if s.newest = newest; err == nil && changed {
+		s.read = true
+		return newest, nil
 	}
-	choice := slices.Clone(w.worked)
+	candidates := slices.Clone(s.accepted)
 	if err == nil {
-		w.read = true
-		choice = slices.DeleteFunc(choice, func(token string) bool { return token == newest })
-		choice = append([]string{newest}, choice...)
+		s.read = true
+		candidates = slices.DeleteFunc(candidates, func(token string) bool { return token == newest })
+		candidates = append([]string{newest}, candidates...)
 	}
-	// The one after that which was refused last: each has its turn, for as long as none is taken.
-	return choice[(slices.Index(choice, w.refused)+1)%len(choice)], nil
+	// The candidate after the last refused one, so that all of them are tried in turn.
+	return candidates[(slices.Index(candidates, s.refused)+1)%len(candidates)], nil
 }
 
-// replaced reports whether there is another token than the newest that was tried, which is next then.
-func (w *wallet) replaced(ctx context.Context) bool {
-	newest, err := w.kept.Read(ctx, true)
-	return err == nil && newest != w.newest
+// replaced reports whether the stored token has changed since next. The following next returns it then.
+func (s *tokenSource) replaced(ctx context.Context) bool {
+	newest, err := s.stored.Read(ctx, true)
+	return err == nil && newest != s.newest
 }
 
-// ended takes in how a connection with a token ended.
-func (w *wallet) ended(token string, welcomed bool, err error) {
-	if welcomed && (len(w.worked) == 0 || w.worked[0] != token) {
-		w.worked = append([]string{token}, slices.DeleteFunc(w.worked, func(old string) bool { return old == token })...)
-		w.worked = w.worked[:min(2, len(w.worked))]
+// used records how a connection with a token ended.
+func (s *tokenSource) used(token string, welcomed bool, err error) {
+	if welcomed && (len(s.accepted) == 0 || s.accepted[0] != token) {
+		s.accepted = append([]string{token}, slices.DeleteFunc(s.accepted, func(old string) bool { return old == token })...)
+		s.accepted = s.accepted[:min(2, len(s.accepted))]
 	}
 	switch {
 	case status.Code(err) == codes.Unauthenticated:
-		w.refused = token
-	case welcomed && w.refused == token:
-		w.refused = ""
+		s.refused = token
+	case welcomed && s.refused == token:
+		s.refused = ""
 	}
 }

@@ -13,27 +13,27 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// purse is where a token lies; fresh tells how it was last read.
-type purse struct {
+// fakeTokens stores a token in memory. fresh is the argument of the last Read.
+type fakeTokens struct {
 	token string
 	err   error
 	fresh bool
 }
 
-func (p *purse) Read(_ context.Context, fresh bool) (string, error) {
+func (p *fakeTokens) Read(_ context.Context, fresh bool) (string, error) {
 	p.fresh = fresh
 	return p.token, p.err
 }
-func (p *purse) Store(context.Context, string, string) error { return nil }
-func (p *purse) String() string                              { return "purse" }
+func (p *fakeTokens) Store(context.Context, string, string) error { return nil }
+func (p *fakeTokens) String() string                              { return "memory" }
 
 // covers: C7
-func TestWalletFallsBackToWhatHasWorked(t *testing.T) {
+func TestTokenSourceFallsBackToAcceptedTokens(t *testing.T) {
 	t.Parallel()
-	refused := &unwelcome{status.Error(codes.Unauthenticated, "no")}
+	refused := &beforeWelcomeError{status.Error(codes.Unauthenticated, "no")}
 	lost := errors.New("lost")
-	kept := &purse{token: "a"}
-	w := wallet{kept: kept}
+	stored := &fakeTokens{token: "a"}
+	source := tokenSource{stored: stored}
 	steps := []struct {
 		reason   string
 		change   func()
@@ -42,39 +42,39 @@ func TestWalletFallsBackToWhatHasWorked(t *testing.T) {
 		welcomed bool
 		err      error
 	}{
-		{"the first is read where it is kept", nil, "a", true, true, lost},
-		{"then what is mounted is enough", nil, "a", false, true, lost},
-		{"the newest comes first", func() { kept.token = "b" }, "b", false, false, refused},
-		{"and the one before it when it is refused", nil, "a", true, true, lost},
-		{"which is not asked for each time", nil, "a", true, true, refused},
-		{"each has its turn when none is taken", nil, "b", true, false, refused},
-		{"each has its turn when none is taken", nil, "a", true, false, refused},
-		{"something newer comes first again", func() { kept.token = "c" }, "c", true, true, lost},
-		{"and works", func() { kept.token = "d" }, "d", true, true, lost},
-		{"two that have worked are remembered", nil, "d", true, false, refused},
-		{"two that have worked are remembered", nil, "c", true, false, refused},
-		{"and no more", nil, "d", true, true, lost},
-		{"whichever of them is refused", nil, "d", true, true, refused},
-		{"something newer is next", func() { kept.token = "e" }, "e", true, false, refused},
-		{"and then what has worked", nil, "d", true, true, lost},
-		{"what cannot be read is not missed", func() { kept.err = errors.New("gone") }, "d", true, true, lost},
+		{"the first read is fresh", nil, "a", true, true, lost},
+		{"later reads are not", nil, "a", false, true, lost},
+		{"a new token is used first", func() { stored.token = "b" }, "b", false, false, refused},
+		{"and the previous one when it is refused", nil, "a", true, true, lost},
+		{"the refused one is not tried each time", nil, "a", true, true, refused},
+		{"all are tried in turn while none is accepted", nil, "b", true, false, refused},
+		{"all are tried in turn while none is accepted", nil, "a", true, false, refused},
+		{"a newer token is used first", func() { stored.token = "c" }, "c", true, true, lost},
+		{"and another one", func() { stored.token = "d" }, "d", true, true, lost},
+		{"two accepted tokens are remembered", nil, "d", true, false, refused},
+		{"two accepted tokens are remembered", nil, "c", true, false, refused},
+		{"and not more", nil, "d", true, true, lost},
+		{"even if one is refused", nil, "d", true, true, refused},
+		{"a newer token is next", func() { stored.token = "e" }, "e", true, false, refused},
+		{"and then an accepted one", nil, "d", true, true, lost},
+		{"a failed read is not a problem", func() { stored.err = errors.New("gone") }, "d", true, true, lost},
 	}
 	for i, step := range steps {
 		if step.change != nil {
 			step.change()
 		}
-		got, err := w.next(t.Context())
-		if err != nil || got != step.want || kept.fresh != step.fresh {
-			t.Fatalf("step %d: next() = %q, %v (fresh %t), want %q (fresh %t): %s", i, got, err, kept.fresh, step.want, step.fresh, step.reason)
+		got, err := source.next(t.Context())
+		if err != nil || got != step.want || stored.fresh != step.fresh {
+			t.Fatalf("step %d: next() = %q, %v (fresh %t), want %q (fresh %t): %s", i, got, err, stored.fresh, step.want, step.fresh, step.reason)
 		}
-		w.ended(got, step.welcomed, step.err)
+		source.used(got, step.welcomed, step.err)
 	}
 }
 
-// A replica whose token was revoked because another one has replaced it, perhaps more than once, has no reason to wait.
+// A replica does not wait when the server refuses a token that another replica has replaced.
 //
 // covers: C7
-func TestTokenThatWasReplacedIsTriedAtOnce(t *testing.T) {
+func TestReplacedTokenIsTriedAtOnce(t *testing.T) {
 	t.Parallel()
 	refused := status.Error(codes.Unauthenticated, "no")
 	for _, c := range []struct {
@@ -83,27 +83,28 @@ func TestTokenThatWasReplacedIsTriedAtOnce(t *testing.T) {
 		now    string
 		want   bool
 	}{
-		{"another token is there", refused, "b", true},
-		{"it was refused before the Welcome", &unwelcome{refused}, "b", true},
-		{"there is no other", refused, "a", false},
-		{"it is not because of the token", &unwelcome{status.Error(codes.Unavailable, "no")}, "b", false},
+		{"the stored token has changed", refused, "b", true},
+		{"it was refused before Welcome", &beforeWelcomeError{refused}, "b", true},
+		{"the stored token is the same", refused, "a", false},
+		{"the token is not the reason", &beforeWelcomeError{status.Error(codes.Unavailable, "no")}, "b", false},
 	} {
-		kept := &purse{token: "a"}
-		client := &Client{wallet: wallet{kept: kept}}
-		if token, err := client.wallet.next(t.Context()); token != "a" || err != nil {
+		stored := &fakeTokens{token: "a"}
+		client := &Client{tokens: tokenSource{stored: stored}}
+		if token, err := client.tokens.next(t.Context()); token != "a" || err != nil {
 			t.Fatal(token, err)
 		}
-		kept.token = c.now
-		b := backoff{step: 6}
+		stored.token = c.now
+		var b backoff
+		b.attempts.Skip(6)
 		delay := client.delay(t.Context(), &b, c.err, time.Second)
-		if at := delay == 0 && b.step == 0; at != c.want {
-			t.Errorf("%s: comes back in %v, and after that in up to %v", c.reason, delay, b.widen(backoffCap))
+		if at := delay == 0 && b.attempts.Attempts() == 0; at != c.want {
+			t.Errorf("%s: the delay is %v, and the next at most %v", c.reason, delay, b.attempts.Next(backoffFirst, backoffMax))
 		}
 	}
 }
 
 // covers: C7
-func TestTokenFileIsReplacedInOneStep(t *testing.T) {
+func TestTokenFileIsReplacedAtomically(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	file, alias := filepath.Join(dir, "token"), filepath.Join(t.TempDir(), "alias")
@@ -117,28 +118,28 @@ func TestTokenFileIsReplacedInOneStep(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got, err := TokenFile(file).Read(t.Context(), false); got != "new" || err != nil {
-		t.Errorf("the file holds %q, %v", got, err)
+		t.Errorf("the file contains %q, %v", got, err)
 	}
 	if info, err := os.Stat(file); err != nil || info.Mode().Perm() != 0o640 {
-		t.Errorf("its mode is %v, %v, want it kept", info.Mode(), err)
+		t.Errorf("its mode is %v, %v, want it unchanged", info.Mode(), err)
 	}
-	if err := TokenFile(alias).Store(t.Context(), "old", "dead"); !errors.Is(err, ErrReplaced) {
-		t.Errorf("Store() = %v, want that another token is kept", err)
+	if err := TokenFile(alias).Store(t.Context(), "old", "revoked"); !errors.Is(err, ErrReplaced) {
+		t.Errorf("Store() = %v, want ErrReplaced", err)
 	}
 	if got, err := TokenFile(file).Read(t.Context(), false); got != "new" || err != nil {
-		t.Errorf("the file holds %q, %v, want what was kept before", got, err)
+		t.Errorf("the file contains %q, %v, want it unchanged", got, err)
 	}
 	if _, err := os.Readlink(alias); err != nil {
 		t.Errorf("the link was replaced: %v", err)
 	}
 	entries, err := os.ReadDir(dir)
 	if err != nil || len(entries) != 1 {
-		t.Errorf("the folder holds %v, %v, want just the token", entries, err)
+		t.Errorf("the folder contains %v, %v, want only the token", entries, err)
 	}
 }
 
 // covers: C7
-func TestTokenFileThatCannotBeReplacedSaysSo(t *testing.T) {
+func TestReadOnlyTokenFileIsReported(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "token")
 	if err := os.WriteFile(file, []byte("old"), 0o400); err != nil {
@@ -146,9 +147,9 @@ func TestTokenFileThatCannotBeReplacedSaysSo(t *testing.T) {
 	}
 	err := TokenFile(file).Store(t.Context(), "old", "new-secret")
 	if err == nil || !strings.Contains(err.Error(), "read-only") || strings.Contains(err.Error(), "new-secret") {
-		t.Errorf("Store() = %v, want why not, without the token", err)
+		t.Errorf("Store() = %v, want the reason without the token", err)
 	}
 	if got, err := TokenFile(file).Read(t.Context(), false); got != "old" || err != nil {
-		t.Errorf("the file holds %q, %v, want the old token", got, err)
+		t.Errorf("the file contains %q, %v, want the old token", got, err)
 	}
 }

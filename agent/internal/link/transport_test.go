@@ -21,8 +21,8 @@ func TestDeliversOverEveryTransport(t *testing.T) {
 		{scheme: "grpcs", tls: true, reason: "gRPC with TLS and a private CA"},
 		{scheme: "ws", reason: "gRPC inside a WebSocket"},
 		{scheme: "wss", tls: true, reason: "the same with TLS"},
-		{scheme: "grpcs", tls: true, noise: 40_000, reason: "a bundle that is too large to travel inline is fetched"},
-		{scheme: "wss", tls: true, noise: 400_000, reason: "and so it is through a WebSocket"},
+		{scheme: "grpcs", tls: true, noise: 40_000, reason: "a bundle that is too large to be inlined is fetched"},
+		{scheme: "wss", tls: true, noise: 400_000, reason: "a fetched bundle inside a WebSocket"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.reason, func(t *testing.T) {
@@ -42,8 +42,8 @@ func TestDeliversOverEveryTransport(t *testing.T) {
 				}
 			})
 
-			if err := m.AwaitObserved(within(t), target.ID, fleet.SyncSynced); err != nil {
-				t.Fatalf("the status never came back: %v; the client says: %v", err, r.Ready(t.Context()))
+			if err := m.AwaitObserved(testContext(t), target.ID, fleet.SyncSynced); err != nil {
+				t.Fatalf("the status was not reported: %v; the client reports: %v", err, r.Ready(t.Context()))
 			}
 			got := r.engine.received()
 			if len(got) != 1 || got[0].Objects.Digest() != set.Digest() || got[0].Deployment != "shop" || got[0].Tenant != "default" {
@@ -55,13 +55,13 @@ func TestDeliversOverEveryTransport(t *testing.T) {
 			if err := r.Ready(t.Context()); err != nil {
 				t.Errorf("Ready() = %v while connected", err)
 			}
-			welcome := <-r.attached
+			welcome := <-r.welcomed
 			if welcome.AgentID != agent.ID || welcome.AgentName != "edge-1" || welcome.Scope != fleet.ScopeCluster {
-				t.Errorf("welcomed as %+v, want who the token belongs to", welcome)
+				t.Errorf("welcomed as %+v, want the agent of the token", welcome)
 			}
 			open := m.Connections()
 			if len(open) != 1 || open[0].Replica != "replica-0" || open[0].KubeVersion != "v1.36.3" || open[0].RemoteAddr == "" {
-				t.Errorf("connections = %+v, want the replica as it introduced itself", open)
+				t.Errorf("connections = %+v, want the data of Hello", open)
 			}
 		})
 	}

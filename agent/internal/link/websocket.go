@@ -12,7 +12,7 @@ import (
 // maxMessage bounds one WebSocket message; gRPC writes far less at once.
 const maxMessage = 1 << 20
 
-// upgradeError is an HTTP answer where a WebSocket was expected.
+// upgradeError is an HTTP response that does not accept the WebSocket.
 type upgradeError struct {
 	status string
 	err    error
@@ -23,13 +23,13 @@ func (e *upgradeError) Error() string {
 }
 func (e *upgradeError) Unwrap() error { return e.err }
 
-// openWebSocket carries the same gRPC connection where a proxy speaks only HTTP/1.1.
+// openWebSocket opens a WebSocket for the gRPC connection, for proxies that support only HTTP/1.1.
 func (d *dialer) openWebSocket(ctx context.Context) (net.Conn, error) {
 	transport := d.httpTransport()
-	ws, resp, err := websocket.Dial(ctx, d.addr.url().String(), &websocket.DialOptions{ //nolint:bodyclose // Dial says that it need not be
+	ws, resp, err := websocket.Dial(ctx, d.addr.url().String(), &websocket.DialOptions{ //nolint:bodyclose // the documentation of Dial says that it is not necessary
 		HTTPClient: &http.Client{
 			Transport: transport,
-			// A redirect could lead the token to another host.
+			// A redirect could send the token to another host.
 			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 		},
 	})
@@ -41,19 +41,18 @@ func (d *dialer) openWebSocket(ctx context.Context) (net.Conn, error) {
 		return nil, err
 	}
 	conn := websocket.NetConn(context.WithoutCancel(ctx), ws, websocket.MessageBinary)
-	ws.SetReadLimit(maxMessage) // NetConn has lifted it
-	return socket{Conn: conn, ws: ws}, nil
+	ws.SetReadLimit(maxMessage) // NetConn has removed the limit
+	return webSocketConn{Conn: conn, ws: ws}, nil
 }
 
-// socket closes at once: the closing handshake would wait for a peer that may be gone, and gRPC
-// has said its goodbye already.
-type socket struct {
+// webSocketConn closes without the closing handshake, which would wait for a peer that may be gone.
+type webSocketConn struct {
 	net.Conn
 	ws *websocket.Conn
 }
 
-func (s socket) Close() error {
+func (s webSocketConn) Close() error {
 	err := s.ws.CloseNow()
-	_ = s.Conn.Close() // stops the timers; the connection is closed
+	_ = s.Conn.Close() // stops the timers
 	return err
 }

@@ -18,20 +18,20 @@ import (
 	"github.com/kedge-dev/kedge/internal/wire/agentv1"
 )
 
-// mute takes connections and never says Welcome.
-type mute struct {
+// silentServer accepts connections and does not send Welcome.
+type silentServer struct {
 	agentv1.UnimplementedAgentServiceServer
-	hangUp bool
+	endStream bool
 }
 
-func (m mute) Connect(stream grpc.BidiStreamingServer[agentv1.ConnectRequest, agentv1.ConnectResponse]) error {
-	if !m.hangUp {
+func (m silentServer) Connect(stream grpc.BidiStreamingServer[agentv1.ConnectRequest, agentv1.ConnectResponse]) error {
+	if !m.endStream {
 		<-stream.Context().Done()
 	}
 	return nil
 }
 
-func connectTo(t *testing.T, server agentv1.AgentServiceServer, patience time.Duration) error {
+func connectTo(t *testing.T, server agentv1.AgentServiceServer, timeout time.Duration) error {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -58,33 +58,33 @@ func connectTo(t *testing.T, server agentv1.AgentServiceServer, patience time.Du
 	}
 	c, err := New(Config{
 		Address: "grpc://" + l.Addr().String(), Tokens: TokenFile(token), Log: slog.New(slog.DiscardHandler), Metrics: metrics,
-		Hello:  func(context.Context) wire.Hello { return wire.Hello{Replica: "r"} },
-		Attach: func(context.Context, wire.Welcome) (Engine, []engine.Held, error) { return nil, nil, nil },
+		Hello:    func(context.Context) wire.Hello { return wire.Hello{Replica: "r"} },
+		Welcomed: func(context.Context, wire.Welcome) (Engine, []engine.Held, error) { return nil, nil, nil },
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	c.patience = patience
+	c.welcomeTimeout = timeout
 	return c.connect(t.Context())
 }
 
 // covers: C11
-func TestServerThatNeverWelcomesIsAnOrdinaryFailure(t *testing.T) {
+func TestMissingWelcomeIsRetried(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
-		name     string
-		server   mute
-		patience time.Duration
-		want     error
-		reason   string
+		name    string
+		server  silentServer
+		timeout time.Duration
+		want    error
+		reason  string
 	}{
-		{"says nothing", mute{}, 50 * time.Millisecond, errNoWelcome, "a server that hangs must not hold the agent for ever"},
-		{"hangs up", mute{hangUp: true}, time.Minute, errEarlyEnd, "a proxy that ends every stream must not be stormed"},
+		{"no frame", silentServer{}, 50 * time.Millisecond, errNoWelcome, "a server that hangs must not block the agent"},
+		{"end of the stream", silentServer{endStream: true}, time.Minute, errEndedBeforeWelcome, "a proxy that ends every stream must not get too many requests"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			err := connectTo(t, tt.server, tt.patience)
+			err := connectTo(t, tt.server, tt.timeout)
 			if !errors.Is(err, tt.want) {
 				t.Fatalf("connect() = %v, want %v: %s", err, tt.want, tt.reason)
 			}
@@ -93,17 +93,17 @@ func TestServerThatNeverWelcomesIsAnOrdinaryFailure(t *testing.T) {
 			}
 			var b backoff
 			for range 10 {
-				b.after(err, welcomeTimeout)
+				b.after(err, defaultWelcomeTimeout)
 			}
-			if b.step < 7 {
-				t.Errorf("the backoff is at step %d after ten times, want it to have grown to the cap", b.step)
+			if b.attempts.Attempts() < 7 {
+				t.Errorf("the backoff counts %d attempts after ten failures, want the maximal delay", b.attempts.Attempts())
 			}
 		})
 	}
 }
 
-// Somebody who comes to want a digest just when its fetch ends is not forgotten.
-func TestFetchGoesOnForWhoCameLast(t *testing.T) {
+// A target that starts to wait for a bundle just when its fetch ends is not missed.
+func TestFetchContinuesForTheLastTarget(t *testing.T) {
 	t.Parallel()
 	s := newFetchSet()
 	ending, came := make(chan struct{}), make(chan struct{})
@@ -112,7 +112,7 @@ func TestFetchGoesOnForWhoCameLast(t *testing.T) {
 		runs++
 		waiting = 0
 		if runs == 1 {
-			close(ending) // it has looked for the last time
+			close(ending) // it does not check again
 			<-came
 		}
 	}
@@ -120,7 +120,7 @@ func TestFetchGoesOnForWhoCameLast(t *testing.T) {
 	s.start("d", fn, more)
 	<-ending
 	waiting++
-	s.start("d", func() { t.Error("fetched twice at once") }, more)
+	s.start("d", func() { t.Error("fetched concurrently") }, more)
 	close(came)
 	s.wait()
 	if runs != 2 || len(s.running) != 0 {

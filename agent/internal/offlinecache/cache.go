@@ -14,6 +14,7 @@ import (
 	"github.com/kedge-dev/kedge/internal/agentnames"
 	"github.com/kedge-dev/kedge/internal/fleet"
 	"github.com/kedge-dev/kedge/internal/obs"
+	"github.com/kedge-dev/kedge/internal/wait"
 )
 
 // MaxBudget is the largest budget, in bytes.
@@ -97,7 +98,7 @@ func (p *Cache) Secure(id fleet.TargetID, version fleet.Version) <-chan struct{}
 	}
 	delete(p.offered, id)
 	p.changeLocked(change{Desired: d, then: func() { close(tried) }})
-	signal(p.urgent)
+	wait.Signal(p.urgent)
 	return tried
 }
 
@@ -135,7 +136,7 @@ func (p *Cache) Status(s engine.Status) {
 	}
 	delete(p.offered, s.Target)
 	p.changeLocked(change{Desired: d})
-	signal(p.wake)
+	wait.Signal(p.wake)
 }
 
 // Forget removes the state of a target and calls then after the attempt, successful or not. The engine deletes a
@@ -151,7 +152,7 @@ func (p *Cache) Forget(id fleet.TargetID, then func()) {
 	}
 	p.changeLocked(change{Desired: engine.Desired{Target: id}, then: then})
 	p.mu.Unlock()
-	signal(p.urgent)
+	wait.Signal(p.urgent)
 }
 
 // SetAgent stores the server's configuration of this agent.
@@ -162,7 +163,7 @@ func (p *Cache) SetAgent(a Agent) {
 		return
 	}
 	p.agent = &a
-	signal(p.wake)
+	wait.Signal(p.wake)
 }
 
 // Refused stores that the server refuses the agent.
@@ -178,7 +179,7 @@ func (p *Cache) Refused() {
 	}
 	known.Refused = true
 	p.agent = &known
-	signal(p.wake)
+	wait.Signal(p.wake)
 }
 
 const (
@@ -197,7 +198,7 @@ func (p *Cache) Run(ctx context.Context) error {
 		<-ctx.Done()
 		return nil
 	}
-	retry := writeInterval
+	var backoff wait.Backoff
 	var logged string
 	for {
 		select {
@@ -210,18 +211,18 @@ func (p *Cache) Run(ctx context.Context) error {
 		case <-p.urgent:
 		}
 		err := p.flush(ctx)
-		wait := writeInterval
+		delay := writeInterval
 		if err != nil && ctx.Err() == nil {
 			if err.Error() != logged {
 				p.cfg.Log.Warn("writing the offline cache failed, retrying", obs.Err(explain(err)))
 			}
-			logged, wait = err.Error(), retry
-			retry = min(2*retry, retryMax)
-			signal(p.wake)
+			logged, delay = err.Error(), backoff.Next(writeInterval, retryMax)
+			wait.Signal(p.wake)
 		} else {
-			logged, retry = "", writeInterval
+			logged = ""
+			backoff.Reset()
 		}
-		p.pause(ctx, wait)
+		p.pause(ctx, delay)
 	}
 }
 
@@ -233,12 +234,8 @@ func (p *Cache) pause(ctx context.Context, d time.Duration) {
 	case <-ctx.Done():
 	case <-timer.C:
 	case <-p.urgent:
-		timer.Reset(urgentDelay)
-		select {
-		case <-ctx.Done():
-		case <-timer.C:
-		}
-		signal(p.wake)
+		wait.For(ctx, urgentDelay)
+		wait.Signal(p.wake)
 	}
 }
 
@@ -252,12 +249,5 @@ func explain(err error) error {
 func call(fn func()) {
 	if fn != nil {
 		fn()
-	}
-}
-
-func signal(ch chan struct{}) {
-	select {
-	case ch <- struct{}{}:
-	default:
 	}
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/kedge-dev/kedge/internal/fleet"
 	"github.com/kedge-dev/kedge/internal/obs"
+	"github.com/kedge-dev/kedge/internal/wait"
 )
 
 // work is the set of changes of one write.
@@ -84,7 +85,7 @@ func (p *Cache) postpone(again map[fleet.TargetID]change) {
 			p.changeLocked(next)
 		}
 	}
-	signal(p.urgent)
+	wait.Signal(p.urgent)
 }
 
 // endWrite ends the write that takePending has started.

@@ -13,8 +13,8 @@ import (
 	"github.com/kedge-dev/kedge/agent/internal/link"
 )
 
-// cable is a TCP connection to a server that can be cut: bytes stop without a goodbye.
-type cable struct {
+// tcpProxy forwards TCP connections to a server. It can be disconnected, which closes the connections without a Goodbye.
+type tcpProxy struct {
 	listener net.Listener
 	server   string
 
@@ -24,25 +24,25 @@ type cable struct {
 	all   sync.WaitGroup
 }
 
-func newCable(t *testing.T, server string) *cable {
+func newTCPProxy(t *testing.T, server string) *tcpProxy {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := &cable{listener: l, server: server}
+	c := &tcpProxy{listener: l, server: server}
 	c.all.Go(c.run)
 	t.Cleanup(func() {
 		_ = l.Close()
-		c.cut()
+		c.disconnect()
 		c.all.Wait()
 	})
 	return c
 }
 
-func (c *cable) addr() string { return c.listener.Addr().String() }
+func (c *tcpProxy) addr() string { return c.listener.Addr().String() }
 
-func (c *cable) run() {
+func (c *tcpProxy) run() {
 	for {
 		in, err := c.listener.Accept()
 		if err != nil {
@@ -64,7 +64,7 @@ func (c *cable) run() {
 	}
 }
 
-func (c *cable) keep(conns ...net.Conn) bool {
+func (c *tcpProxy) keep(conns ...net.Conn) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.down {
@@ -74,7 +74,7 @@ func (c *cable) keep(conns ...net.Conn) bool {
 	return true
 }
 
-func (c *cable) cut() {
+func (c *tcpProxy) disconnect() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.down = true
@@ -84,13 +84,13 @@ func (c *cable) cut() {
 	c.conns = nil
 }
 
-func (c *cable) plug(server string) {
+func (c *tcpProxy) setServer(server string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.server = server
 }
 
-func (c *cable) mend() {
+func (c *tcpProxy) reconnect() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.down = false
@@ -102,7 +102,7 @@ func pipe(from, to net.Conn) {
 	_ = to.Close()
 }
 
-// problemLog is a log handler that tells when a client has no connection.
+// problemLog is a log handler that signals when a client has no connection.
 type problemLog struct {
 	slog.Handler
 	seen chan struct{}
@@ -132,11 +132,11 @@ func (p *problemLog) await(t *testing.T, ctx context.Context) {
 	select {
 	case <-p.seen:
 	case <-ctx.Done():
-		t.Fatal("no problem was ever reported")
+		t.Fatal("no problem was reported")
 	}
 }
 
-func assertProblem(t *testing.T, r *rig, kind link.Kind, words ...string) {
+func assertProblem(t *testing.T, r *testClient, kind link.Kind, words ...string) {
 	t.Helper()
 	err := r.Ready(t.Context())
 	var problem *link.Problem
@@ -148,7 +148,7 @@ func assertProblem(t *testing.T, r *rig, kind link.Kind, words ...string) {
 	}
 	for _, w := range words {
 		if !strings.Contains(problem.Error(), w) {
-			t.Errorf("message %q does not say %q", problem.Error(), w)
+			t.Errorf("message %q does not contain %q", problem.Error(), w)
 		}
 	}
 }

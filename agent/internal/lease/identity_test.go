@@ -9,7 +9,7 @@ import (
 	"github.com/kedge-dev/kedge/internal/testkit"
 )
 
-// warnings hands on which agents were told to be in the way.
+// warnings is a log handler that forwards the other agent of each warning.
 type warnings chan string
 
 func (w warnings) Enabled(_ context.Context, level slog.Level) bool { return level >= slog.LevelWarn }
@@ -26,28 +26,28 @@ func (w warnings) Handle(_ context.Context, r slog.Record) error {
 	return nil
 }
 
-func TestAgentThatWaitsForAnotherAgentSaysSo(t *testing.T) {
+func TestAgentWarnsOfAnotherAgentInItsNamespace(t *testing.T) {
 	t.Parallel()
-	c := newCourt(t)
-	told := make(warnings, 64)
-	c.log = slog.New(told)
-	a := c.enter(t, "a")
-	next(t, c.crowned, "a")
+	c := newElection(t)
+	warned := make(warnings, 64)
+	c.log = slog.New(warned)
+	a := c.start(t, "a")
+	expect(t, c.startedLeading, "a")
 	a.Identify("default/prod (agt-1)")
-	replica, stranger := c.enter(t, "b"), c.enter(t, "c")
+	replica, otherAgent := c.start(t, "b"), c.start(t, "c")
 	replica.Identify("default/prod (agt-1)")
-	stranger.Identify("default/staging (agt-2)")
-	next(t, told, "default/prod (agt-1)")
-	seen := stranger.sighted().at
-	testkit.Eventually(t, limit, func(context.Context) error {
-		if !stranger.sighted().at.After(seen) {
-			return errors.New("no other renewal was seen yet")
+	otherAgent.Identify("default/staging (agt-2)")
+	expect(t, warned, "default/prod (agt-1)")
+	seen := otherAgent.observed().at
+	testkit.Eventually(t, testTimeout, func(context.Context) error {
+		if !otherAgent.observed().at.After(seen) {
+			return errors.New("no renewal observed yet")
 		}
 		return nil
 	})
 	select {
-	case again := <-told:
-		t.Errorf("%s was warned of once more, or by a replica of its own", again)
+	case again := <-warned:
+		t.Errorf("warned of %s again, or by its own replica", again)
 	default:
 	}
 }
