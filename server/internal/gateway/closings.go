@@ -9,6 +9,8 @@ import (
 
 	"github.com/kedge-dev/kedge/internal/fleet"
 	"github.com/kedge-dev/kedge/internal/obs"
+	"github.com/kedge-dev/kedge/internal/wake"
+	"github.com/kedge-dev/kedge/server/internal/pause"
 )
 
 // closings records the end of sessions, and goes on trying: a lost agent that reads as connected
@@ -16,7 +18,7 @@ import (
 type closings struct {
 	write func(ctx context.Context, c fleet.Connection, lastSeen time.Time) error
 	log   *slog.Logger
-	wake  chan struct{}
+	wake  wake.Signal
 
 	mu    sync.Mutex
 	queue []closing
@@ -28,14 +30,14 @@ type closing struct {
 }
 
 func newClosings(write func(context.Context, fleet.Connection, time.Time) error, log *slog.Logger) *closings {
-	return &closings{write: write, log: log, wake: make(chan struct{}, 1)}
+	return &closings{write: write, log: log, wake: wake.New()}
 }
 
 func (c *closings) add(connection fleet.Connection, lastSeen time.Time) {
 	c.mu.Lock()
 	c.queue = append(c.queue, closing{connection, lastSeen})
 	c.mu.Unlock()
-	signal(c.wake)
+	c.wake.Set()
 }
 
 // run writes until ctx ends.
@@ -54,7 +56,7 @@ func (c *closings) run(ctx context.Context) error {
 			}
 			if ctx.Err() == nil {
 				c.log.Warn("recording that an agent is gone, trying again", obs.Err(err))
-				pause(ctx, retryDelay(attempt))
+				pause.For(ctx, retryBackoff.Delay(attempt))
 				attempt++
 			}
 		}

@@ -14,10 +14,12 @@ import (
 	"golang.org/x/sync/errgroup"
 	"google.golang.org/grpc"
 
+	"github.com/kedge-dev/kedge/internal/backoff"
 	"github.com/kedge-dev/kedge/internal/fleet"
 	"github.com/kedge-dev/kedge/internal/obs"
 	"github.com/kedge-dev/kedge/internal/wire/agentv1"
 	"github.com/kedge-dev/kedge/server/internal/control"
+	"github.com/kedge-dev/kedge/server/internal/pause"
 	"github.com/kedge-dev/kedge/server/internal/store"
 )
 
@@ -129,6 +131,10 @@ type Gateway struct {
 	empty    chan struct{} // closed when stopping and the last session has gone
 }
 
+// retryBackoff paces retries after a failure of the server, for example while the database restarts, which takes
+// seconds.
+var retryBackoff = backoff.Backoff{Min: 250 * time.Millisecond, Max: 2 * time.Second}
+
 const (
 	concurrentChecks   = 8
 	concurrentArrivals = 16
@@ -212,7 +218,7 @@ func (g *Gateway) follow(ctx context.Context) {
 			return
 		}
 		g.log.Warn("following changes broke off, starting again", obs.Err(err))
-		pause(ctx, retryDelay(attempt))
+		pause.For(ctx, retryBackoff.Delay(attempt))
 		// Whatever was committed in between may have gone unseen.
 		g.credentials.Add(1)
 		g.each(func(s *session) {

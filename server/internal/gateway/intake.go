@@ -11,8 +11,10 @@ import (
 
 	"github.com/kedge-dev/kedge/internal/fleet"
 	"github.com/kedge-dev/kedge/internal/obs"
+	"github.com/kedge-dev/kedge/internal/wake"
 	"github.com/kedge-dev/kedge/internal/wire"
 	"github.com/kedge-dev/kedge/server/internal/control"
+	"github.com/kedge-dev/kedge/server/internal/pause"
 	"github.com/kedge-dev/kedge/server/internal/store"
 )
 
@@ -46,7 +48,7 @@ type intake struct {
 	write   func(ctx context.Context, batch []control.AgentReports) error
 	log     *slog.Logger
 	metrics *metrics
-	wake    chan struct{}
+	wake    wake.Signal
 
 	writers, perTenant int // batches at once
 
@@ -81,7 +83,7 @@ type waiting struct {
 // newIntake makes an intake that writes so many batches at once. Of several, no tenant gets all.
 func newIntake(write func(context.Context, []control.AgentReports) error, writers int, log *slog.Logger, m *metrics) *intake {
 	return &intake{
-		write: write, log: log, metrics: m, wake: make(chan struct{}, 1), writers: writers, perTenant: max(1, writers-(writers+3)/4),
+		write: write, log: log, metrics: m, wake: wake.New(), writers: writers, perTenant: max(1, writers-(writers+3)/4),
 		queues: map[fleet.TenantID]*queue{}, taken: make(chan struct{}), done: make(chan struct{}),
 	}
 }
@@ -129,7 +131,7 @@ func (in *intake) put(ctx context.Context, agent fleet.Agent, add func(*waiting)
 		in.mu.Lock()
 		added, taken := add(in.ofLocked(agent)), in.taken
 		in.mu.Unlock()
-		signal(in.wake)
+		in.wake.Set()
 		if added {
 			return nil
 		}
@@ -188,7 +190,7 @@ func (in *intake) runOne(ctx context.Context) {
 				retry.Reset(again)
 				break
 			}
-			signal(in.wake) // another writer may look for more
+			in.wake.Set() // another writer may look for more
 			err := in.writeBatch(ctx, batch)
 			switch {
 			case err == nil:
@@ -196,7 +198,7 @@ func (in *intake) runOne(ctx context.Context) {
 			case ctx.Err() == nil && len(batch) == 1:
 				in.log.Warn("writing statuses, trying again", obs.KeyAgent, batch[0].agent.Name, obs.Err(err))
 				if attempt++; attempt > 1 {
-					pause(ctx, retryDelay(attempt))
+					pause.For(ctx, retryBackoff.Delay(attempt))
 				}
 			}
 		}

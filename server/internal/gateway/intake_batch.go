@@ -152,7 +152,7 @@ func (q *queue) putBack(batch []*waiting, size int) {
 	var first []fleet.AgentID
 	for _, old := range batch {
 		if len(batch) == 1 {
-			old.notYet = time.Now().Add(retryDelay(old.failed))
+			old.notYet = time.Now().Add(retryBackoff.Delay(old.failed))
 			old.failed++
 		}
 		if newer := q.agents[old.agent.ID]; newer != nil {

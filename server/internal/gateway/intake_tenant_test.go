@@ -12,6 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/kedge-dev/kedge/internal/fleet"
+	"github.com/kedge-dev/kedge/internal/wake"
 	"github.com/kedge-dev/kedge/server/internal/control"
 )
 
@@ -137,12 +138,12 @@ func TestAgentIsInOneBatchAtATime(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	started, release := make(chan struct{}, 1), make(chan struct{})
+	started, release := wake.New(), make(chan struct{})
 	b := &book{written: map[fleet.TenantID]int{}, changed: make(chan struct{}), inside: map[fleet.AgentID]bool{}}
 	write := func(ctx context.Context, batch []control.AgentReports) error {
 		if batch[0].Agent.ID == "agt-slow" {
 			b.enter(batch, true)
-			signal(started)
+			started.Set()
 			<-release
 			b.enter(batch, false)
 			return nil

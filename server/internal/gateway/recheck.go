@@ -10,6 +10,8 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/kedge-dev/kedge/internal/obs"
+	"github.com/kedge-dev/kedge/internal/wake"
+	"github.com/kedge-dev/kedge/server/internal/pause"
 )
 
 // recheckers is how many tokens are looked at at once. They wait for nobody who is not let in yet.
@@ -19,21 +21,21 @@ const recheckers = 4
 // one whose agent takes nothing is blocked, and would never look.
 type rechecks struct {
 	gateway *Gateway
-	wake    chan struct{}
+	wake    wake.Signal
 
 	mu      sync.Mutex
 	pending map[*session]struct{}
 }
 
 func newRechecks(g *Gateway) *rechecks {
-	return &rechecks{gateway: g, wake: make(chan struct{}, 1), pending: map[*session]struct{}{}}
+	return &rechecks{gateway: g, wake: wake.New(), pending: map[*session]struct{}{}}
 }
 
 func (r *rechecks) add(s *session) {
 	r.mu.Lock()
 	r.pending[s] = struct{}{}
 	r.mu.Unlock()
-	signal(r.wake)
+	r.wake.Set()
 }
 
 func (r *rechecks) take() *session {
@@ -78,13 +80,13 @@ func (r *rechecks) work(ctx context.Context) {
 		case <-r.wake:
 		}
 		for s := r.take(); s != nil && ctx.Err() == nil; s = r.take() {
-			signal(r.wake) // there may be more, for others
+			r.wake.Set() // there may be more, for others
 			if err := s.recheck(ctx); err != nil {
 				if ctx.Err() == nil {
 					s.log().Warn("looking at a token again, trying once more", obs.Err(err))
 				}
 				r.add(s)
-				pause(ctx, retryDelay(attempt))
+				pause.For(ctx, retryBackoff.Delay(attempt))
 				attempt++
 				continue
 			}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/kedge-dev/kedge/internal/fleet"
 	"github.com/kedge-dev/kedge/internal/obs"
+	"github.com/kedge-dev/kedge/internal/wake"
 	"github.com/kedge-dev/kedge/internal/wire"
 	"github.com/kedge-dev/kedge/internal/wire/agentv1"
 )
@@ -26,21 +27,21 @@ const rotationPatience = time.Minute
 // not say what an operation is about, and must not wait while somebody asks.
 type rotations struct {
 	gateway *Gateway
-	wake    chan struct{}
+	wake    wake.Signal
 
 	mu      sync.Mutex
 	pending map[fleet.OperationID]fleet.TenantID
 }
 
 func newRotations(g *Gateway) *rotations {
-	return &rotations{gateway: g, wake: make(chan struct{}, 1), pending: map[fleet.OperationID]fleet.TenantID{}}
+	return &rotations{gateway: g, wake: wake.New(), pending: map[fleet.OperationID]fleet.TenantID{}}
 }
 
 func (r *rotations) look(tenant fleet.TenantID, op fleet.OperationID) {
 	r.mu.Lock()
 	r.pending[op] = tenant
 	r.mu.Unlock()
-	signal(r.wake)
+	r.wake.Set()
 }
 
 // run looks until ctx ends. One that cannot be looked at is found when its agent connects again.

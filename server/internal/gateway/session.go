@@ -17,6 +17,7 @@ import (
 
 	"github.com/kedge-dev/kedge/internal/fleet"
 	"github.com/kedge-dev/kedge/internal/obs"
+	"github.com/kedge-dev/kedge/internal/wake"
 	"github.com/kedge-dev/kedge/internal/wire"
 	"github.com/kedge-dev/kedge/internal/wire/agentv1"
 )
@@ -44,7 +45,7 @@ type session struct {
 	allowance *allowance
 	part      uint8 // when its token is looked at again
 	hello     chan *wire.Hello
-	wake      chan struct{}
+	wake      wake.Signal
 	done      chan struct{} // closed by end
 	// has is what the agent has of each target. Only the stream's handler touches it, told and rotation.
 	has map[fleet.TargetID]possession
@@ -106,7 +107,7 @@ func (g *Gateway) Connect(stream grpc.BidiStreamingServer[agentv1.ConnectRequest
 func (g *Gateway) newSession(stream grpc.BidiStreamingServer[agentv1.ConnectRequest, agentv1.ConnectResponse]) (*session, error) {
 	who := callerOf(stream.Context())
 	s := &session{
-		gateway: g, stream: stream, caller: who, hello: make(chan *wire.Hello, 1), wake: make(chan struct{}, 1),
+		gateway: g, stream: stream, caller: who, hello: make(chan *wire.Hello, 1), wake: wake.New(),
 		done: make(chan struct{}), has: map[fleet.TargetID]possession{}, lastSeen: time.Now(),
 		allowance: g.limiters.of(who.agent.ID), part: uint8(rand.N(60)),
 	}
@@ -222,7 +223,7 @@ func (s *session) step(attempt int) (failed int, err error) {
 		return 0, err
 	}
 	s.log().Warn("serving an agent, trying again", obs.Err(err))
-	time.AfterFunc(retryDelay(attempt), func() { signal(s.wake) })
+	time.AfterFunc(retryBackoff.Delay(attempt), func() { s.wake.Set() })
 	return attempt + 1, nil
 }
 
@@ -305,7 +306,7 @@ func (s *session) mark(set func(*todo)) {
 	s.mu.Lock()
 	set(&s.todo)
 	s.mu.Unlock()
-	signal(s.wake)
+	s.wake.Set()
 }
 
 func (s *session) markDirty(id fleet.TargetID, since time.Time) {
