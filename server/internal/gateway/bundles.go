@@ -10,18 +10,18 @@ import (
 	"github.com/kedge-dev/kedge/internal/lru"
 )
 
-// bundleCacheBytes bounds the compressed bytes that are kept. One commit needs its few bundles for
-// every agent within seconds, so least-recently-used is the right order.
+// bundleCacheBytes limits the compressed bytes in the cache. After a commit every agent needs the same few
+// bundles within seconds, so the cache evicts the least recently used ones.
 const bundleCacheBytes = 64 << 20
 
-// bundleCache gives the same bytes to every agent without asking the store for each.
+// bundleCache shares the bytes of a bundle between agents, so that the store is read once.
 type bundleCache struct {
 	read   func(ctx context.Context, tenant fleet.TenantID, digest string) (fleet.Bundle, error)
 	flight singleflight.Group
 	recent *lru.Cache[bundleKey, []byte]
 }
 
-// The tenant is part of the key: a digest is no permission.
+// The tenant is part of the key: the knowledge of a digest gives no access.
 type bundleKey struct {
 	tenant fleet.TenantID
 	digest string
@@ -34,13 +34,13 @@ func newBundleCache(read func(context.Context, fleet.TenantID, string) (fleet.Bu
 	}
 }
 
-// get returns the compressed bytes; the caller must not change them.
+// get returns the compressed bytes. The caller must not change them.
 func (c *bundleCache) get(ctx context.Context, tenant fleet.TenantID, digest string) ([]byte, error) {
 	key := bundleKey{tenant, digest}
 	if content, ok := c.recent.Get(key); ok {
 		return content, nil
 	}
-	// Many sessions wait for one read, so it must not end with the session that came first.
+	// Many sessions wait for one read, so it must not end with the session that started it.
 	ch := c.flight.DoChan(string(tenant)+"/"+digest, func() (any, error) {
 		if content, ok := c.recent.Get(key); ok {
 			return content, nil

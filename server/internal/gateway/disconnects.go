@@ -13,35 +13,35 @@ import (
 	"github.com/kedge-dev/kedge/server/internal/pause"
 )
 
-// closings records the end of sessions, and goes on trying: a lost agent that reads as connected
-// because a write failed once would be a lie (invariant 8).
-type closings struct {
+// disconnects records the end of sessions and retries until it succeeds. Otherwise a lost agent would be shown as
+// connected after a failed write (invariant 8).
+type disconnects struct {
 	write func(ctx context.Context, c fleet.Connection, lastSeen time.Time) error
 	log   *slog.Logger
 	wake  wake.Signal
 
 	mu    sync.Mutex
-	queue []closing
+	queue []disconnect
 }
 
-type closing struct {
+type disconnect struct {
 	connection fleet.Connection
 	lastSeen   time.Time
 }
 
-func newClosings(write func(context.Context, fleet.Connection, time.Time) error, log *slog.Logger) *closings {
-	return &closings{write: write, log: log, wake: wake.New()}
+func newDisconnects(write func(context.Context, fleet.Connection, time.Time) error, log *slog.Logger) *disconnects {
+	return &disconnects{write: write, log: log, wake: wake.New()}
 }
 
-func (c *closings) add(connection fleet.Connection, lastSeen time.Time) {
+func (c *disconnects) add(connection fleet.Connection, lastSeen time.Time) {
 	c.mu.Lock()
-	c.queue = append(c.queue, closing{connection, lastSeen})
+	c.queue = append(c.queue, disconnect{connection, lastSeen})
 	c.mu.Unlock()
 	c.wake.Set()
 }
 
-// run writes until ctx ends.
-func (c *closings) run(ctx context.Context) error {
+// run writes records until ctx ends.
+func (c *disconnects) run(ctx context.Context) error {
 	for attempt := 0; ; {
 		select {
 		case <-ctx.Done():
@@ -55,7 +55,7 @@ func (c *closings) run(ctx context.Context) error {
 				break
 			}
 			if ctx.Err() == nil {
-				c.log.Warn("recording that an agent is gone, trying again", obs.Err(err))
+				c.log.Warn("recording the end of a session failed, retrying", obs.Err(err))
 				pause.For(ctx, retryBackoff.Delay(attempt))
 				attempt++
 			}
@@ -63,8 +63,8 @@ func (c *closings) run(ctx context.Context) error {
 	}
 }
 
-// flush writes everything that is waiting, or stops at the first failure.
-func (c *closings) flush(ctx context.Context) error {
+// flush writes all queued records. It stops at the first failure.
+func (c *disconnects) flush(ctx context.Context) error {
 	for {
 		c.mu.Lock()
 		if len(c.queue) == 0 {
@@ -77,7 +77,7 @@ func (c *closings) flush(ctx context.Context) error {
 		c.mu.Unlock()
 		if err := c.write(ctx, next.connection, next.lastSeen); err != nil {
 			c.mu.Lock()
-			c.queue = append(c.queue, next) // at the end: one that cannot be written must not hold up the others
+			c.queue = append(c.queue, next) // at the end: a record that cannot be written must not delay the others
 			c.mu.Unlock()
 			return fmt.Errorf("recording the end of session %s: %w", next.connection.SessionID, err)
 		}
