@@ -1,6 +1,5 @@
-// Package gatewaytest runs the real gateway and the real listener over a control room that is
-// nothing but maps, so that both ends of the wire can be tested against each other without a
-// database. It is for tests only.
+// Package gatewaytest runs the real gateway and the real listener with a [Memory] instead of control and a
+// database, so that tests can run both ends of the agent protocol against each other. It is for tests only.
 package gatewaytest
 
 import (
@@ -17,15 +16,15 @@ import (
 	"github.com/kedge-dev/kedge/server/internal/store"
 )
 
-// Tenant is the one that every agent belongs to.
+// Tenant is the tenant of every agent.
 var Tenant = fleet.Tenant{ID: "ten-test", Name: "default"}
 
-// Memory is a control room in memory. Its fields may be set before it is used; its methods are
-// safe for concurrent use.
+// Memory implements gateway.Control in memory. Set its fields before use. Its methods are safe for concurrent
+// use.
 type Memory struct {
-	// FailReport, when it returns an error, makes a Report fail with it.
+	// FailReport makes Report return its error, unless that is nil.
 	FailReport func([]control.AgentReports) error
-	// SlowBundle, when not nil, is called before a bundle is returned.
+	// SlowBundle, if not nil, is called before a bundle is returned.
 	SlowBundle func()
 
 	mu           sync.Mutex
@@ -41,10 +40,10 @@ type Memory struct {
 	ahead        []fleet.TargetID
 	changes      []store.Change
 	counts       Counts
-	changed      chan struct{} // closed and replaced with every change of anything above
+	changed      chan struct{} // closed and replaced with every change of the fields above
 }
 
-// token is what a token lets in.
+// token is the agent that a token belongs to.
 type token struct {
 	agent fleet.Agent
 	id    fleet.TokenID
@@ -55,12 +54,12 @@ type bundleKey struct {
 	digest string
 }
 
-// Counts says how often control was asked.
+// Counts is the number of calls and of records.
 type Counts struct {
 	Authenticated, Connected, Disconnected, TargetsOf, Bundles, Reports, Statuses int
 }
 
-// NewMemory makes an empty control room.
+// NewMemory returns an empty Memory.
 func NewMemory() *Memory {
 	return &Memory{
 		tokens: map[string]token{}, tenants: map[fleet.TenantID]string{Tenant.ID: Tenant.Name},
@@ -79,12 +78,12 @@ func (m *Memory) change(fn func()) {
 	m.changed = make(chan struct{})
 }
 
-func (m *Memory) noteLocked(c store.Change) {
+func (m *Memory) appendChangeLocked(c store.Change) {
 	c.Seq, c.TenantID, c.At = int64(len(m.changes)+1), Tenant.ID, time.Now()
 	m.changes = append(m.changes, c)
 }
 
-// Until waits until ok, which is called with the lock held, returns true.
+// until waits until ok returns true. It calls ok with the lock held.
 func (m *Memory) until(ctx context.Context, ok func() bool) error {
 	for {
 		m.mu.Lock()
@@ -109,26 +108,26 @@ func (m *Memory) Enroll(name string) (fleet.Agent, string) {
 	return agent, secret
 }
 
-// Revoke makes a token useless.
+// Revoke makes a token invalid.
 func (m *Memory) Revoke(secret string) { m.change(func() { m.revokeLocked(secret, true) }) }
 
-// RevokeUnheard makes a token useless, and the change that tells of it is lost.
-func (m *Memory) RevokeUnheard(secret string) { m.change(func() { m.revokeLocked(secret, false) }) }
+// RevokeUnnoticed makes a token invalid without a change in the feed.
+func (m *Memory) RevokeUnnoticed(secret string) { m.change(func() { m.revokeLocked(secret, false) }) }
 
 func (m *Memory) revokeLocked(secret string, tell bool) {
 	was := m.tokens[secret]
 	delete(m.tokens, secret)
 	if tell {
-		m.noteLocked(store.Change{Kind: store.ChangeToken, ID: string(was.id), AgentID: was.agent.ID})
+		m.appendChangeLocked(store.Change{Kind: store.ChangeToken, ID: string(was.id), AgentID: was.agent.ID})
 	}
 }
 
-// Deploy makes a target for an agent and returns it.
+// Deploy creates a target of an agent and returns it.
 func (m *Memory) Deploy(agent fleet.Agent, deployment string, set *manifest.Set) fleet.Target {
 	return m.DeployOf(Tenant, agent, deployment, set)
 }
 
-// DeployOf is Deploy for a deployment of another tenant, which was granted the agent's environment.
+// DeployOf is Deploy for a deployment of another tenant that was granted the agent's environment.
 func (m *Memory) DeployOf(tenant fleet.Tenant, agent fleet.Agent, deployment string, set *manifest.Set) fleet.Target {
 	t := fleet.Target{
 		ID: fleet.NewTargetID(), TenantID: tenant.ID, AgentTenant: agent.TenantID, AgentID: agent.ID,
@@ -141,12 +140,12 @@ func (m *Memory) DeployOf(tenant fleet.Tenant, agent fleet.Agent, deployment str
 	return m.Desire(t.ID, set, func(*fleet.Desired) {})
 }
 
-// Detach gives a target its next generation: to be let go of.
+// Detach makes the next generation of a target a detached one.
 func (m *Memory) Detach(id fleet.TargetID) fleet.Target {
 	return m.Desire(id, nil, func(d *fleet.Desired) { d.Tombstone, d.Detached = false, true })
 }
 
-// Desire gives a target its next generation: a set, or none for a tombstone.
+// Desire sets the next generation of a target: a set, or a tombstone if set is nil.
 func (m *Memory) Desire(id fleet.TargetID, set *manifest.Set, edit func(*fleet.Desired)) fleet.Target {
 	var out fleet.Target
 	m.change(func() {
@@ -162,7 +161,7 @@ func (m *Memory) Desire(id fleet.TargetID, set *manifest.Set, edit func(*fleet.D
 		}
 		edit(&t.Desired)
 		m.targets[id], out = t, t
-		m.noteLocked(store.Change{Kind: store.ChangeDesired, ID: string(id), AgentID: t.AgentID})
+		m.appendChangeLocked(store.Change{Kind: store.ChangeDesired, ID: string(id), AgentID: t.AgentID})
 	})
 	return out
 }
@@ -174,14 +173,14 @@ func (m *Memory) Target(id fleet.TargetID) fleet.Target {
 	return m.targets[id]
 }
 
-// Objects returns the objects of a target as they were reported.
+// Objects returns the reported objects of a target.
 func (m *Memory) Objects(id fleet.TargetID) []fleet.ObjectStatus {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return slices.Clone(m.objects[id])
 }
 
-// Connections returns every connection that there ever was, the open ones with no end.
+// Connections returns all connections, open and ended.
 func (m *Memory) Connections() []fleet.Connection {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -197,33 +196,33 @@ func (m *Memory) connectionsLocked() []fleet.Connection {
 	return out
 }
 
-// Events returns what agents told.
+// Events returns the events that agents reported.
 func (m *Memory) Events() []control.AgentEvent {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return slices.Clone(m.events)
 }
 
-// Ahead returns the targets of which agents hold more than the server.
+// Ahead returns the targets of which an agent has a newer version than the server.
 func (m *Memory) Ahead() []fleet.TargetID {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return slices.Clone(m.ahead)
 }
 
-// Counts returns how often control was asked.
+// Counts returns the number of calls and of records.
 func (m *Memory) Counts() Counts {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.counts
 }
 
-// AwaitCapable waits until an agent has told what its cluster offers; it then knows that of it, as a store does.
+// AwaitCapable waits until an agent has sent these capabilities.
 func (m *Memory) AwaitCapable(ctx context.Context, agent fleet.Agent, c fleet.Capabilities) error {
 	return m.until(ctx, func() bool { return m.capabilities[agent.ID].Hash() == c.Hash() })
 }
 
-// AwaitAuthenticated waits until at least n tokens were looked at.
+// AwaitAuthenticated waits until at least n tokens were looked up.
 func (m *Memory) AwaitAuthenticated(ctx context.Context, n int) error {
 	return m.until(ctx, func() bool { return m.counts.Authenticated >= n })
 }
@@ -246,19 +245,19 @@ func (m *Memory) AwaitOpen(ctx context.Context, n int) error {
 	return nil
 }
 
-// AwaitTarget waits until a target's row is as ok says.
+// AwaitTarget waits until ok returns true for a target.
 func (m *Memory) AwaitTarget(ctx context.Context, id fleet.TargetID, ok func(fleet.Target) bool) error {
 	return m.until(ctx, func() bool { return ok(m.targets[id]) })
 }
 
-// AwaitObserved waits until a target reads as desired and in that state.
+// AwaitObserved waits until the observed version of a target is the desired one, in the given sync state.
 func (m *Memory) AwaitObserved(ctx context.Context, id fleet.TargetID, sync fleet.SyncState) error {
 	return m.AwaitTarget(ctx, id, func(t fleet.Target) bool {
 		return t.Observed.Version == t.Desired.Version && t.Observed.Sync == sync
 	})
 }
 
-// AwaitEvents waits until agents have told at least n events.
+// AwaitEvents waits until agents have reported at least n events.
 func (m *Memory) AwaitEvents(ctx context.Context, n int) error {
 	return m.until(ctx, func() bool { return len(m.events) >= n })
 }

@@ -8,28 +8,28 @@ import (
 	"github.com/kedge-dev/kedge/server/internal/store"
 )
 
-// rotation is a token that an agent is to replace.
+// rotation is an open or finished token rotation.
 type rotation struct {
-	agent    fleet.AgentID
-	minted   string
-	begun    bool
-	state    fleet.OperationState
-	message  string
-	asked    int // sessions that wanted the token
-	sessions int // that were given one
+	agent     fleet.AgentID
+	newToken  string
+	started   bool
+	state     fleet.OperationState
+	message   string
+	requested int // sessions that requested the new token
+	sessions  int // sessions that received it
 }
 
-// Rotate asks for the token of an agent to be replaced.
+// Rotate requests a new token for an agent.
 func (m *Memory) Rotate(agent fleet.Agent) fleet.OperationID {
 	op := fleet.NewOperationID()
 	m.change(func() {
 		m.rotations[op] = &rotation{agent: agent.ID, state: fleet.OperationWaiting}
-		m.noteLocked(store.Change{Kind: store.ChangeOperation, ID: string(op)})
+		m.appendChangeLocked(store.Change{Kind: store.ChangeOperation, ID: string(op)})
 	})
 	return op
 }
 
-// AwaitRotation waits until a rotation is over, and returns how it ended.
+// AwaitRotation waits until a rotation has ended and returns its result.
 func (m *Memory) AwaitRotation(ctx context.Context, op fleet.OperationID) (fleet.OperationState, string, error) {
 	var state fleet.OperationState
 	var message string
@@ -41,20 +41,20 @@ func (m *Memory) AwaitRotation(ctx context.Context, op fleet.OperationID) (fleet
 	return state, message, err
 }
 
-// AwaitAsked waits until n sessions have wanted the new token of a rotation.
-func (m *Memory) AwaitAsked(ctx context.Context, op fleet.OperationID, n int) error {
-	return m.until(ctx, func() bool { return m.rotations[op].asked >= n })
+// AwaitRequested waits until n sessions have requested the new token of a rotation.
+func (m *Memory) AwaitRequested(ctx context.Context, op fleet.OperationID, n int) error {
+	return m.until(ctx, func() bool { return m.rotations[op].requested >= n })
 }
 
-// Handed returns how often the new token of a rotation was handed out.
-func (m *Memory) Handed(op fleet.OperationID) int {
+// Sent returns how many sessions received the new token of a rotation.
+func (m *Memory) Sent(op fleet.OperationID) int {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.rotations[op].sessions
 }
 
-// Knows reports whether a token lets somebody in.
-func (m *Memory) Knows(secret string) bool {
+// Valid reports whether a token is valid.
+func (m *Memory) Valid(secret string) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	_, ok := m.tokens[secret]
@@ -79,7 +79,7 @@ func (m *Memory) OpenRotation(_ context.Context, agent fleet.Agent, with fleet.T
 			if r.agent != agent.ID || r.state.Done() {
 				continue
 			}
-			if r.minted == "" || m.tokens[r.minted].id != with {
+			if r.newToken == "" || m.tokens[r.newToken].id != with {
 				open = op
 				continue
 			}
@@ -99,24 +99,24 @@ func (m *Memory) BeginRotation(_ context.Context, agent fleet.Agent, op fleet.Op
 	secret := auth.NewToken(auth.AgentTokenPrefix)
 	m.change(func() {
 		r := m.rotations[op]
-		r.asked++
-		if r.begun || r.state.Done() {
+		r.requested++
+		if r.started || r.state.Done() {
 			secret = ""
 			return
 		}
-		delete(m.tokens, r.minted)
+		delete(m.tokens, r.newToken)
 		m.tokens[secret] = token{agent, fleet.NewTokenID()}
-		r.begun, r.minted, r.state = true, secret, fleet.OperationInProgress
+		r.started, r.newToken, r.state = true, secret, fleet.OperationInProgress
 		r.sessions++
 	})
-	return secret, func() { m.change(func() { m.rotations[op].begun = false }) }, nil
+	return secret, func() { m.change(func() { m.rotations[op].started = false }) }, nil
 }
 
 // TokenRotationFailed implements gateway.Control.
 func (m *Memory) TokenRotationFailed(_ context.Context, _ fleet.Agent, op fleet.OperationID, message string) error {
 	m.change(func() {
 		r := m.rotations[op]
-		m.revokeLocked(r.minted, true)
+		m.revokeLocked(r.newToken, true)
 		r.state, r.message = fleet.OperationFailed, message
 	})
 	return nil

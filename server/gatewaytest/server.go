@@ -14,36 +14,36 @@ import (
 	"github.com/kedge-dev/kedge/server/internal/listen"
 )
 
-// Options of a Server.
+// Options configures a Server. All fields are optional.
 type Options struct {
-	Address  string        // "127.0.0.1:0" when empty
-	DataDir  string        // with it the server has TLS by an own CA
-	CertFile string        // with KeyFile: a given certificate
+	Address  string        // default "127.0.0.1:0"
+	DataDir  string        // enables TLS with a CA of its own
+	CertFile string        // with KeyFile: enables TLS with this certificate
 	KeyFile  string        //
-	Lease    time.Duration // 30 s when zero
+	Lease    time.Duration // default 30 s
 	MaxAge   time.Duration // of connections
 	Recheck  time.Duration // of tokens
 	MaxIdle  time.Duration // of connections without a stream
-	// StopGrace is how long agents have to go when the gateway stops; 5 s when zero.
-	StopGrace time.Duration
-	Limits    gateway.Limits
-	Arrivals  int          // agents that are let in at once
-	Handler   http.Handler // what else is served; nothing when nil
-	Log       *slog.Logger // discards when nil
+	// StopGrace is how long sessions may take to end when the gateway stops; default 5 s.
+	StopGrace  time.Duration
+	Limits     gateway.Limits
+	Handshakes int          // concurrent handshakes
+	Handler    http.Handler // serves all other requests; default 404
+	Log        *slog.Logger // discards by default
 }
 
 // Server is a running gateway behind a running listener.
 type Server struct {
-	Memory  *Memory // nil when it serves something else
+	Memory  *Memory // nil if the server serves another control
 	Metrics *prometheus.Registry
 
-	door    *listen.Server
-	gateway *gateway.Gateway
-	stop    context.CancelFunc
-	kill    context.CancelFunc
-	running sync.WaitGroup
-	mu      sync.Mutex
-	err     error
+	listener *listen.Server
+	gateway  *gateway.Gateway
+	stop     context.CancelFunc
+	kill     context.CancelFunc
+	running  sync.WaitGroup
+	mu       sync.Mutex
+	err      error
 }
 
 // Start serves m.
@@ -55,7 +55,7 @@ func Start(m *Memory, o Options) (*Server, error) {
 	return s, err
 }
 
-// Serve serves whatever control room it is given.
+// Serve serves an implementation of control.
 func Serve(c gateway.Control, o Options) (*Server, error) {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
@@ -69,7 +69,7 @@ func Serve(c gateway.Control, o Options) (*Server, error) {
 	s := &Server{Metrics: prometheus.NewRegistry()}
 	var err error
 	s.gateway, err = gateway.New(gateway.Config{
-		Lease: o.Lease, MaxAge: o.MaxAge, RecheckEvery: o.Recheck, MaxIdle: o.MaxIdle, Limits: o.Limits, Arrivals: o.Arrivals, StopGrace: o.StopGrace, Version: "test", Log: o.Log, Metrics: s.Metrics,
+		Lease: o.Lease, MaxAge: o.MaxAge, RecheckEvery: o.Recheck, MaxIdle: o.MaxIdle, Limits: o.Limits, Handshakes: o.Handshakes, StopGrace: o.StopGrace, Version: "test", Log: o.Log, Metrics: s.Metrics,
 	}, c)
 	if err != nil {
 		return nil, err
@@ -78,30 +78,30 @@ func Serve(c gateway.Control, o Options) (*Server, error) {
 	if o.DataDir != "" {
 		cfg.DataDir, cfg.Hosts = o.DataDir, []string{"kedge.test"}
 	}
-	if s.door, err = listen.New(cfg, s.gateway.NewServer(), o.Handler); err != nil {
+	if s.listener, err = listen.New(cfg, s.gateway.NewServer(), o.Handler); err != nil {
 		return nil, err
 	}
-	var doorCtx, gatewayCtx context.Context
+	var listenerCtx, gatewayCtx context.Context
 	gatewayCtx, s.stop = context.WithCancel(context.Background())
-	doorCtx, s.kill = context.WithCancel(context.Background())
-	s.running.Go(func() { s.note(s.gateway.Run(gatewayCtx)) })
-	s.running.Go(func() { s.note(s.door.Run(doorCtx)) })
+	listenerCtx, s.kill = context.WithCancel(context.Background())
+	s.running.Go(func() { s.addError(s.gateway.Run(gatewayCtx)) })
+	s.running.Go(func() { s.addError(s.listener.Run(listenerCtx)) })
 	return s, nil
 }
 
-func (s *Server) note(err error) {
+func (s *Server) addError(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.err = errors.Join(s.err, err)
 }
 
-// Addr is host:port.
-func (s *Server) Addr() string { return s.door.Addr().String() }
+// Addr returns host:port.
+func (s *Server) Addr() string { return s.listener.Addr().String() }
 
-// CAPEM is the certificate of the own CA.
-func (s *Server) CAPEM() []byte { return s.door.CAPEM() }
+// CAPEM returns the certificate of the server's CA.
+func (s *Server) CAPEM() []byte { return s.listener.CAPEM() }
 
-// Stop stops in good order.
+// Stop stops the server and returns its error.
 func (s *Server) Stop() error {
 	s.stop()
 	s.kill()

@@ -1,55 +1,48 @@
 package gateway
 
 import (
-	"container/list"
 	"context"
-	"sync"
 	"time"
 
 	"golang.org/x/sync/singleflight"
 
 	"github.com/kedge-dev/kedge/internal/fleet"
+	"github.com/kedge-dev/kedge/internal/lru"
 )
 
-// bundleCacheBytes bounds the compressed bytes that are kept. One commit needs its few bundles for
-// every agent within seconds, so least-recently-used is the right order.
+// bundleCacheBytes limits the compressed bytes in the cache. After a commit every agent needs the same few
+// bundles within seconds, so the cache evicts the least recently used ones.
 const bundleCacheBytes = 64 << 20
 
-// bundleCache gives the same bytes to every agent without asking the store for each.
+// bundleCache shares the bytes of a bundle between agents, so that the store is read once.
 type bundleCache struct {
 	read   func(ctx context.Context, tenant fleet.TenantID, digest string) (fleet.Bundle, error)
 	flight singleflight.Group
-
-	mu      sync.Mutex
-	entries map[bundleKey]*list.Element
-	recent  list.List // of bundleEntry, newest first
-	bytes   int
+	recent *lru.Cache[bundleKey, []byte]
 }
 
-// The tenant is part of the key: a digest is no permission.
+// The tenant is part of the key: the knowledge of a digest gives no access.
 type bundleKey struct {
 	tenant fleet.TenantID
 	digest string
 }
 
-type bundleEntry struct {
-	key     bundleKey
-	content []byte
-}
-
 func newBundleCache(read func(context.Context, fleet.TenantID, string) (fleet.Bundle, error)) *bundleCache {
-	return &bundleCache{read: read, entries: map[bundleKey]*list.Element{}}
+	return &bundleCache{
+		read:   read,
+		recent: lru.New[bundleKey](bundleCacheBytes, func(content []byte) int { return len(content) }),
+	}
 }
 
-// get returns the compressed bytes; the caller must not change them.
+// get returns the compressed bytes. The caller must not change them.
 func (c *bundleCache) get(ctx context.Context, tenant fleet.TenantID, digest string) ([]byte, error) {
 	key := bundleKey{tenant, digest}
-	if content, ok := c.lookup(key); ok {
+	if content, ok := c.recent.Get(key); ok {
 		return content, nil
 	}
-	// Many sessions wait for one read, so it must not end with the session that came first.
+	// Many sessions wait for one read, so it must not end with the session that started it.
 	ch := c.flight.DoChan(string(tenant)+"/"+digest, func() (any, error) {
-		if content, ok := c.lookup(key); ok {
+		if content, ok := c.recent.Get(key); ok {
 			return content, nil
 		}
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 30*time.Second)
@@ -58,7 +51,9 @@ func (c *bundleCache) get(ctx context.Context, tenant fleet.TenantID, digest str
 		if err != nil {
 			return nil, err
 		}
-		c.keep(key, b.Content)
+		if len(b.Content) <= bundleCacheBytes/2 { // a larger one would evict too many others
+			c.recent.Put(key, b.Content)
+		}
 		return b.Content, nil
 	})
 	select {
@@ -69,32 +64,5 @@ func (c *bundleCache) get(ctx context.Context, tenant fleet.TenantID, digest str
 			return nil, res.Err
 		}
 		return res.Val.([]byte), nil
-	}
-}
-
-func (c *bundleCache) lookup(key bundleKey) ([]byte, bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	el, ok := c.entries[key]
-	if !ok {
-		return nil, false
-	}
-	c.recent.MoveToFront(el)
-	return el.Value.(bundleEntry).content, true
-}
-
-func (c *bundleCache) keep(key bundleKey, content []byte) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if _, ok := c.entries[key]; ok || len(content) > bundleCacheBytes/2 {
-		return
-	}
-	c.entries[key] = c.recent.PushFront(bundleEntry{key, content})
-	c.bytes += len(content)
-	for c.bytes > bundleCacheBytes {
-		oldest := c.recent.Back()
-		entry := c.recent.Remove(oldest).(bundleEntry)
-		delete(c.entries, entry.key)
-		c.bytes -= len(entry.content)
 	}
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/kedge-dev/kedge/server/gatewaytest"
 )
 
-func TestSnapshotSendsOnlyWhatDiffers(t *testing.T) {
+func TestSnapshotSendsOnlyDifferences(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
 		name, reason string
@@ -25,23 +25,23 @@ func TestSnapshotSendsOnlyWhatDiffers(t *testing.T) {
 		wantAhead    bool
 	}{
 		{"nothing held", "a new agent needs everything", func(fleet.Target) *wire.Held { return nil }, true, false, false},
-		{"the same", "it has that already", func(d fleet.Target) *wire.Held { h := heldOf(d); return &h }, false, false, false},
-		{"older", "it needs the newest, and only that", func(d fleet.Target) *wire.Held {
+		{"the same", "the agent has that state", func(d fleet.Target) *wire.Held { h := heldOf(d); return &h }, false, false, false},
+		{"older", "the agent needs the newest state only", func(d fleet.Target) *wire.Held {
 			h := heldOf(d)
 			h.Generation--
 			return &h
 		}, true, false, false},
-		{"the same without the bundle", "it has restarted and lost the objects", func(d fleet.Target) *wire.Held {
+		{"the same without the bundle", "the agent restarted and lost the objects", func(d fleet.Target) *wire.Held {
 			h := heldOf(d)
 			h.Digest = ""
 			return &h
 		}, true, false, false},
-		{"newer", "the server has forgotten something: nothing may be sent", func(d fleet.Target) *wire.Held {
+		{"newer", "the server lost a state: it must not send anything", func(d fleet.Target) *wire.Held {
 			h := heldOf(d)
 			h.Generation++
 			return &h
 		}, false, false, true},
-		{"the same version of something else", "two histories: nothing may be pruned", func(d fleet.Target) *wire.Held {
+		{"the same version with another digest", "server and agent have different histories: the server must not send anything", func(d fleet.Target) *wire.Held {
 			h := heldOf(d)
 			h.Digest = configMap(t, "elsewhere").Digest()
 			return &h
@@ -57,7 +57,7 @@ func TestSnapshotSendsOnlyWhatDiffers(t *testing.T) {
 			srv := serve(t, m, gatewaytest.Options{})
 			p, w := connect(t, srv, token, nil)
 			if !w.SendHeld {
-				t.Fatal("the agent was not asked what it holds, and its hash says nothing")
+				t.Fatal("the server did not ask for Held, although the hash of the agent is empty")
 			}
 			var held []wire.Held
 			if h := tt.hold(target); h != nil {
@@ -92,7 +92,7 @@ func TestMatchingHashSendsNothing(t *testing.T) {
 		h.StateHash = wire.StateHash([]wire.Held{heldOf(second), heldOf(first)})
 	})
 	if w.SendHeld || w.SendStatuses {
-		t.Errorf("welcome = %+v, want nothing asked: hashes agree", w)
+		t.Errorf("welcome = %+v, want no request: the hashes are equal", w)
 	}
 	if sent := p.snapshot(); len(sent) != 0 {
 		t.Errorf("sent %v, want nothing", sent)
@@ -120,11 +120,11 @@ func TestOnlyTheNewestStateIsDelivered(t *testing.T) {
 	}
 	target = m.Desire(target.ID, nil, func(*fleet.Desired) {})
 	if d := p.recv().GetDesired(); !d.GetTombstone() || d.GetGeneration() != target.Desired.Generation || d.GetDigest() != "" {
-		t.Errorf("received %v, want the tombstone as it happens", d)
+		t.Errorf("received %v, want the tombstone", d)
 	}
 }
 
-func TestSlowAgentDelaysNobody(t *testing.T) {
+func TestSlowAgentDelaysNoOther(t *testing.T) {
 	t.Parallel()
 	m := gatewaytest.NewMemory()
 	slow, slowToken := m.Enroll("slow")
@@ -134,7 +134,7 @@ func TestSlowAgentDelaysNobody(t *testing.T) {
 	stuck.snapshot()
 	p, _ := connect(t, srv, fastToken, nil)
 	p.snapshot()
-	// The slow one reads nothing: far more is sent to it than its flow-control window takes.
+	// The slow agent reads nothing. The server sends it more than its flow-control window.
 	big := configMap(t, randomText(20_000))
 	for range 30 {
 		m.Deploy(slow, "big", big)
@@ -149,33 +149,33 @@ func TestOneReadServesEveryAgent(t *testing.T) {
 	t.Parallel()
 	m := gatewaytest.NewMemory()
 	release := make(chan struct{})
-	var asked atomic.Int32
+	var reads atomic.Int32
 	m.SlowBundle = func() {
-		asked.Add(1)
+		reads.Add(1)
 		<-release
 	}
 	set := configMap(t, "v")
 	srv := serve(t, m, gatewaytest.Options{})
-	var peers []*peer
+	var agents []*testAgent
 	for range 10 {
 		agent, token := m.Enroll("edge")
 		m.Deploy(agent, "shop", set)
 		p, _ := connect(t, srv, token, nil)
 		p.held()
-		peers = append(peers, p)
+		agents = append(agents, p)
 	}
 	close(release)
-	for _, p := range peers {
+	for _, p := range agents {
 		if sent := p.snapshot(); len(sent) != 1 || len(sent[0].GetBundle()) == 0 {
 			t.Fatalf("sent %v, want the bundle inline", sent)
 		}
 	}
-	if asked.Load() != 1 {
-		t.Errorf("the bundle was read %d times for 10 agents, want once", asked.Load())
+	if reads.Load() != 1 {
+		t.Errorf("the bundle was read %d times for 10 agents, want once", reads.Load())
 	}
 }
 
-func TestFetchBundleGoesOnAtAnOffset(t *testing.T) {
+func TestFetchBundleResumesAtAnOffset(t *testing.T) {
 	t.Parallel()
 	m := gatewaytest.NewMemory()
 	agent, token := m.Enroll("edge-1")
@@ -186,7 +186,7 @@ func TestFetchBundleGoesOnAtAnOffset(t *testing.T) {
 	p, _ := connect(t, srv, token, nil)
 	p.held()
 	if sent := p.snapshot(); len(sent) != 1 || len(sent[0].GetBundle()) != 0 {
-		t.Fatalf("sent %d states, want one without its bundle, which is too large", len(sent))
+		t.Fatalf("sent %d states, want one without its bundle: the bundle is too large", len(sent))
 	}
 	for _, offset := range []int{0, 1, 100_000, len(content)} {
 		stream, err := p.rpc.FetchBundle(p.ctx, &agentv1.FetchBundleRequest{Digest: digest, Offset: int64(offset)})
@@ -194,7 +194,7 @@ func TestFetchBundleGoesOnAtAnOffset(t *testing.T) {
 			t.Fatal(err)
 		}
 		if got := readAll(t, stream, int64(len(content))); string(got) != string(content[offset:]) {
-			t.Errorf("from offset %d came %d bytes, want the last %d of the bundle", offset, len(got), len(content)-offset)
+			t.Errorf("offset %d returned %d bytes, want the last %d of the bundle", offset, len(got), len(content)-offset)
 		}
 	}
 }
@@ -214,7 +214,7 @@ func readAll(t *testing.T, stream grpc.ServerStreamingClient[agentv1.FetchBundle
 	}
 }
 
-func TestWhatIsDetachedIsToldUntilTheAgentHasLetGo(t *testing.T) {
+func TestDetachedStateIsSentUntilItIsAcknowledged(t *testing.T) {
 	t.Parallel()
 	m := gatewaytest.NewMemory()
 	agent, token := m.Enroll("edge-1")
@@ -224,47 +224,47 @@ func TestWhatIsDetachedIsToldUntilTheAgentHasLetGo(t *testing.T) {
 	p.snapshot()
 	detached := m.Detach(target.ID)
 	if d := p.recv().GetDesired(); !d.GetDetached() || d.GetDigest() != "" || d.GetTombstone() || d.GetGeneration() != detached.Desired.Generation {
-		t.Fatalf("received %v, want the wish to let go", d)
+		t.Fatalf("received %v, want the detached state", d)
 	}
 	p.cancel()
 
-	// Not acknowledged: it is sent again.
+	// Not acknowledged: the server sends it again.
 	again, w := connect(t, srv, token, func(h *wire.Hello) { h.StateHash = wire.StateHash([]wire.Held{heldOf(kept)}) })
 	if !w.SendHeld {
-		t.Fatal("an agent that knows nothing of what it shall let go of looks up to date")
+		t.Fatal("the server treats an agent that missed the detached state as up to date")
 	}
 	again.held(heldOf(kept))
 	if sent := again.snapshot(); len(sent) != 1 || !sent[0].GetDetached() {
-		t.Fatalf("sent %v, want the wish to let go", sent)
+		t.Fatalf("sent %v, want the detached state", sent)
 	}
-	gone := wire.Status{Target: target.ID, Full: true, Observed: fleet.Observed{
+	released := wire.Status{Target: target.ID, Full: true, Observed: fleet.Observed{
 		Version: detached.Desired.Version, Sync: fleet.SyncDetached, Health: fleet.HealthUnknown, AsOf: time.Now(),
 	}}
-	again.status(gone)
+	again.status(released)
 	for again.recv().GetStatusStored().GetCount() != 1 {
 	}
 	again.cancel()
 
-	// Acknowledged: the agent holds nothing of it, and hashes agree again.
+	// Acknowledged: the agent has nothing of the target, and the hashes are equal again.
 	last, w := connect(t, srv, token, func(h *wire.Hello) { h.StateHash = wire.StateHash([]wire.Held{heldOf(kept)}) })
 	if w.SendHeld || w.SendStatuses {
-		t.Errorf("welcome = %+v, want nothing asked", w)
+		t.Errorf("welcome = %+v, want no request", w)
 	}
 	if sent := last.snapshot(); len(sent) != 0 {
 		t.Errorf("sent %v, want nothing", sent)
 	}
 }
 
-// A target of a deployment that another tenant made, on an environment that it was granted.
-func TestForeignTargetsComeWithTheirOwnTenantAndBundles(t *testing.T) {
+// A target of a deployment of another tenant, in an environment that this tenant was granted.
+func TestTargetsOfOtherTenantsHaveTheirOwnTenantAndBundles(t *testing.T) {
 	t.Parallel()
 	m := gatewaytest.NewMemory()
 	agent, token := m.Enroll("edge-1")
-	stranger, strange := m.Enroll("edge-2")
+	other, otherToken := m.Enroll("edge-2")
 	guest := fleet.Tenant{ID: "ten-guest", Name: "guest"}
 	large := configMap(t, randomText(300_000))
 	target := m.DeployOf(guest, agent, "shop", large)
-	m.Deploy(stranger, "own", configMap(t, "v"))
+	m.Deploy(other, "own", configMap(t, "v"))
 	srv := serve(t, m, gatewaytest.Options{})
 	p, _ := connect(t, srv, token, nil)
 	p.held()
@@ -273,12 +273,12 @@ func TestForeignTargetsComeWithTheirOwnTenantAndBundles(t *testing.T) {
 		t.Fatalf("sent %d states, want one of the tenant guest without its bundle", len(sent))
 	}
 	if err := fetch(p, target.Desired.Digest); err != nil {
-		t.Errorf("fetching what the own target names: %v", err)
+		t.Errorf("fetching the bundle of a target of the agent: %v", err)
 	}
-	// The same digest is no permission for an agent without such a target.
-	other, _ := connect(t, srv, strange, nil)
-	if err := fetch(other, target.Desired.Digest); status.Code(err) != codes.NotFound {
-		t.Errorf("fetching a stranger's bundle: %v, want NotFound", err)
+	// An agent without such a target has no access, even with the digest.
+	unrelated, _ := connect(t, srv, otherToken, nil)
+	if err := fetch(unrelated, target.Desired.Digest); status.Code(err) != codes.NotFound {
+		t.Errorf("fetching a bundle of another agent: %v, want NotFound", err)
 	}
 	p.status(wire.Status{Target: target.ID, Observed: observed(target, "done"), Full: true})
 	if err := m.AwaitObserved(within(t), target.ID, fleet.SyncSynced); err != nil {

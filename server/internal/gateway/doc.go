@@ -1,18 +1,17 @@
-// Package gateway is the server end of the agent protocol: sessions, fan-out of desired state,
-// intake of statuses. It decides nothing, knows no SQL and renders nothing; what it needs to know
-// or has to tell goes through [Control].
+// Package gateway is the server end of the agent protocol. It keeps one session per connected replica of an
+// agent, sends desired states and receives statuses. It makes no decisions, contains no SQL and renders nothing.
+// It calls [Control] for everything that it reads or records.
 //
-// A session holds a set of targets that are dirty, never a queue of messages: when the agent can
-// take more, the newest rows of those targets are read and sent (invariant 3). A slow agent costs
-// only its own set. Statuses are coalesced to the newest per target while the previous batch is
-// being written; an agent that sends more than that can hold is slowed down by flow control, and
-// nothing is dropped.
+// A session has a set of dirty targets, not a queue of messages. When the agent can receive, the session reads
+// the newest rows of these targets and sends them (invariant 3), so a slow agent delays only itself. While one
+// batch of statuses is being written, the gateway keeps only the newest status of each target. Flow control slows
+// down an agent that sends more than the gateway can buffer. Nothing is dropped.
 //
-//	Hello ──▶ Welcome ──hashes agree──▶ SnapshotComplete ──▶ live ──▶ Goodbye / lapse / revoked
-//	             └──they differ──▶ Held ──▶ Desired … ──┘
+//	Hello ──▶ Welcome ──hashes equal──▶ SnapshotComplete ──▶ live ──▶ Goodbye / lease expired / revoked
+//	             └──hashes differ──▶ Held ──▶ Desired … ──┘
 //
-// A replica that says it is on standby gets a Welcome and nothing else, and may report nothing: it is
-// listed, and its agent counts as connected by the replica that leads.
+// A standby replica gets a Welcome and nothing else, and must not report. It is listed, but an agent counts as
+// connected only while its leader is connected.
 //
-// Per session there are two goroutines: the stream's handler writes, a second one reads.
+// A session has two goroutines: the stream's handler sends, the other one receives.
 package gateway

@@ -15,23 +15,23 @@ import (
 	"github.com/kedge-dev/kedge/server/internal/store"
 )
 
-// FetchBundle sends a bundle that a target of the agent names, from an offset on.
+// FetchBundle sends a bundle that a target of the agent refers to, starting at an offset.
 func (g *Gateway) FetchBundle(req *agentv1.FetchBundleRequest, stream grpc.ServerStreamingServer[agentv1.FetchBundleResponse]) error {
-	who := callerOf(stream.Context())
-	if err := g.limiters.of(who.agent.ID).fetch(); err != nil {
+	c := callerOf(stream.Context())
+	if err := g.limiters.get(c.agent.ID).fetch(); err != nil {
 		return err
 	}
-	content, err := g.bundleFor(stream.Context(), who.agent, req.GetDigest())
+	content, err := g.bundleFor(stream.Context(), c.agent, req.GetDigest())
 	switch {
 	case errors.Is(err, store.ErrNotFound):
-		return status.Errorf(codes.NotFound, "no bundle %q", req.GetDigest())
+		return status.Errorf(codes.NotFound, "bundle %q not found", req.GetDigest())
 	case err != nil:
-		g.log.Warn("reading a bundle", obs.KeyTenant, who.tenant.Name, obs.KeyAgent, who.agent.Name, obs.KeyDigest, req.GetDigest(), obs.Err(err))
-		return status.Error(codes.Unavailable, "the bundle cannot be read now")
+		g.log.Warn("reading a bundle failed", obs.KeyTenant, c.tenant.Name, obs.KeyAgent, c.agent.Name, obs.KeyDigest, req.GetDigest(), obs.Err(err))
+		return status.Error(codes.Unavailable, "the server cannot read the bundle now")
 	}
 	total := int64(len(content))
 	if req.GetOffset() < 0 || req.GetOffset() > total {
-		return status.Errorf(codes.OutOfRange, "offset %d is not within the %d bytes of the bundle", req.GetOffset(), total)
+		return status.Errorf(codes.OutOfRange, "offset %d is outside of the %d bytes of the bundle", req.GetOffset(), total)
 	}
 	resp := &agentv1.FetchBundleResponse{Total: total}
 	for rest := content[req.GetOffset():]; ; {
@@ -47,11 +47,12 @@ func (g *Gateway) FetchBundle(req *agentv1.FetchBundleRequest, stream grpc.Serve
 	}
 }
 
-// bundleFor reads a bundle for an agent that has a target which names it: a digest is no permission.
+// bundleFor reads a bundle for an agent that has a target which refers to it. The knowledge of a digest gives no
+// access.
 func (g *Gateway) bundleFor(ctx context.Context, agent fleet.Agent, digest string) ([]byte, error) {
-	owner, ok := g.referred(agent.ID, digest)
+	owner, ok := g.referencedOwner(agent.ID, digest)
 	if !ok {
-		release, err := g.load(ctx)
+		release, err := g.acquireControl(ctx)
 		if err != nil {
 			return nil, err
 		}
@@ -64,17 +65,15 @@ func (g *Gateway) bundleFor(ctx context.Context, agent fleet.Agent, digest strin
 	return g.bundles.get(ctx, owner, digest)
 }
 
-// referred finds the owner of a bundle among what the sessions of an agent were told to fetch, which is
-// what agents fetch. Only the newest of each target counts, so that is bounded.
-func (g *Gateway) referred(agent fleet.AgentID, digest string) (fleet.TenantID, bool) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	for s := range g.sessions[agent] {
-		if owner, ok := s.reference(digest); ok {
-			return owner, true
+// referencedOwner finds the owner of a bundle among those that the sessions of an agent were told to fetch. It
+// saves a query for nearly every fetch. Sessions remember only the newest reference of each target.
+func (g *Gateway) referencedOwner(agent fleet.AgentID, digest string) (owner fleet.TenantID, found bool) {
+	g.sessions.forEachOf(agent, func(s *session) {
+		if !found {
+			owner, found = s.referenceOwner(digest)
 		}
-	}
-	return "", false
+	})
+	return owner, found
 }
 
 // reference is a bundle that the agent was told to fetch.
@@ -83,8 +82,8 @@ type reference struct {
 	owner  fleet.TenantID
 }
 
-// refer remembers what an agent was told to fetch for a target, or with "" that it has nothing to fetch.
-func (s *session) refer(target fleet.TargetID, ref reference) {
+// setReference remembers the bundle that an agent was told to fetch for a target. An empty digest removes it.
+func (s *session) setReference(target fleet.TargetID, ref reference) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if ref.digest == "" {
@@ -97,7 +96,7 @@ func (s *session) refer(target fleet.TargetID, ref reference) {
 	s.references[target] = ref
 }
 
-func (s *session) reference(digest string) (fleet.TenantID, bool) {
+func (s *session) referenceOwner(digest string) (fleet.TenantID, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, ref := range s.references {

@@ -32,8 +32,8 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// peer is an agent that does only what a test tells it to.
-type peer struct {
+// testAgent is an agent that does only what a test makes it do.
+type testAgent struct {
 	t      *testing.T
 	rpc    agentv1.AgentServiceClient
 	ctx    context.Context
@@ -48,7 +48,7 @@ func serve(t *testing.T, m *gatewaytest.Memory, o gatewaytest.Options) *gatewayt
 	return s
 }
 
-// serveControl serves whatever control room it is given.
+// serveControl serves an implementation of control.
 func serveControl(t *testing.T, c gateway.Control, o gatewaytest.Options) *gatewaytest.Server {
 	t.Helper()
 	s, err := gatewaytest.Serve(c, o)
@@ -63,14 +63,14 @@ func serveControl(t *testing.T, c gateway.Control, o gatewaytest.Options) *gatew
 	return s
 }
 
-func dial(t *testing.T, s *gatewaytest.Server, token string) *peer {
+func dial(t *testing.T, s *gatewaytest.Server, token string) *testAgent {
 	t.Helper()
 	cc, err := grpc.NewClient("passthrough:///"+s.Addr(), grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithTimeout(metadata.AppendToOutgoingContext(t.Context(), "authorization", "Bearer "+token), 30*time.Second)
-	p := &peer{t: t, rpc: agentv1.NewAgentServiceClient(cc), ctx: ctx, cancel: cancel}
+	p := &testAgent{t: t, rpc: agentv1.NewAgentServiceClient(cc), ctx: ctx, cancel: cancel}
 	t.Cleanup(func() {
 		cancel()
 		_ = cc.Close()
@@ -81,8 +81,8 @@ func dial(t *testing.T, s *gatewaytest.Server, token string) *peer {
 	return p
 }
 
-// connect dials and says Hello.
-func connect(t *testing.T, s *gatewaytest.Server, token string, edit func(*wire.Hello)) (*peer, wire.Welcome) {
+// connect dials and completes the handshake.
+func connect(t *testing.T, s *gatewaytest.Server, token string, edit func(*wire.Hello)) (*testAgent, wire.Welcome) {
 	t.Helper()
 	p := dial(t, s, token)
 	hello := wire.Hello{AgentVersion: "test", Replica: "r-0", Clock: time.Now()}
@@ -97,8 +97,8 @@ func connect(t *testing.T, s *gatewaytest.Server, token string, edit func(*wire.
 	return p, w
 }
 
-// introduce says Hello and waits for the Welcome.
-func (p *peer) introduce() error {
+// handshake sends Hello and waits for the Welcome.
+func (p *testAgent) handshake() error {
 	hello := wire.Hello{AgentVersion: "test", Replica: "r-0", Clock: time.Now()}
 	if err := p.stream.Send(&agentv1.ConnectRequest{Frame: &agentv1.ConnectRequest_Hello{Hello: hello.Proto()}}); err != nil {
 		return err
@@ -107,7 +107,7 @@ func (p *peer) introduce() error {
 	return err
 }
 
-func (p *peer) send(frame *agentv1.ConnectRequest) {
+func (p *testAgent) send(frame *agentv1.ConnectRequest) {
 	p.t.Helper()
 	if err := p.stream.Send(frame); err != nil {
 		_, why := p.stream.Recv()
@@ -115,15 +115,15 @@ func (p *peer) send(frame *agentv1.ConnectRequest) {
 	}
 }
 
-func (p *peer) held(held ...wire.Held) {
+func (p *testAgent) held(held ...wire.Held) {
 	p.send(&agentv1.ConnectRequest{Frame: &agentv1.ConnectRequest_Held{Held: wire.HeldProto(held)}})
 }
 
-func (p *peer) status(s wire.Status) {
+func (p *testAgent) status(s wire.Status) {
 	p.send(&agentv1.ConnectRequest{Frame: &agentv1.ConnectRequest_Status{Status: s.Proto()}})
 }
 
-func (p *peer) recv() *agentv1.ConnectResponse {
+func (p *testAgent) recv() *agentv1.ConnectResponse {
 	p.t.Helper()
 	frame, err := p.stream.Recv()
 	if err != nil {
@@ -132,8 +132,8 @@ func (p *peer) recv() *agentv1.ConnectResponse {
 	return frame
 }
 
-// snapshot reads until SnapshotComplete and returns what came before it.
-func (p *peer) snapshot() []*agentv1.Desired {
+// snapshot reads until SnapshotComplete and returns the desired states before it.
+func (p *testAgent) snapshot() []*agentv1.Desired {
 	p.t.Helper()
 	var out []*agentv1.Desired
 	for {
@@ -147,8 +147,8 @@ func (p *peer) snapshot() []*agentv1.Desired {
 	}
 }
 
-// ended reads until the stream ends and returns why.
-func (p *peer) ended() error {
+// ended reads until the stream ends and returns the error.
+func (p *testAgent) ended() error {
 	for {
 		if _, err := p.stream.Recv(); err != nil {
 			return err
@@ -180,7 +180,7 @@ func heldOf(t fleet.Target) wire.Held {
 	return wire.Held{Target: t.ID, Version: t.Desired.Version, Digest: t.Desired.Digest}
 }
 
-// awaitFrames waits until the server has taken n frames of a kind.
+// awaitFrames waits until the server has received n frames of a kind.
 func awaitFrames(t *testing.T, s *gatewaytest.Server, kind string, n float64) {
 	t.Helper()
 	ctx, tick := within(t), time.NewTicker(5*time.Millisecond)
@@ -200,7 +200,7 @@ func awaitFrames(t *testing.T, s *gatewaytest.Server, kind string, n float64) {
 		}
 		select {
 		case <-ctx.Done():
-			t.Fatalf("the server never took %v frames %q", n, kind)
+			t.Fatalf("the server never received %v frames of kind %q", n, kind)
 		case <-tick.C:
 		}
 	}

@@ -15,32 +15,32 @@ import (
 	"github.com/kedge-dev/kedge/server/internal/store"
 )
 
-// An agent that claims a version which no server can have given out is refused for that target, in words
-// that name both versions. The server neither counts on from it nor goes round in circles, and the other
-// agents are served as ever.
-func TestImplausibleVersionIsRefused(t *testing.T) {
+// An agent that claims a version which no server can have sent gets an error for that target. The message names
+// both versions. The server does not continue from the claimed version and does not retry in a loop, and serves
+// the other agents as usual.
+func TestImplausibleVersionIsRejected(t *testing.T) {
 	t.Parallel()
-	onEveryKind(t, func(t *testing.T, a, b *replica) {
+	onEveryStore(t, func(t *testing.T, a, b *replica) {
 		paris, rome := enroll(t, a, "default", "paris"), enroll(t, a, "default", "rome")
 		deploy(t, a, "default", "app", "")
 		render(t, a, "default", "app", "1")
-		liar, honest := targetOf(t, a, paris.Agent), targetOf(t, a, rome.Agent)
+		implausible, plausible := targetOf(t, a, paris.Agent), targetOf(t, a, rome.Agent)
 		claim := fleet.Version{Epoch: math.MaxInt64, Generation: math.MaxInt64}
-		here, _ := connect(t, a.door, paris.Token, func(h *wire.Hello) { h.Held = map[fleet.TargetID]wire.Held{} })
+		here, _ := connect(t, a.server, paris.Token, func(h *wire.Hello) { h.Held = map[fleet.TargetID]wire.Held{} })
 		here.snapshot()
-		here.status(wire.Status{Target: liar.ID, Full: true, Observed: fleet.Observed{Version: claim, Sync: fleet.SyncSynced, AsOf: time.Now()}})
-		awaitRefused(t, a, liar.ID)
+		here.status(wire.Status{Target: implausible.ID, Full: true, Observed: fleet.Observed{Version: claim, Sync: fleet.SyncSynced, AsOf: time.Now()}})
+		awaitRejected(t, a, implausible.ID)
 
-		again, _ := connect(t, a.door, paris.Token, func(h *wire.Hello) {
-			h.Held = map[fleet.TargetID]wire.Held{liar.ID: {Target: liar.ID, Version: claim}}
+		again, _ := connect(t, a.server, paris.Token, func(h *wire.Hello) {
+			h.Held = map[fleet.TargetID]wire.Held{implausible.ID: {Target: implausible.ID, Version: claim}}
 		})
 		if got := again.snapshot(); len(got) != 0 {
-			t.Errorf("the agent that claims to be ahead was sent %v", got)
+			t.Errorf("the agent that claims to be ahead received %v", got)
 		}
-		there, _ := connect(t, b.door, rome.Token, nil)
+		there, _ := connect(t, b.server, rome.Token, nil)
 		there.held()
 		there.snapshot()
-		// A tombstone follows what an agent has without asking Git, and so goes round fastest.
+		// A tombstone does not need Git, so a loop would be fastest here.
 		if _, err := a.DeleteDeployment(t.Context(), admin, "default", "app", control.Match{}); err != nil {
 			t.Fatal(err)
 		}
@@ -48,18 +48,18 @@ func TestImplausibleVersionIsRefused(t *testing.T) {
 		if !d.GetTombstone() || d.GetGeneration() != 2 {
 			t.Fatalf("the other agent received %v, want its tombstone", d)
 		}
-		there.status(deleted(honest, d.GetGeneration()))
+		there.status(deleted(plausible, d.GetGeneration()))
 		for there.recv().GetStatusStored() == nil {
 		}
-		assertQuiet(t, a, there, honest)
+		assertQuiet(t, a, there, plausible)
 		if now := targetOf(t, a, paris.Agent); now.Desired.Generation != 2 || now.Observed.Generation > 2 {
-			t.Errorf("desired is generation %d, observed %d: want the server's own count", now.Desired.Generation, now.Observed.Generation)
+			t.Errorf("desired is generation %d, observed %d: want the generations of the server", now.Desired.Generation, now.Observed.Generation)
 		}
 	})
 }
 
-// assertQuiet sees that nothing is written while an agent has the server answer it many times.
-func assertQuiet(t *testing.T, r *replica, p *peer, target fleet.Target) {
+// assertQuiet verifies that the server writes nothing while it answers an agent many times.
+func assertQuiet(t *testing.T, r *replica, p *testAgent, target fleet.Target) {
 	t.Helper()
 	before := lastChange(t, r)
 	for i := range 50 {
@@ -68,7 +68,7 @@ func assertQuiet(t *testing.T, r *replica, p *peer, target fleet.Target) {
 		}
 	}
 	if wrote := lastChange(t, r) - before; wrote > 2 {
-		t.Errorf("%d changes were written while nothing happened", wrote)
+		t.Errorf("%d changes were written, although nothing changed", wrote)
 	}
 }
 
@@ -78,7 +78,7 @@ func deleted(t fleet.Target, generation int64) wire.Status {
 	}}
 }
 
-func awaitRefused(t *testing.T, r *replica, id fleet.TargetID) {
+func awaitRejected(t *testing.T, r *replica, id fleet.TargetID) {
 	t.Helper()
 	testkit.Eventually(t, 20*time.Second, func(ctx context.Context) error {
 		return r.store.View(ctx, func(tx store.Tx) error {

@@ -11,87 +11,93 @@ import (
 
 	"github.com/kedge-dev/kedge/internal/fleet"
 	"github.com/kedge-dev/kedge/internal/obs"
+	"github.com/kedge-dev/kedge/internal/wake"
 	"github.com/kedge-dev/kedge/internal/wire"
 	"github.com/kedge-dev/kedge/server/internal/control"
+	"github.com/kedge-dev/kedge/server/internal/pause"
 	"github.com/kedge-dev/kedge/server/internal/store"
 )
 
 const (
-	// maxBatch bounds how many statuses and events one write takes, so that no transaction grows
-	// with the fleet.
+	// maxBatch limits the statuses and events of one write, so that a transaction does not grow with the fleet.
 	maxBatch = 1000
-	// besides is how many statuses and events have to wait for a second batch of the same tenant to be
-	// written beside the first, and besidesAfter how long fewer of them wait at most: one large batch
-	// costs the database far less than many small ones.
-	besides      = maxBatch / 4
-	besidesAfter = 500 * time.Millisecond
-	// maxWaiting bounds what one agent may have waiting. Beyond it the agent's stream is not read
-	// until a batch is written: flow control slows that agent and nobody else.
-	maxWaiting = 4096
-	// maxFrames bounds how many status frames one agent may have waiting, those included that a newer
-	// one of their target has replaced: taking them in must not take the time that writing needs. An
-	// agent that keeps to its window never meets it.
+	// parallelBatchSize and parallelBatchDelay decide when a second batch of a tenant is written while the first
+	// one is being written: when that many statuses and events wait, or when one of them has waited that long.
+	// One large batch costs the database far less than many small ones.
+	parallelBatchSize  = maxBatch / 4
+	parallelBatchDelay = 500 * time.Millisecond
+	// maxPending limits the statuses and events that one agent may have pending. Beyond it the gateway does not
+	// read the agent's stream until a batch is written. Flow control slows down that agent and no other.
+	maxPending = 4096
+	// maxFrames limits the status frames that one agent may have pending, including those that a newer frame of
+	// the same target has replaced. Receiving them must not take the time that writing needs. An agent that
+	// respects its window never reaches it.
 	maxFrames = 2 * wire.StatusWindow
-	// maxTargetObjects bounds what the statuses of one target may add up to: more than a bundle can hold.
+	// maxTargetObjects limits the objects in the pending statuses of one target. It is more than a bundle can
+	// contain.
 	maxTargetObjects = 50_000
 )
 
-// intake coalesces what agents report and writes it in batches, as fast as the writes go. While nothing of
-// a tenant is being written, what comes is written at once; while something is, a second batch waits until
-// it is large or besidesAfter has passed, which is the one timer in the path of what succeeds. A batch is of
-// one tenant, and tenants take turns; one agent is in one batch at a time, so that what it says stays in
-// order. A batch that fails is halved at once until the agent that spoils it is alone; that one waits, the
-// others go on. Only when one agent after the other fails (the store is down) does everybody wait.
+// intake coalesces the reports of agents and writes them in batches.
+//
+// If nothing of a tenant is being written, a report is written at once. Otherwise it waits until the pending
+// batch is large or parallelBatchDelay has passed. This is the only timer in the path of a report that succeeds.
+//
+// A batch contains one tenant, and tenants take turns. An agent is in one batch at a time, so that its reports
+// stay in order. After a failure the batch size is halved until the agent that causes the failure is alone. That
+// agent waits and the others continue. Everything waits only when one agent after another fails, for example
+// while the store is down.
 type intake struct {
 	write   func(ctx context.Context, batch []control.AgentReports) error
 	log     *slog.Logger
 	metrics *metrics
-	wake    chan struct{}
+	wake    wake.Signal
 
-	writers, perTenant int // batches at once
+	writers, perTenant int // concurrent batches
 
-	mu     sync.Mutex
-	queues map[fleet.TenantID]*queue
-	turns  []fleet.TenantID // of queues; the first one's turn is next
-	taken  chan struct{}    // closed and replaced whenever a batch was taken
-	done   chan struct{}    // closed and replaced whenever a batch was written, or failed
+	mu          sync.Mutex
+	queues      map[fleet.TenantID]*queue
+	tenantOrder []fleet.TenantID // the keys of queues; the first one is next
+	dequeued    chan struct{}    // closed and replaced when a batch was dequeued
+	batchDone   chan struct{}    // closed and replaced when a batch was written or failed
 }
 
-// queue is what the agents of one tenant have said and nobody has written.
+// queue is the pending reports of one tenant.
 type queue struct {
-	agents  map[fleet.AgentID]*waiting
-	order   []fleet.AgentID        // of agents: who has waited longest is first
-	busy    map[fleet.AgentID]bool // in a batch that is being written
-	writing int                    // batches
-	limit   int                    // statuses per batch now
+	agents  map[fleet.AgentID]*pendingAgent
+	order   []fleet.AgentID        // the keys of agents; the one that has waited longest is first
+	busy    map[fleet.AgentID]bool // those in a batch that is being written
+	writing int                    // number of batches that are being written
+	limit   int                    // current batch size
 }
 
-// waiting is what one agent has said and nobody has written.
-type waiting struct {
-	agent   fleet.Agent
-	reports map[fleet.TargetID]*pendingReport
-	events  []control.AgentEvent
-	acks    map[*session]int64 // status frames of that session up to here are in reports
-	frames  int                // that reports came in
-	since   time.Time          // when the first of it came
-	failed  int                // times that this agent's batch of one failed
-	notYet  time.Time
+// pendingAgent is the pending reports of one agent.
+type pendingAgent struct {
+	agent     fleet.Agent
+	reports   map[fleet.TargetID]*pendingReport
+	events    []control.AgentEvent
+	acks      map[*session]int64 // the last status frame of each session that reports contains
+	frames    int                // number of frames in reports
+	queuedAt  time.Time          // when the first one arrived
+	failed    int                // consecutive failures of a batch with this agent alone
+	notBefore time.Time
 }
 
-// newIntake makes an intake that writes so many batches at once. Of several, no tenant gets all.
+// newIntake returns an intake that writes that many batches concurrently. If there are several writers, no tenant
+// gets all of them.
 func newIntake(write func(context.Context, []control.AgentReports) error, writers int, log *slog.Logger, m *metrics) *intake {
 	return &intake{
-		write: write, log: log, metrics: m, wake: make(chan struct{}, 1), writers: writers, perTenant: max(1, writers-(writers+3)/4),
-		queues: map[fleet.TenantID]*queue{}, taken: make(chan struct{}), done: make(chan struct{}),
+		write: write, log: log, metrics: m, wake: wake.New(), writers: writers, perTenant: max(1, writers-(writers+3)/4),
+		queues: map[fleet.TenantID]*queue{}, dequeued: make(chan struct{}), batchDone: make(chan struct{}),
 	}
 }
 
-func (w *waiting) size() int { return len(w.reports) + len(w.events) }
+func (w *pendingAgent) size() int { return len(w.reports) + len(w.events) }
 
-// status takes the n-th status frame of a session. It blocks while the agent has too much waiting.
+// status adds the n-th status frame of a session. It blocks while the agent has too much pending.
 func (in *intake) status(ctx context.Context, s *session, n int64, r store.Report) error {
 	var tooMany error
-	err := in.put(ctx, s.agent, func(w *waiting) bool {
+	err := in.enqueue(ctx, s.agent, func(w *pendingAgent) bool {
 		if w.frames >= maxFrames {
 			return false
 		}
@@ -99,9 +105,9 @@ func (in *intake) status(ctx context.Context, s *session, n int64, r store.Repor
 			p.add(r)
 			in.metrics.coalesced.Inc()
 			if p.objectCount() > maxTargetObjects {
-				tooMany = fmt.Errorf("target %s has more than %d objects: %w", r.Target, maxTargetObjects, errTooMuch)
+				tooMany = fmt.Errorf("target %s has more than %d objects: %w", r.Target, maxTargetObjects, errTooManyObjects)
 			}
-		} else if w.size() >= maxWaiting {
+		} else if w.size() >= maxPending {
 			return false
 		} else {
 			w.reports[r.Target] = newPending(r)
@@ -113,10 +119,10 @@ func (in *intake) status(ctx context.Context, s *session, n int64, r store.Repor
 	return cmp.Or(tooMany, err)
 }
 
-// events takes what happened at an agent. It blocks while the agent has too much waiting.
+// events adds events of an agent. It blocks while the agent has too much pending.
 func (in *intake) events(ctx context.Context, agent fleet.Agent, events []control.AgentEvent) error {
-	return in.put(ctx, agent, func(w *waiting) bool {
-		if w.size() >= maxWaiting {
+	return in.enqueue(ctx, agent, func(w *pendingAgent) bool {
+		if w.size() >= maxPending {
 			return false
 		}
 		w.events = append(w.events, events...)
@@ -124,28 +130,28 @@ func (in *intake) events(ctx context.Context, agent fleet.Agent, events []contro
 	})
 }
 
-func (in *intake) put(ctx context.Context, agent fleet.Agent, add func(*waiting) bool) error {
+func (in *intake) enqueue(ctx context.Context, agent fleet.Agent, add func(*pendingAgent) bool) error {
 	for {
 		in.mu.Lock()
-		added, taken := add(in.ofLocked(agent)), in.taken
+		added, dequeued := add(in.agentLocked(agent)), in.dequeued
 		in.mu.Unlock()
-		signal(in.wake)
+		in.wake.Set()
 		if added {
 			return nil
 		}
 		select {
-		case <-taken:
+		case <-dequeued:
 		case <-ctx.Done():
 			return ctx.Err()
 		}
 	}
 }
 
-func (in *intake) ofLocked(agent fleet.Agent) *waiting {
+func (in *intake) agentLocked(agent fleet.Agent) *pendingAgent {
 	q := in.queueLocked(agent.TenantID)
 	w := q.agents[agent.ID]
 	if w == nil {
-		w = &waiting{agent: agent, since: time.Now(), reports: map[fleet.TargetID]*pendingReport{}, acks: map[*session]int64{}}
+		w = &pendingAgent{agent: agent, queuedAt: time.Now(), reports: map[fleet.TargetID]*pendingReport{}, acks: map[*session]int64{}}
 		q.agents[agent.ID] = w
 		q.order = append(q.order, agent.ID)
 	}
@@ -155,14 +161,14 @@ func (in *intake) ofLocked(agent fleet.Agent) *waiting {
 func (in *intake) queueLocked(tenant fleet.TenantID) *queue {
 	q := in.queues[tenant]
 	if q == nil {
-		q = &queue{agents: map[fleet.AgentID]*waiting{}, busy: map[fleet.AgentID]bool{}, limit: maxBatch}
+		q = &queue{agents: map[fleet.AgentID]*pendingAgent{}, busy: map[fleet.AgentID]bool{}, limit: maxBatch}
 		in.queues[tenant] = q
-		in.turns = append(in.turns, tenant)
+		in.tenantOrder = append(in.tenantOrder, tenant)
 	}
 	return q
 }
 
-// run writes until ctx ends.
+// run writes batches until ctx ends.
 func (in *intake) run(ctx context.Context) error {
 	var all sync.WaitGroup
 	for range in.writers {
@@ -183,31 +189,31 @@ func (in *intake) runOne(ctx context.Context) {
 		case <-retry.C:
 		}
 		for ctx.Err() == nil {
-			batch, again := in.take(time.Now())
+			batch, retryIn := in.dequeue(time.Now())
 			if len(batch) == 0 {
-				retry.Reset(again)
+				retry.Reset(retryIn)
 				break
 			}
-			signal(in.wake) // another writer may look for more
+			in.wake.Set() // another writer may take the next batch
 			err := in.writeBatch(ctx, batch)
 			switch {
 			case err == nil:
 				attempt = 0
 			case ctx.Err() == nil && len(batch) == 1:
-				in.log.Warn("writing statuses, trying again", obs.KeyAgent, batch[0].agent.Name, obs.Err(err))
+				in.log.Warn("writing statuses failed, retrying", obs.KeyAgent, batch[0].agent.Name, obs.Err(err))
 				if attempt++; attempt > 1 {
-					pause(ctx, retryDelay(attempt))
+					pause.For(ctx, retryBackoff.Delay(attempt))
 				}
 			}
 		}
 	}
 }
 
-// flush writes everything that waits, once.
+// flush writes everything that is pending, once.
 func (in *intake) flush(ctx context.Context) error {
 	var errs []error
 	for range 1000 {
-		batch, _ := in.take(time.Now().Add(24 * time.Hour))
+		batch, _ := in.dequeue(time.Now().Add(24 * time.Hour))
 		if len(batch) == 0 {
 			break
 		}
@@ -221,11 +227,11 @@ func (in *intake) flush(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// settle waits until everything that was taken in is written and confirmed, or ctx ends.
-func (in *intake) settle(ctx context.Context) {
+// waitIdle waits until everything that was added is written and confirmed, or until ctx ends.
+func (in *intake) waitIdle(ctx context.Context) {
 	for {
 		in.mu.Lock()
-		idle, done := len(in.queues) == 0, in.done
+		idle, done := len(in.queues) == 0, in.batchDone
 		in.mu.Unlock()
 		if idle {
 			return

@@ -11,38 +11,38 @@ import (
 	"github.com/kedge-dev/kedge/server/internal/store"
 )
 
-// take removes whole agents of the tenant whose turn it is from what waits, up to the limit of a
-// batch; when none may be written yet it says how long to wait.
-func (in *intake) take(now time.Time) (batch []*waiting, again time.Duration) {
+// dequeue removes a batch of whole agents of the next tenant. If no batch can be written yet it returns when to
+// try again.
+func (in *intake) dequeue(now time.Time) (batch []*pendingAgent, retryIn time.Duration) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	again = time.Hour
-	for range len(in.turns) {
-		tenant := in.turns[0]
-		in.turns = append(in.turns[1:], tenant)
+	retryIn = time.Hour
+	for range len(in.tenantOrder) {
+		tenant := in.tenantOrder[0]
+		in.tenantOrder = append(in.tenantOrder[1:], tenant)
 		q := in.queues[tenant]
 		if q.writing >= in.perTenant {
-			continue // whoever is done first looks again
+			continue // a finished batch wakes a writer
 		}
-		if wait := q.untilBesides(now); wait > 0 {
-			again = min(again, wait)
+		if wait := q.untilParallelBatch(now); wait > 0 {
+			retryIn = min(retryIn, wait)
 			continue
 		}
-		batch, wait := q.take(now)
+		batch, wait := q.dequeue(now)
 		if len(batch) > 0 {
 			q.writing++
-			close(in.taken)
-			in.taken = make(chan struct{})
+			close(in.dequeued)
+			in.dequeued = make(chan struct{})
 			return batch, 0
 		}
-		again = min(again, wait)
+		retryIn = min(retryIn, wait)
 	}
-	return nil, again
+	return nil, retryIn
 }
 
-// untilBesides is how long a batch beside those that are being written is not worth it; whoever is done
-// with one takes what waits then.
-func (q *queue) untilBesides(now time.Time) time.Duration {
+// untilParallelBatch returns how long to wait before a batch is worth writing beside those that are being
+// written. A writer that finishes earlier writes it.
+func (q *queue) untilParallelBatch(now time.Time) time.Duration {
 	if q.writing == 0 {
 		return 0
 	}
@@ -52,24 +52,24 @@ func (q *queue) untilBesides(now time.Time) time.Duration {
 			continue
 		}
 		w := q.agents[id]
-		if size += w.size(); size >= besides {
+		if size += w.size(); size >= parallelBatchSize {
 			return 0
 		}
-		wait = min(wait, max(0, w.since.Add(besidesAfter).Sub(now)))
+		wait = min(wait, max(0, w.queuedAt.Add(parallelBatchDelay).Sub(now)))
 	}
 	return wait
 }
 
-func (q *queue) take(now time.Time) (batch []*waiting, again time.Duration) {
-	again = time.Hour
+func (q *queue) dequeue(now time.Time) (batch []*pendingAgent, retryIn time.Duration) {
+	retryIn = time.Hour
 	size, full := 0, false
 	q.order = slices.DeleteFunc(q.order, func(id fleet.AgentID) bool {
 		if full || q.busy[id] {
 			return false
 		}
 		w := q.agents[id]
-		if wait := w.notYet.Sub(now); wait > 0 {
-			again = min(again, wait)
+		if wait := w.notBefore.Sub(now); wait > 0 {
+			retryIn = min(retryIn, wait)
 			return false
 		}
 		alone := w.failed > 0
@@ -83,11 +83,11 @@ func (q *queue) take(now time.Time) (batch []*waiting, again time.Duration) {
 		full = alone || size >= q.limit
 		return true
 	})
-	return batch, again
+	return batch, retryIn
 }
 
-// writeBatch writes what take returned, and confirms it or puts it back.
-func (in *intake) writeBatch(ctx context.Context, batch []*waiting) error {
+// writeBatch writes a batch from dequeue. It confirms the batch, or makes it pending again.
+func (in *intake) writeBatch(ctx context.Context, batch []*pendingAgent) error {
 	tenant := batch[0].agent.TenantID
 	out := make([]control.AgentReports, 0, len(batch))
 	size := 0
@@ -101,7 +101,7 @@ func (in *intake) writeBatch(ctx context.Context, batch []*waiting) error {
 	}
 	err := in.write(ctx, out)
 	if err == nil {
-		for _, w := range batch { // before the intake looks settled
+		for _, w := range batch { // before waitIdle returns
 			for s, n := range w.acks {
 				s.confirm(n)
 			}
@@ -111,12 +111,12 @@ func (in *intake) writeBatch(ctx context.Context, batch []*waiting) error {
 		in.metrics.reportFailed.Inc()
 		err = fmt.Errorf("writing %d statuses and events of %d agents: %w", size, len(batch), err)
 	}
-	in.finished(tenant, batch, size, err != nil)
+	in.finishBatch(tenant, batch, size, err != nil)
 	return err
 }
 
-// finished ends a batch of a tenant.
-func (in *intake) finished(tenant fleet.TenantID, batch []*waiting, size int, failed bool) {
+// finishBatch updates the queue of a tenant after a batch.
+func (in *intake) finishBatch(tenant fleet.TenantID, batch []*pendingAgent, size int, failed bool) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	q := in.queues[tenant]
@@ -125,34 +125,34 @@ func (in *intake) finished(tenant fleet.TenantID, batch []*waiting, size int, fa
 		delete(q.busy, w.agent.ID)
 	}
 	if failed {
-		q.putBack(batch, size)
+		q.requeue(batch, size)
 	} else {
 		q.limit = min(maxBatch, q.limit*2)
 	}
 	if len(q.agents) == 0 && q.writing == 0 {
 		in.dropLocked(tenant)
 	}
-	close(in.done)
-	in.done = make(chan struct{})
+	close(in.batchDone)
+	in.batchDone = make(chan struct{})
 }
 
 func (in *intake) dropLocked(tenant fleet.TenantID) {
 	delete(in.queues, tenant)
-	for i, t := range in.turns {
+	for i, t := range in.tenantOrder {
 		if t == tenant {
-			in.turns = append(in.turns[:i], in.turns[i+1:]...)
+			in.tenantOrder = append(in.tenantOrder[:i], in.tenantOrder[i+1:]...)
 			return
 		}
 	}
 }
 
-// putBack lays what came in meanwhile over a batch that failed.
-func (q *queue) putBack(batch []*waiting, size int) {
+// requeue makes a failed batch pending again and merges the reports that arrived in the meantime into it.
+func (q *queue) requeue(batch []*pendingAgent, size int) {
 	q.limit = max(1, size/2)
 	var first []fleet.AgentID
 	for _, old := range batch {
 		if len(batch) == 1 {
-			old.notYet = time.Now().Add(retryDelay(old.failed))
+			old.notBefore = time.Now().Add(retryBackoff.Delay(old.failed))
 			old.failed++
 		}
 		if newer := q.agents[old.agent.ID]; newer != nil {

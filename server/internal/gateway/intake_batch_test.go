@@ -16,24 +16,24 @@ import (
 	"github.com/kedge-dev/kedge/server/internal/store"
 )
 
-// shelf is an intake that nobody writes from, with agents that say what a test wants.
-type shelf struct {
+// testIntake is an intake without writers, and agents that report what a test needs.
+type testIntake struct {
 	*intake
 	t *testing.T
 }
 
-func newShelf(t *testing.T, writers int) shelf {
+func newTestIntake(t *testing.T, writers int) testIntake {
 	t.Helper()
 	m, err := newMetrics(prometheus.NewRegistry())
 	if err != nil {
 		t.Fatal(err)
 	}
 	never := func(context.Context, []control.AgentReports) error { return errors.New("not in this test") }
-	return shelf{newIntake(never, writers, slog.New(slog.DiscardHandler), m), t}
+	return testIntake{newIntake(never, writers, slog.New(slog.DiscardHandler), m), t}
 }
 
-// say puts statuses of n targets of an agent.
-func (s shelf) say(agent fleet.AgentID, n int) {
+// report adds statuses of n targets of an agent.
+func (s testIntake) report(agent fleet.AgentID, n int) {
 	s.t.Helper()
 	from := &session{caller: &caller{agent: fleet.Agent{ID: agent, TenantID: "tnt-1"}}}
 	for i := range n {
@@ -44,57 +44,57 @@ func (s shelf) say(agent fleet.AgentID, n int) {
 	}
 }
 
-func names(batch []*waiting) (out string) {
+func names(batch []*pendingAgent) (out string) {
 	for _, w := range batch {
 		out += string(w.agent.ID)
 	}
 	return out
 }
 
-func TestWhoHasWaitedLongestIsWrittenFirst(t *testing.T) {
+func TestAgentThatHasWaitedLongestIsWrittenFirst(t *testing.T) {
 	t.Parallel()
-	s := newShelf(t, 1)
+	s := newTestIntake(t, 1)
 	for _, agent := range []fleet.AgentID{"a", "b", "c", "d"} {
-		s.say(agent, maxBatch/2)
+		s.report(agent, maxBatch/2)
 	}
-	s.say("a", 1) // more does not change its turn
+	s.report("a", 1) // another report does not change its position
 	now := time.Now()
-	first, _ := s.take(now)
-	s.say("a", 1)
-	s.finished("tnt-1", first, maxBatch, false)
-	second, _ := s.take(now)
-	s.finished("tnt-1", second, maxBatch, false)
-	third, _ := s.take(now)
+	first, _ := s.dequeue(now)
+	s.report("a", 1)
+	s.finishBatch("tnt-1", first, maxBatch, false)
+	second, _ := s.dequeue(now)
+	s.finishBatch("tnt-1", second, maxBatch, false)
+	third, _ := s.dequeue(now)
 	if got := names(first) + " " + names(second) + " " + names(third); got != "ab cd a" {
-		t.Errorf("they were written as %q", got)
+		t.Errorf("the batches are %q, want ab cd a", got)
 	}
 }
 
-func TestAFewStatusesWaitForTheBatchThatIsBeingWritten(t *testing.T) {
+func TestFewStatusesWaitForTheCurrentBatch(t *testing.T) {
 	t.Parallel()
-	s := newShelf(t, 8)
-	s.say("a", 1)
-	first, _ := s.take(time.Now())
-	s.say("b", 1)
+	s := newTestIntake(t, 8)
+	s.report("a", 1)
+	first, _ := s.dequeue(time.Now())
+	s.report("b", 1)
 	now := time.Now()
-	few, again := s.take(now)
-	if len(few) != 0 || again > besidesAfter {
-		t.Errorf("%q was taken beside %q, or may be in %s", names(few), names(first), again)
+	few, retryIn := s.dequeue(now)
+	if len(few) != 0 || retryIn > parallelBatchDelay {
+		t.Errorf("batch %q was dequeued beside %q, or is due in %s", names(few), names(first), retryIn)
 	}
-	if late, _ := s.take(now.Add(2 * besidesAfter)); names(late) != "b" {
-		t.Errorf("%q was taken after a while, want b: a write that hangs must not hold it up", names(late))
+	if late, _ := s.dequeue(now.Add(2 * parallelBatchDelay)); names(late) != "b" {
+		t.Errorf("batch %q was dequeued after the delay, want b: a write that blocks must not delay it", names(late))
 	}
-	s.say("c", besides)
-	if many, _ := s.take(now); names(many) != "c" {
-		t.Errorf("%q was taken when there was much, want c", names(many))
+	s.report("c", parallelBatchSize)
+	if many, _ := s.dequeue(now); names(many) != "c" {
+		t.Errorf("batch %q was dequeued when many reports were pending, want c", names(many))
 	}
 }
 
-func TestAnAgentThatKeepsToNoWindowIsNotRead(t *testing.T) {
+func TestAgentThatExceedsItsWindowIsNotRead(t *testing.T) {
 	t.Parallel()
-	s := newShelf(t, 1)
+	s := newTestIntake(t, 1)
 	from := &session{caller: &caller{agent: fleet.Agent{ID: "a", TenantID: "tnt-1"}}}
-	for n := range int64(2 * wire.StatusWindow) { // all of one target: there is never more than one to write
+	for n := range int64(2 * wire.StatusWindow) { // all of one target: never more than one to write
 		if err := s.status(t.Context(), from, n+1, store.Report{Target: "tgt-1"}); err != nil {
 			t.Fatal(err)
 		}
@@ -102,13 +102,13 @@ func TestAnAgentThatKeepsToNoWindowIsNotRead(t *testing.T) {
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
 	if err := s.status(ended, from, 0, store.Report{Target: "tgt-1"}); !errors.Is(err, context.Canceled) {
-		t.Errorf("one more was answered with %v, want that it waits", err)
+		t.Errorf("one more status returned %v, want that it waits", err)
 	}
-	s.say("b", 1) // others are read
-	if _, again := s.take(time.Now()); again != 0 {
-		t.Fatalf("nothing was taken for %s", again)
+	s.report("b", 1) // other agents are not affected
+	if _, retryIn := s.dequeue(time.Now()); retryIn != 0 {
+		t.Fatalf("the next batch is due in %s, want now", retryIn)
 	}
 	if err := s.status(t.Context(), from, 0, store.Report{Target: "tgt-1"}); err != nil {
-		t.Errorf("after a batch was taken: %v", err)
+		t.Errorf("after a batch was dequeued: %v", err)
 	}
 }

@@ -29,8 +29,8 @@ func observed(t fleet.Target, message string) fleet.Observed {
 	}
 }
 
-// While a write is under way, statuses are coalesced; deltas are laid over each other as if each
-// had been written, and every one is confirmed.
+// While a write is in progress statuses are coalesced. Deltas are merged as if each had been written, and every
+// status is confirmed.
 func TestStatusesAreCoalescedAndNoneIsLost(t *testing.T) {
 	t.Parallel()
 	m := gatewaytest.NewMemory()
@@ -73,12 +73,12 @@ func TestStatusesAreCoalescedAndNoneIsLost(t *testing.T) {
 		t.Errorf("objects after all deltas (-want +got):\n%s", diff)
 	}
 	if n := m.Counts().Statuses; n > more/2 {
-		t.Errorf("%d of %d statuses were written one by one", n, more)
+		t.Errorf("%d of %d statuses were written, want most of them coalesced", n, more)
 	}
 }
 
-// A status that cannot be written holds up only the agent that sent it.
-func TestPoisonedReportHoldsUpNobodyElse(t *testing.T) {
+// A status that cannot be written delays only the agent that sent it.
+func TestFailingReportDelaysNoOtherAgent(t *testing.T) {
 	t.Parallel()
 	m := gatewaytest.NewMemory()
 	first, firstToken := m.Enroll("first")
@@ -106,7 +106,7 @@ func TestPoisonedReportHoldsUpNobodyElse(t *testing.T) {
 	report(firstToken, firstTarget)
 	report(badToken, badTarget)
 	report(goodToken, goodTarget)
-	awaitFrames(t, srv, "heartbeat", 3) // what was sent before them has been taken
+	awaitFrames(t, srv, "heartbeat", 3) // the server has received the frames before them too
 	close(both)
 	if err := m.AwaitObserved(within(t), goodTarget.ID, fleet.SyncSynced); err != nil {
 		t.Fatalf("the good agent's status was never written: %v", err)
@@ -133,15 +133,15 @@ func TestEventsReachControl(t *testing.T) {
 	}
 	got := m.Events()
 	if !got[0].Event.At.Equal(at) || got[0].Event.Reason != "DriftHealed" {
-		t.Errorf("first event = %+v, want it as it was told", got[0])
+		t.Errorf("first event = %+v, want it unchanged", got[0])
 	}
 	if got[1].Event.At.After(time.Now()) {
-		t.Errorf("an event is from the future: %s", got[1].Event.At)
+		t.Errorf("the time of an event is in the future: %s", got[1].Event.At)
 	}
 }
 
-// What the server has confirmed is not asked for again; what differs is.
-func TestStatusHashSaysWhetherStatusesAreNeeded(t *testing.T) {
+// The server asks only for statuses that it has not confirmed.
+func TestServerAsksForStatusesWhenHashesDiffer(t *testing.T) {
 	t.Parallel()
 	m := gatewaytest.NewMemory()
 	agent, token := m.Enroll("edge-1")
@@ -155,10 +155,10 @@ func TestStatusHashSaysWhetherStatusesAreNeeded(t *testing.T) {
 	}
 	_, same := connect(t, srv, token, func(h *wire.Hello) { h.StatusHash = wire.StatusHash([]wire.Confirmed{s.Confirmed()}) })
 	if same.SendStatuses {
-		t.Error("statuses are asked for although the server has them")
+		t.Error("the server asks for statuses that it has")
 	}
 	_, other := connect(t, srv, token, nil)
 	if !other.SendStatuses {
-		t.Error("statuses are not asked for although the agent believes that the server has none")
+		t.Error("the server does not ask for statuses, although none of the agent is confirmed")
 	}
 }

@@ -13,29 +13,30 @@ import (
 	"github.com/kedge-dev/kedge/internal/fleet"
 )
 
-// Rate is so many per second, and so many at once after a quiet time.
+// Rate is a number per second, with bursts.
 type Rate struct {
 	PerSecond float64
 	Burst     int
 }
 
-// Limits bound what one agent, with all its replicas, may ask of this server. They are far above what
-// an agent does that works: they keep one that does not from being everybody's problem.
+// Limits are the rate limits of one agent with all its replicas. They are far above the needs of an agent that
+// works, and protect the others from one that does not.
 type Limits struct {
-	// Connects are streams that are opened; default 2 per second, 60 at once.
+	// Connects limits the streams that are opened; default 2 per second, bursts of 60.
 	Connects Rate
-	// Fetches are bundles that are asked for; default 200 per second, 2000 at once.
+	// Fetches limits the requested bundles; default 200 per second, bursts of 2000.
 	Fetches Rate
-	// Capabilities are what a cluster offers to charts, told again; default 1 per second, 30 at once.
+	// Capabilities limits how often an agent sends the capabilities of its cluster; default 1 per second, bursts
+	// of 30.
 	Capabilities Rate
-	// Frames are all but statuses; default 200 per second, 2000 at once.
+	// Frames limits all frames except statuses; default 200 per second, bursts of 2000.
 	Frames Rate
-	// Statuses beyond the limit are not refused: the stream is read more slowly. Default 5000 per
-	// second, 10000 at once.
+	// Statuses limits statuses; default 5000 per second, bursts of 10000. The gateway does not reject those
+	// beyond the limit: it reads the stream more slowly.
 	Statuses Rate
-	// WrongTokens are tokens of one address that let nobody in; default 5 per second, 50 at once. See
-	// failures.
-	WrongTokens Rate
+	// InvalidTokens limits the invalid tokens of one address; default 5 per second, bursts of 50. See
+	// tokenFailures.
+	InvalidTokens Rate
 }
 
 func (l Limits) withDefaults() Limits {
@@ -44,53 +45,54 @@ func (l Limits) withDefaults() Limits {
 	l.Capabilities = cmp.Or(l.Capabilities, Rate{1, 30})
 	l.Frames = cmp.Or(l.Frames, Rate{200, 2000})
 	l.Statuses = cmp.Or(l.Statuses, Rate{5000, 10_000})
-	l.WrongTokens = cmp.Or(l.WrongTokens, Rate{5, 50})
+	l.InvalidTokens = cmp.Or(l.InvalidTokens, Rate{5, 50})
 	return l
 }
 
 func (r Rate) limiter() *rate.Limiter { return rate.NewLimiter(rate.Limit(r.PerSecond), r.Burst) }
 
-// limiters holds what each agent has left. Sessions and calls of one agent share it.
+// limiters holds the rate limiters of each agent. All sessions and calls of an agent share them.
 type limiters struct {
 	limits  Limits
 	metrics *metrics
 
 	mu     sync.Mutex
-	agents map[fleet.AgentID]*allowance
+	agents map[fleet.AgentID]*agentLimits
 	swept  time.Time
 }
 
-// allowance is what one agent has left.
-type allowance struct {
-	metrics                                      *metrics
-	connects, fetches, frames, statuses, offered *rate.Limiter
-	used                                         time.Time
+// agentLimits are the rate limiters of one agent.
+type agentLimits struct {
+	metrics                                               *metrics
+	connects, fetches, frames, statuses, capabilityFrames *rate.Limiter
+	used                                                  time.Time
 }
 
-// idleAllowance is how long an unused allowance is kept: by then every one is full again.
-const idleAllowance = 5 * time.Minute
+// agentLimitsTTL is how long unused limiters stay in memory. After that time all of them would allow a full
+// burst.
+const agentLimitsTTL = 5 * time.Minute
 
 func newLimiters(l Limits, m *metrics) *limiters {
-	return &limiters{limits: l.withDefaults(), metrics: m, agents: map[fleet.AgentID]*allowance{}, swept: time.Now()}
+	return &limiters{limits: l.withDefaults(), metrics: m, agents: map[fleet.AgentID]*agentLimits{}, swept: time.Now()}
 }
 
-func (l *limiters) of(agent fleet.AgentID) *allowance {
+func (l *limiters) get(agent fleet.AgentID) *agentLimits {
 	now := time.Now()
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if now.Sub(l.swept) > idleAllowance {
+	if now.Sub(l.swept) > agentLimitsTTL {
 		l.swept = now
 		for id, a := range l.agents {
-			if now.Sub(a.used) > idleAllowance { // a session that lives on keeps its own pointer
+			if now.Sub(a.used) > agentLimitsTTL { // an open session has its own pointer
 				delete(l.agents, id)
 			}
 		}
 	}
 	a := l.agents[agent]
 	if a == nil {
-		a = &allowance{
+		a = &agentLimits{
 			metrics: l.metrics, connects: l.limits.Connects.limiter(), fetches: l.limits.Fetches.limiter(),
-			frames: l.limits.Frames.limiter(), statuses: l.limits.Statuses.limiter(), offered: l.limits.Capabilities.limiter(),
+			frames: l.limits.Frames.limiter(), statuses: l.limits.Statuses.limiter(), capabilityFrames: l.limits.Capabilities.limiter(),
 		}
 		l.agents[agent] = a
 	}
@@ -98,21 +100,21 @@ func (l *limiters) of(agent fleet.AgentID) *allowance {
 	return a
 }
 
-func (a *allowance) connect() error      { return a.allow(a.connects, "connects") }
-func (a *allowance) fetch() error        { return a.allow(a.fetches, "fetches") }
-func (a *allowance) frame() error        { return a.allow(a.frames, "frames") }
-func (a *allowance) capabilities() error { return a.allow(a.offered, "capabilities") }
+func (a *agentLimits) connect() error      { return a.allow(a.connects, "connects") }
+func (a *agentLimits) fetch() error        { return a.allow(a.fetches, "fetches") }
+func (a *agentLimits) frame() error        { return a.allow(a.frames, "frames") }
+func (a *agentLimits) capabilities() error { return a.allow(a.capabilityFrames, "capabilities") }
 
-func (a *allowance) allow(l *rate.Limiter, what string) error {
+func (a *agentLimits) allow(l *rate.Limiter, what string) error {
 	if l.Allow() {
 		return nil
 	}
 	a.metrics.limited.WithLabelValues(what).Inc()
-	return status.Errorf(codes.ResourceExhausted, "too many %s: this agent may have %.0f per second", what, float64(l.Limit()))
+	return status.Errorf(codes.ResourceExhausted, "too many %s: the limit of this agent is %.0f per second", what, float64(l.Limit()))
 }
 
-// status waits until one more status may be taken.
-func (a *allowance) status(ctx context.Context) error {
+// status waits until the limit allows one more status.
+func (a *agentLimits) status(ctx context.Context) error {
 	if a.statuses.Allow() {
 		return nil
 	}

@@ -14,7 +14,7 @@ import (
 	"github.com/kedge-dev/kedge/server/internal/gateway"
 )
 
-// limited returns how much of a kind was refused or slowed down.
+// limited returns how many requests of a kind were rejected or delayed.
 func limited(t *testing.T, s *gatewaytest.Server, what string) float64 {
 	t.Helper()
 	families, err := s.Metrics.Gather()
@@ -32,7 +32,7 @@ func limited(t *testing.T, s *gatewaytest.Server, what string) float64 {
 }
 
 // covers: C12
-func TestAgentBeyondItsLimitsIsRefusedAndCounted(t *testing.T) {
+func TestRequestsBeyondTheLimitsAreRejectedAndCounted(t *testing.T) {
 	t.Parallel()
 	few := gateway.Rate{PerSecond: 0.001, Burst: 3}
 	tests := []struct {
@@ -75,15 +75,15 @@ func TestAgentBeyondItsLimitsIsRefusedAndCounted(t *testing.T) {
 				t.Fatalf("got %v, want ResourceExhausted", err)
 			}
 			if n := limited(t, srv, tt.what); n < 1 {
-				t.Errorf("%v of %s were counted", n, tt.what)
+				t.Errorf("%v of %s were counted, want at least 1", n, tt.what)
 			}
 			p, _ := connect(t, srv, other, nil)
-			p.snapshot() // somebody else is not concerned
+			p.snapshot() // other agents are not affected
 		})
 	}
 }
 
-func fetch(p *peer, digest string) error {
+func fetch(p *testAgent, digest string) error {
 	stream, err := p.rpc.FetchBundle(p.ctx, &agentv1.FetchBundleRequest{Digest: digest})
 	if err != nil {
 		return err
@@ -93,7 +93,7 @@ func fetch(p *peer, digest string) error {
 }
 
 // covers: C12
-func TestStatusesBeyondTheLimitAreSlowedDownAndNotLost(t *testing.T) {
+func TestStatusesBeyondTheLimitAreDelayedAndNotLost(t *testing.T) {
 	t.Parallel()
 	m := gatewaytest.NewMemory()
 	agent, token := m.Enroll("edge-1")
@@ -110,9 +110,9 @@ func TestStatusesBeyondTheLimitAreSlowedDownAndNotLost(t *testing.T) {
 	for p.recv().GetStatusStored().GetCount() != n {
 	}
 	if took := time.Since(began); took < 300*time.Millisecond {
-		t.Errorf("%d statuses took %s: they were not slowed down", n, took)
+		t.Errorf("%d statuses took %s: they were not delayed", n, took)
 	}
 	if limited(t, srv, "statuses") == 0 {
-		t.Error("nothing was counted")
+		t.Error("no delayed status was counted")
 	}
 }

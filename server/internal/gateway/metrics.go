@@ -7,7 +7,8 @@ import (
 	"google.golang.org/grpc/stats"
 )
 
-// metrics of the gateway. No label names an agent or a target: their number is not bounded.
+// metrics are the metrics of the gateway. No label names an agent or a target, because their number is not
+// limited.
 type metrics struct {
 	connected     prometheus.Gauge
 	frames        *prometheus.CounterVec // direction, frame
@@ -32,18 +33,18 @@ func newMetrics(reg prometheus.Registerer) (*metrics, error) {
 		}),
 		frames:        prometheus.NewCounterVec(counter("frames_total", "Frames on agent streams."), []string{"direction", "frame"}),
 		bytes:         prometheus.NewCounterVec(counter("bytes_total", "Bytes of messages on agent streams, bundles included."), []string{"direction"}),
-		desired:       prometheus.NewCounterVec(counter("desired_sent_total", "Desired states sent, by how the bundle travelled."), []string{"form"}),
-		coalesced:     prometheus.NewCounter(counter("status_coalesced_total", "Statuses that a newer one of the same target replaced before they were written.")),
+		desired:       prometheus.NewCounterVec(counter("desired_sent_total", "Desired states sent, by the form of the bundle."), []string{"form"}),
+		coalesced:     prometheus.NewCounter(counter("status_coalesced_total", "Statuses that were replaced by a newer one of the same target before they were written.")),
 		ended:         prometheus.NewCounterVec(counter("sessions_ended_total", "Sessions that ended, by reason."), []string{"reason"}),
-		reportFailed:  prometheus.NewCounter(counter("report_failures_total", "Batches of statuses that could not be written and were tried again.")),
+		reportFailed:  prometheus.NewCounter(counter("report_failures_total", "Batches of statuses that failed to be written and were retried.")),
 		bundlesLoaded: prometheus.NewCounter(counter("bundles_loaded_total", "Bundles read from the store.")),
-		limited:       prometheus.NewCounterVec(counter("limited_total", "What agents asked for beyond their rate limits: statuses were slowed down, the rest was refused."), []string{"what"}),
+		limited:       prometheus.NewCounterVec(counter("limited_total", "Requests of agents beyond their rate limits. Statuses were delayed, other requests were rejected."), []string{"what"}),
 		reportBatch: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Namespace: "kedge", Subsystem: "gateway", Name: "report_batch_size", Help: "Statuses per write.",
 			Buckets: prometheus.ExponentialBuckets(1, 4, 7),
 		}),
 		changeToSent: prometheus.NewHistogram(prometheus.HistogramOpts{
-			Namespace: "kedge", Subsystem: "gateway", Name: "change_to_sent_seconds", Help: "From the change of a desired state to its sending.",
+			Namespace: "kedge", Subsystem: "gateway", Name: "change_to_sent_seconds", Help: "Time from the change of a desired state until it was sent.",
 			Buckets: []float64{.001, .002, .005, .01, .02, .05, .1, .2, .5, 1, 2, 5, 10, 30},
 		}),
 	}
@@ -57,7 +58,7 @@ func newMetrics(reg prometheus.Registerer) (*metrics, error) {
 	return m, nil
 }
 
-// byteCounter counts what really went over the wire, which only the transport knows.
+// byteCounter counts the bytes on the wire, which only the transport knows.
 type byteCounter struct{ in, out prometheus.Counter }
 
 func (m *metrics) statsHandler() stats.Handler {

@@ -9,7 +9,7 @@ import (
 	"github.com/kedge-dev/kedge/server/internal/store"
 )
 
-// objectKey is what an object is, whatever version it was reached by.
+// objectKey identifies an object regardless of its API version.
 type objectKey struct{ group, kind, namespace, name string }
 
 func keyOf(r fleet.ObjectRef) objectKey { return objectKey{r.Group, r.Kind, r.Namespace, r.Name} }
@@ -29,7 +29,7 @@ func newPending(r store.Report) *pendingReport {
 	return p
 }
 
-// add lays a newer report over p.
+// add merges a newer report into p.
 func (p *pendingReport) add(r store.Report) {
 	p.observed = r.Observed
 	if r.Full || p.objects == nil {
@@ -49,10 +49,10 @@ func (p *pendingReport) add(r store.Report) {
 	}
 }
 
-// objectCount is how much p holds on to.
+// objectCount returns the number of objects in p.
 func (p *pendingReport) objectCount() int { return len(p.objects) + len(p.gone) }
 
-// report is p in the order that users read.
+// report returns p in the order in which users read objects.
 func (p *pendingReport) report() store.Report {
 	return store.Report{
 		Target: p.target, Observed: p.observed, Full: p.full,

@@ -10,33 +10,39 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/kedge-dev/kedge/internal/obs"
+	"github.com/kedge-dev/kedge/internal/wake"
+	"github.com/kedge-dev/kedge/server/internal/pause"
 )
 
-// recheckers is how many tokens are looked at at once. They wait for nobody who is not let in yet.
-const recheckers = 4
+const (
+	// concurrentRechecks limits the concurrent checks. They do not share slots with the lookups of new streams.
+	concurrentRechecks = 4
+	// recheckSlots spreads the periodic checks over the interval.
+	recheckSlots = 60
+)
 
-// rechecks looks whether the tokens of sessions are still good. It does not leave that to the sessions:
-// one whose agent takes nothing is blocked, and would never look.
+// rechecks checks whether the tokens of open sessions are still valid. Sessions do not do that themselves: a
+// session is blocked while its agent receives nothing.
 type rechecks struct {
 	gateway *Gateway
-	wake    chan struct{}
+	wake    wake.Signal
 
 	mu      sync.Mutex
 	pending map[*session]struct{}
 }
 
 func newRechecks(g *Gateway) *rechecks {
-	return &rechecks{gateway: g, wake: make(chan struct{}, 1), pending: map[*session]struct{}{}}
+	return &rechecks{gateway: g, wake: wake.New(), pending: map[*session]struct{}{}}
 }
 
 func (r *rechecks) add(s *session) {
 	r.mu.Lock()
 	r.pending[s] = struct{}{}
 	r.mu.Unlock()
-	signal(r.wake)
+	r.wake.Set()
 }
 
-func (r *rechecks) take() *session {
+func (r *rechecks) next() *session {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for s := range r.pending {
@@ -46,24 +52,23 @@ func (r *rechecks) take() *session {
 	return nil
 }
 
-// run looks at what is added, and as a backstop at all sessions again and again, until ctx ends.
+// run checks the sessions that are added, and all sessions once per interval as a backstop, until ctx ends.
 func (r *rechecks) run(ctx context.Context) {
 	var all sync.WaitGroup
 	defer all.Wait()
-	for range recheckers {
+	for range concurrentRechecks {
 		all.Go(func() { r.work(ctx) })
 	}
-	const parts = 60 // a few at a time
-	tick := time.NewTicker(max(r.gateway.cfg.RecheckEvery/parts, time.Millisecond))
+	tick := time.NewTicker(max(r.gateway.cfg.RecheckEvery/recheckSlots, time.Millisecond))
 	defer tick.Stop()
-	for turn := 0; ; turn = (turn + 1) % parts {
+	for slot := 0; ; slot = (slot + 1) % recheckSlots {
 		select {
 		case <-ctx.Done():
 			return
 		case <-tick.C:
 		}
-		r.gateway.each(func(s *session) {
-			if int(s.part)%parts == turn {
+		r.gateway.sessions.forEach(func(s *session) {
+			if int(s.recheckSlot) == slot {
 				r.add(s)
 			}
 		})
@@ -77,14 +82,14 @@ func (r *rechecks) work(ctx context.Context) {
 			return
 		case <-r.wake:
 		}
-		for s := r.take(); s != nil && ctx.Err() == nil; s = r.take() {
-			signal(r.wake) // there may be more, for others
+		for s := r.next(); s != nil && ctx.Err() == nil; s = r.next() {
+			r.wake.Set() // another worker may take the next one
 			if err := s.recheck(ctx); err != nil {
 				if ctx.Err() == nil {
-					s.log().Warn("looking at a token again, trying once more", obs.Err(err))
+					s.log().Warn("checking a token failed, retrying", obs.Err(err))
 				}
 				r.add(s)
-				pause(ctx, retryDelay(attempt))
+				pause.For(ctx, retryBackoff.Delay(attempt))
 				attempt++
 				continue
 			}
@@ -93,21 +98,21 @@ func (r *rechecks) work(ctx context.Context) {
 	}
 }
 
-// recheck ends the session of an agent that is no longer let in, or that is no longer what it was
-// welcomed as. It fails when that cannot be found out now.
+// recheck ends the session of an agent that is no longer valid or whose configuration has changed. It fails if it
+// cannot check that now.
 func (s *session) recheck(ctx context.Context) error {
 	if s.ended() != nil {
 		return nil
 	}
-	now, err := s.gateway.lookUp(ctx, s.token)
+	now, err := s.gateway.lookup(ctx, s.token)
 	switch {
 	case status.Code(err) == codes.Unauthenticated:
 		s.end(errRevoked)
-		s.gone()
+		s.remove()
 	case err != nil:
 		return err
 	case now.agent.ID != s.agent.ID || now.agent.Scope != s.agent.Scope || !slices.Equal(now.agent.Namespaces, s.agent.Namespaces):
-		s.sayGoodbye("the agent's configuration has changed", 0)
+		s.scheduleGoodbye("the configuration of the agent changed", 0)
 	}
 	return nil
 }

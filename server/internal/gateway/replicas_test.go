@@ -33,20 +33,20 @@ var (
 	admin    = auth.Principal{Name: "admin", FleetAdmin: true}
 )
 
-// replica is a whole server but for REST: a real store, the real control room, the real gateway.
+// replica is a whole server without the REST API: a real store, control and gateway.
 type replica struct {
 	*control.Service
-	store store.Store
-	door  *gatewaytest.Server
+	store  store.Store
+	server *gatewaytest.Server
 }
 
-// noGit takes every URL and reaches none.
+// noGit accepts every URL and cannot fetch from any.
 type noGit struct{ control.Git }
 
 func (noGit) CheckURL(url string) (string, error) { return url, nil }
 
 func (noGit) Fetch(context.Context, gitsource.Access, []string) (map[string]gitsource.Ref, error) {
-	return nil, errors.New("there is no Git here")
+	return nil, errors.New("no Git in this test")
 }
 
 func startReplica(t *testing.T, st store.Store, shared bool) *replica {
@@ -61,12 +61,12 @@ func startReplica(t *testing.T, st store.Store, shared bool) *replica {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	done := make(chan error, 1)
 	go func() { done <- svc.Work(ctx) }()
-	door, err := gatewaytest.Serve(svc, gatewaytest.Options{Lease: 10 * time.Second})
+	server, err := gatewaytest.Serve(svc, gatewaytest.Options{Lease: 10 * time.Second})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := door.Stop(); err != nil {
+		if err := server.Stop(); err != nil {
 			t.Errorf("stopping the gateway: %v", err)
 		}
 		cancel()
@@ -75,10 +75,10 @@ func startReplica(t *testing.T, st store.Store, shared bool) *replica {
 		}
 		_ = st.Close()
 	})
-	return &replica{Service: svc, store: st, door: door}
+	return &replica{Service: svc, store: st, server: server}
 }
 
-// twoReplicas are servers that share a PostgreSQL database.
+// twoReplicas returns two servers that share a PostgreSQL database.
 func twoReplicas(t *testing.T) (a, b *replica) {
 	t.Helper()
 	db := pg.Database(t)
@@ -102,9 +102,9 @@ func oneReplica(t *testing.T) *replica {
 	return startReplica(t, st, false)
 }
 
-// onEveryKind runs a test with one replica on SQLite, and with two on PostgreSQL: what is done at the
-// first has to be seen at the second.
-func onEveryKind(t *testing.T, test func(t *testing.T, a, b *replica)) {
+// onEveryStore runs a test with one replica on SQLite, and with two replicas on PostgreSQL: a change on the first
+// one must be visible on the second one.
+func onEveryStore(t *testing.T, test func(t *testing.T, a, b *replica)) {
 	t.Helper()
 	t.Run("sqlite", func(t *testing.T) {
 		t.Parallel()
@@ -127,7 +127,7 @@ func enroll(t *testing.T, r *replica, tenant, name string) control.Enrollment {
 	return e
 }
 
-// render gives a deployment a revision, as a worker would have.
+// render gives a deployment a revision, like a worker.
 func render(t *testing.T, r *replica, tenant, name, value string) {
 	t.Helper()
 	digest, content, size := configMap(t, value).Pack()
@@ -172,16 +172,16 @@ func deploy(t *testing.T, r *replica, tenant, name, environment string) {
 
 func TestChangeReachesAgentsOnEveryReplica(t *testing.T) {
 	t.Parallel()
-	onEveryKind(t, func(t *testing.T, a, b *replica) {
+	onEveryStore(t, func(t *testing.T, a, b *replica) {
 		paris, rome := enroll(t, a, "default", "paris"), enroll(t, a, "default", "rome")
-		here, _ := connect(t, a.door, paris.Token, nil)
+		here, _ := connect(t, a.server, paris.Token, nil)
 		here.snapshot()
-		there, _ := connect(t, b.door, rome.Token, nil)
+		there, _ := connect(t, b.server, rome.Token, nil)
 		there.snapshot()
 		deploy(t, a, "default", "app", "")
 		for i := range 3 {
 			render(t, a, "default", "app", fmt.Sprint(i))
-			for _, p := range []*peer{here, there} {
+			for _, p := range []*testAgent{here, there} {
 				if d := p.recv().GetDesired(); d.GetGeneration() != int64(i+1) || d.GetTenant() != "default" {
 					t.Fatalf("received %v, want generation %d", d, i+1)
 				}
@@ -193,9 +193,9 @@ func TestChangeReachesAgentsOnEveryReplica(t *testing.T) {
 // covers: C7
 func TestRevocationEndsStreamsOnEveryReplica(t *testing.T) {
 	t.Parallel()
-	onEveryKind(t, func(t *testing.T, a, b *replica) {
+	onEveryStore(t, func(t *testing.T, a, b *replica) {
 		e := enroll(t, a, "default", "paris")
-		p, _ := connect(t, b.door, e.Token, nil)
+		p, _ := connect(t, b.server, e.Token, nil)
 		p.snapshot()
 		tokens, err := a.AgentTokens(t.Context(), admin, "default", "paris", store.Page{})
 		if err != nil {
@@ -209,17 +209,17 @@ func TestRevocationEndsStreamsOnEveryReplica(t *testing.T) {
 			t.Errorf("the stream ended with %v, want Unauthenticated", err)
 		}
 		if took := time.Since(began); took > 5*time.Second {
-			t.Errorf("it took %s", took)
+			t.Errorf("the stream ended after %s, want at most 5 s", took)
 		}
 	})
 }
 
 // covers: C8
-func TestDeletedAgentIsToldSo(t *testing.T) {
+func TestDeletedAgentIsDisconnected(t *testing.T) {
 	t.Parallel()
-	onEveryKind(t, func(t *testing.T, a, b *replica) {
+	onEveryStore(t, func(t *testing.T, a, b *replica) {
 		e := enroll(t, a, "default", "paris")
-		p, _ := connect(t, b.door, e.Token, nil)
+		p, _ := connect(t, b.server, e.Token, nil)
 		p.snapshot()
 		if err := a.DeleteAgent(t.Context(), admin, "default", "paris", control.Match{}); err != nil {
 			t.Fatal(err)
@@ -227,18 +227,18 @@ func TestDeletedAgentIsToldSo(t *testing.T) {
 		if err := p.ended(); status.Code(err) != codes.Unauthenticated {
 			t.Errorf("the stream ended with %v, want Unauthenticated", err)
 		}
-		if err := dial(t, b.door, e.Token).ended(); status.Code(err) != codes.Unauthenticated {
-			t.Errorf("coming back ended with %v", err)
+		if err := dial(t, b.server, e.Token).ended(); status.Code(err) != codes.Unauthenticated {
+			t.Errorf("reconnecting ended with %v, want Unauthenticated", err)
 		}
 	})
 }
 
 // covers: C7
-func TestRotationIsCompletedByTheReplicaThatTheAgentComesBackTo(t *testing.T) {
+func TestRotationIsCompletedOnTheReplicaOfTheReconnect(t *testing.T) {
 	t.Parallel()
-	onEveryKind(t, func(t *testing.T, a, b *replica) {
+	onEveryStore(t, func(t *testing.T, a, b *replica) {
 		e := enroll(t, a, "default", "paris")
-		p, _ := connect(t, b.door, e.Token, nil)
+		p, _ := connect(t, b.server, e.Token, nil)
 		p.snapshot()
 		op, err := a.RotateAgentToken(t.Context(), admin, "default", "paris")
 		if err != nil {
@@ -247,7 +247,7 @@ func TestRotationIsCompletedByTheReplicaThatTheAgentComesBackTo(t *testing.T) {
 		token := p.newToken()
 		p.tokenStored(token.Operation, "")
 		_ = p.ended()
-		back, _ := connect(t, a.door, token.Token, nil)
+		back, _ := connect(t, a.server, token.Token, nil)
 		back.snapshot()
 		testkit.Eventually(t, 20*time.Second, func(ctx context.Context) error {
 			got, err := b.Operation(ctx, admin, "default", op.ID)
@@ -256,17 +256,17 @@ func TestRotationIsCompletedByTheReplicaThatTheAgentComesBackTo(t *testing.T) {
 			}
 			return err
 		})
-		if err := dial(t, b.door, e.Token).ended(); status.Code(err) != codes.Unauthenticated {
-			t.Errorf("the old token is let in: %v", err)
+		if err := dial(t, b.server, e.Token).ended(); status.Code(err) != codes.Unauthenticated {
+			t.Errorf("the old token is still valid: %v", err)
 		}
 	})
 }
 
-// A deployment of one tenant on an environment that another one granted: its agent gets it, and reports
-// under the deployment's tenant.
+// A deployment of one tenant in an environment that another tenant granted. The agent receives it, and reports
+// under the tenant of the deployment.
 func TestGrantedDeploymentsAreServedAcrossTenants(t *testing.T) {
 	t.Parallel()
-	onEveryKind(t, func(t *testing.T, a, b *replica) {
+	onEveryStore(t, func(t *testing.T, a, b *replica) {
 		if _, err := a.CreateTenant(t.Context(), admin, control.CreateTenant{Name: "guest"}); err != nil {
 			t.Fatal(err)
 		}
@@ -276,7 +276,7 @@ func TestGrantedDeploymentsAreServedAcrossTenants(t *testing.T) {
 		}); err != nil {
 			t.Fatal(err)
 		}
-		p, _ := connect(t, b.door, e.Token, nil)
+		p, _ := connect(t, b.server, e.Token, nil)
 		p.snapshot()
 		deploy(t, a, "guest", "app", "default/default")
 		render(t, a, "guest", "app", "1")
@@ -297,8 +297,8 @@ func TestGrantedDeploymentsAreServedAcrossTenants(t *testing.T) {
 	})
 }
 
-// A database that restarts takes every connection with it. What an agent was told is stored is stored,
-// and the rest arrives too.
+// A restart of the database closes every connection. Every status that the server confirmed is stored, and the
+// others arrive too.
 func TestStatusesSurviveLostDatabaseConnections(t *testing.T) {
 	t.Parallel()
 	db := pg.Database(t)
@@ -310,35 +310,35 @@ func TestStatusesSurviveLostDatabaseConnections(t *testing.T) {
 	e := enroll(t, r, "default", "paris")
 	deploy(t, r, "default", "app", "")
 	render(t, r, "default", "app", "1")
-	p, _ := connect(t, r.door, e.Token, nil)
+	p, _ := connect(t, r.server, e.Token, nil)
 	p.held()
 	d, err := wire.ParseDesired(p.snapshot()[0])
 	if err != nil {
 		t.Fatal(err)
 	}
-	chaos, err := pgx.Connect(t.Context(), db.Admin)
+	adminConn, err := pgx.Connect(t.Context(), db.Admin)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer chaos.Close(t.Context())
-	const rounds, each = 10, 20
+	defer adminConn.Close(t.Context())
+	const restarts, each = 10, 20
 	last := ""
-	for round := range rounds {
+	for restart := range restarts {
 		for i := range each {
-			last = fmt.Sprint(round, "/", i)
+			last = fmt.Sprint(restart, "/", i)
 			p.status(wire.Status{Target: d.Target, Full: true, Observed: fleet.Observed{
 				Version: d.State.Version, Digest: d.State.Digest, Sync: fleet.SyncSynced, Health: fleet.HealthCurrent, Message: last, AsOf: time.Now(),
 			}})
 		}
-		if _, err := chaos.Exec(t.Context(), `SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+		if _, err := adminConn.Exec(t.Context(), `SELECT pg_terminate_backend(pid) FROM pg_stat_activity
 			WHERE datname = current_database() AND pid <> pg_backend_pid()`); err != nil {
 			t.Fatal(err)
 		}
 	}
-	for p.recv().GetStatusStored().GetCount() < rounds*each {
+	for p.recv().GetStatusStored().GetCount() < restarts*each {
 	}
 	v, err := r.Deployment(t.Context(), admin, "default", "app")
 	if err != nil || v.Targets[0].Observed.Message != last {
-		t.Errorf("all was confirmed, and what is stored is %q, not %q: %v", v.Targets[0].Observed.Message, last, err)
+		t.Errorf("all statuses were confirmed, but the stored one is %q, want %q: %v", v.Targets[0].Observed.Message, last, err)
 	}
 }

@@ -7,43 +7,45 @@ import (
 
 	"github.com/kedge-dev/kedge/internal/fleet"
 	"github.com/kedge-dev/kedge/internal/obs"
+	"github.com/kedge-dev/kedge/internal/wake"
 	"github.com/kedge-dev/kedge/internal/wire"
 	"github.com/kedge-dev/kedge/internal/wire/agentv1"
 )
 
 // A token is replaced over the agent's own connection:
 //
-//	rotation asked for ─▶ NewToken ─▶ TokenStored ─▶ Goodbye ─▶ the agent comes back with the new token
-//	                                      └─ problem, or no answer ─▶ the rotation has failed
+//	rotation requested ─▶ NewToken ─▶ TokenStored ─▶ Goodbye ─▶ the agent reconnects with the new token
+//	                                      └─ error, or no answer ─▶ the rotation failed
 //
-// Both tokens are valid until the agent has come back, so that nothing is lost wherever it breaks off.
+// Both tokens are valid until the agent has reconnected, so that the agent keeps a valid token if any step fails.
 
-// rotationPatience is how long an agent may take to say whether it has kept a token. One that is too
-// old to know what a new token is says nothing.
-const rotationPatience = time.Minute
+// rotationTimeout limits how long an agent may take to confirm that it stored a token. An agent of an older
+// version does not know the message and never answers.
+const rotationTimeout = time.Minute
 
-// rotations finds out which agents the operations are for that are told of in the feed. The feed does
-// not say what an operation is about, and must not wait while somebody asks.
+// rotations finds the agents of rotations in the change feed. The feed does not contain what an operation is
+// about, and its reader must not wait for a query.
 type rotations struct {
 	gateway *Gateway
-	wake    chan struct{}
+	wake    wake.Signal
 
 	mu      sync.Mutex
 	pending map[fleet.OperationID]fleet.TenantID
 }
 
 func newRotations(g *Gateway) *rotations {
-	return &rotations{gateway: g, wake: make(chan struct{}, 1), pending: map[fleet.OperationID]fleet.TenantID{}}
+	return &rotations{gateway: g, wake: wake.New(), pending: map[fleet.OperationID]fleet.TenantID{}}
 }
 
-func (r *rotations) look(tenant fleet.TenantID, op fleet.OperationID) {
+func (r *rotations) add(tenant fleet.TenantID, op fleet.OperationID) {
 	r.mu.Lock()
 	r.pending[op] = tenant
 	r.mu.Unlock()
-	signal(r.wake)
+	r.wake.Set()
 }
 
-// run looks until ctx ends. One that cannot be looked at is found when its agent connects again.
+// run processes added operations until ctx ends. If an operation cannot be read, its agent finds the rotation
+// when it connects again.
 func (r *rotations) run(ctx context.Context) {
 	for {
 		select {
@@ -58,77 +60,79 @@ func (r *rotations) run(ctx context.Context) {
 		for op, tenant := range pending {
 			agent, err := r.gateway.control.RotationOf(ctx, tenant, op)
 			if err != nil && ctx.Err() == nil {
-				r.gateway.log.Warn("reading an operation", "operation", string(op), obs.Err(err))
+				r.gateway.log.Warn("reading an operation failed", "operation", string(op), obs.Err(err))
 			}
 			if agent != "" {
-				r.gateway.ofAgent(agent, func(s *session) { s.mark(func(t *todo) { t.rotate = true }) })
+				r.gateway.sessions.forEachOf(agent, func(s *session) { s.schedule(func(w *pendingWork) { w.rotate = true }) })
 			}
 		}
 	}
 }
 
-// rotation is a new token that an agent was sent and has not answered for.
+// rotation is a new token that the agent received and has not confirmed.
 type rotation struct {
 	operation fleet.OperationID
 	end       func()
-	late      *time.Timer
+	timeout   *time.Timer
 }
 
-// rotate sends the agent a new token if one was asked for. Only the stream's handler calls it.
+// rotate sends the agent a new token if a rotation is open. Only the stream's handler calls it.
 func (s *session) rotate(ctx context.Context) error {
 	if s.rotation != nil {
 		return nil
 	}
 	op, err := s.gateway.control.OpenRotation(ctx, s.agent, s.tokenID)
 	if err != nil {
-		return later("looking for a rotation: %w", err)
+		return retryable("reading the open rotation: %w", err)
 	}
 	if op == "" {
 		return nil
 	}
 	token, end, err := s.gateway.control.BeginRotation(ctx, s.agent, op)
 	if err != nil {
-		return later("making a new token: %w", err)
+		return retryable("creating a new token: %w", err)
 	}
-	if token == "" { // another replica of the agent is at it
+	if token == "" { // another replica of the agent handles it
 		return nil
 	}
-	s.rotation = &rotation{operation: op, end: end, late: time.AfterFunc(rotationPatience, func() {
-		s.answer(wire.TokenStored{Operation: op, Problem: "the agent did not say within " + rotationPatience.String() + " whether it has kept the token: is it of an older version?"})
+	s.rotation = &rotation{operation: op, end: end, timeout: time.AfterFunc(rotationTimeout, func() {
+		s.scheduleTokenStored(wire.TokenStored{Operation: op, Problem: "the agent did not confirm the token within " + rotationTimeout.String() + ": check that its version supports token rotation"})
 	})}
-	s.log().Info("a new token is sent to the agent", "operation", string(op))
+	s.log().Info("sending a new token to the agent", "operation", string(op))
 	return s.send("new_token", &agentv1.ConnectResponse{
 		Frame: &agentv1.ConnectResponse_NewToken{NewToken: wire.NewToken{Operation: op, Token: token}.Proto()},
 	})
 }
 
-// answer hands the answer to a new token to the stream's handler.
-func (s *session) answer(a wire.TokenStored) { s.mark(func(t *todo) { t.answer = &a }) }
+// scheduleTokenStored passes the agent's answer to the stream's handler.
+func (s *session) scheduleTokenStored(a wire.TokenStored) {
+	s.schedule(func(w *pendingWork) { w.tokenStored = &a })
+}
 
-// settleRotation takes the agent's answer. One that kept the token is to come back with it.
-func (s *session) settleRotation(ctx context.Context, a wire.TokenStored) error {
+// handleTokenStored processes the agent's answer. An agent that stored the token reconnects with it.
+func (s *session) handleTokenStored(ctx context.Context, a wire.TokenStored) error {
 	if s.rotation == nil || s.rotation.operation != a.Operation {
 		return nil
 	}
 	if a.Problem == "" {
-		s.rotation.late.Stop()
-		s.sayGoodbye("the token was replaced", 0)
+		s.rotation.timeout.Stop()
+		s.scheduleGoodbye("the agent has a new token", 0)
 		return nil
 	}
 	if err := s.gateway.control.TokenRotationFailed(ctx, s.agent, a.Operation, a.Problem); err != nil {
-		return later("recording that a rotation has failed: %w", err)
+		return retryable("recording a failed rotation: %w", err)
 	}
-	s.log().Warn("the agent did not take its new token", "operation", string(a.Operation), obs.KeyReason, a.Problem)
+	s.log().Warn("the agent did not store its new token", "operation", string(a.Operation), obs.KeyReason, a.Problem)
 	s.endRotation()
 	return nil
 }
 
-// endRotation lets others have a try. Only the stream's handler calls it.
+// endRotation allows another session to handle the rotation. Only the stream's handler calls it.
 func (s *session) endRotation() {
 	if s.rotation == nil {
 		return
 	}
-	s.rotation.late.Stop()
+	s.rotation.timeout.Stop()
 	s.rotation.end()
 	s.rotation = nil
 }

@@ -16,8 +16,8 @@ import (
 	"github.com/kedge-dev/kedge/server/gatewaytest"
 )
 
-// newToken reads until a new token comes.
-func (p *peer) newToken() wire.NewToken {
+// newToken reads until it receives a new token.
+func (p *testAgent) newToken() wire.NewToken {
 	p.t.Helper()
 	for {
 		if m := p.recv().GetNewToken(); m != nil {
@@ -30,7 +30,7 @@ func (p *peer) newToken() wire.NewToken {
 	}
 }
 
-func (p *peer) tokenStored(op fleet.OperationID, problem string) {
+func (p *testAgent) tokenStored(op fleet.OperationID, problem string) {
 	p.send(&agentv1.ConnectRequest{Frame: &agentv1.ConnectRequest_TokenStored{
 		TokenStored: wire.TokenStored{Operation: op, Problem: problem}.Proto(),
 	}})
@@ -39,14 +39,14 @@ func (p *peer) tokenStored(op fleet.OperationID, problem string) {
 // covers: C7
 func TestTokenIsReplacedOverTheAgentsOwnConnection(t *testing.T) {
 	t.Parallel()
-	for _, asked := range []string{"while it is connected", "while it is away"} {
-		t.Run(asked, func(t *testing.T) {
+	for _, requested := range []string{"while it is connected", "while it is away"} {
+		t.Run(requested, func(t *testing.T) {
 			t.Parallel()
 			m := gatewaytest.NewMemory()
 			agent, old := m.Enroll("edge-1")
 			srv := serve(t, m, gatewaytest.Options{})
 			var op fleet.OperationID
-			if asked == "while it is away" {
+			if requested == "while it is away" {
 				op = m.Rotate(agent)
 			}
 			p, _ := connect(t, srv, old, nil)
@@ -56,14 +56,14 @@ func TestTokenIsReplacedOverTheAgentsOwnConnection(t *testing.T) {
 			}
 			token := p.newToken()
 			if token.Operation != op || token.Token == old {
-				t.Fatalf("received a token of operation %s, want a new one of %s", token.Operation, op)
+				t.Fatalf("received a token of operation %s, want a new token of operation %s", token.Operation, op)
 			}
-			if !m.Knows(old) {
-				t.Fatal("the old token is useless before the agent has come back with the new one")
+			if !m.Valid(old) {
+				t.Fatal("the old token is invalid before the agent has reconnected with the new one")
 			}
 			p.tokenStored(op, "")
 			if err := p.ended(); !errors.Is(err, io.EOF) {
-				t.Errorf("the stream ended with %v, want in good order", err)
+				t.Errorf("the stream ended with %v, want io.EOF", err)
 			}
 			back, _ := connect(t, srv, token.Token, nil)
 			back.snapshot()
@@ -71,8 +71,8 @@ func TestTokenIsReplacedOverTheAgentsOwnConnection(t *testing.T) {
 			if err != nil || state != fleet.OperationCompleted {
 				t.Fatalf("the rotation is %s: %s, %v", state, message, err)
 			}
-			if m.Knows(old) {
-				t.Error("the old token still lets somebody in")
+			if m.Valid(old) {
+				t.Error("the old token is still valid")
 			}
 			if err := dial(t, srv, old).ended(); status.Code(err) != codes.Unauthenticated {
 				t.Errorf("with the old token the stream ended with %v", err)
@@ -81,7 +81,7 @@ func TestTokenIsReplacedOverTheAgentsOwnConnection(t *testing.T) {
 	}
 }
 
-func TestAgentThatCannotKeepItsTokenStaysWithTheOldOne(t *testing.T) {
+func TestAgentThatCannotStoreItsNewTokenKeepsTheOldOne(t *testing.T) {
 	t.Parallel()
 	m := gatewaytest.NewMemory()
 	agent, old := m.Enroll("edge-1")
@@ -95,44 +95,44 @@ func TestAgentThatCannotKeepItsTokenStaysWithTheOldOne(t *testing.T) {
 	if err != nil || state != fleet.OperationFailed || !strings.Contains(message, "read-only") {
 		t.Fatalf("the rotation is %s: %q, %v", state, message, err)
 	}
-	if !m.Knows(old) || m.Knows(token.Token) {
-		t.Error("want the old token valid and the new one not")
+	if !m.Valid(old) || m.Valid(token.Token) {
+		t.Error("want the old token to be valid and the new one to be invalid")
 	}
 	if err := m.AwaitOpen(within(t), 1); err != nil {
-		t.Errorf("the session did not stay: %v", err)
+		t.Errorf("the session ended: %v", err)
 	}
 }
 
-// Two replicas of one agent share one token: only one of them is given the next.
-func TestOneReplicaIsGivenTheNewToken(t *testing.T) {
+// Two replicas of one agent share one token. Only one of them receives the new one.
+func TestOneReplicaReceivesTheNewToken(t *testing.T) {
 	t.Parallel()
 	m := gatewaytest.NewMemory()
 	agent, old := m.Enroll("edge-1")
 	srv := serve(t, m, gatewaytest.Options{})
-	var peers []*peer
+	var agents []*testAgent
 	for _, replica := range []string{"r-0", "r-1"} {
 		p, _ := connect(t, srv, old, func(h *wire.Hello) { h.Replica = replica })
 		p.snapshot()
-		peers = append(peers, p)
+		agents = append(agents, p)
 	}
 	op := m.Rotate(agent)
-	if err := m.AwaitAsked(within(t), op, len(peers)); err != nil {
+	if err := m.AwaitRequested(within(t), op, len(agents)); err != nil {
 		t.Fatal(err)
 	}
-	if n := m.Handed(op); n != 1 {
-		t.Errorf("the token was handed out %d times", n)
+	if n := m.Sent(op); n != 1 {
+		t.Errorf("the token was sent %d times, want once", n)
 	}
 }
 
 // covers: C7
-func TestRevocationThatNobodyHeardOfIsFoundByTheBackstop(t *testing.T) {
+func TestPeriodicRecheckFindsAMissedRevocation(t *testing.T) {
 	t.Parallel()
 	m := gatewaytest.NewMemory()
 	_, token := m.Enroll("edge-1")
 	srv := serve(t, m, gatewaytest.Options{Recheck: 100 * time.Millisecond})
 	p, _ := connect(t, srv, token, nil)
 	p.snapshot()
-	m.RevokeUnheard(token)
+	m.RevokeUnnoticed(token)
 	if err := p.ended(); status.Code(err) != codes.Unauthenticated {
 		t.Errorf("the stream ended with %v, want Unauthenticated", err)
 	}

@@ -19,25 +19,25 @@ import (
 	"github.com/kedge-dev/kedge/server/internal/auth"
 )
 
-// NewServer makes a gRPC server for agents with the gateway registered.
+// NewServer returns a gRPC server for agents with the gateway registered.
 func (g *Gateway) NewServer() *grpc.Server {
 	srv := grpc.NewServer(
 		grpc.MaxRecvMsgSize(wire.MaxFrame),
 		grpc.MaxSendMsgSize(wire.MaxFrame),
 		grpc.MaxConcurrentStreams(256),
-		// Every connection keeps a buffer and a table, and agents say little: what does not fit is read
-		// as it comes, and headers are sent whole, once per call.
+		// Every connection has a buffer and a header table, and agents send little: read what does not fit in
+		// several steps, and send headers uncompressed, once per call.
 		grpc.ReadBufferSize(512), grpc.HeaderTableSize(0), grpc.WriteBufferSize(16<<10),
-		// Windows that stay as they are need no pings to be measured, and bound what waits to be read.
+		// Windows of a fixed size need no pings to measure the bandwidth, and limit what waits to be read.
 		grpc.StaticStreamWindowSize(64<<10), grpc.StaticConnWindowSize(128<<10),
 		grpc.ConnectionTimeout(10*time.Second),
 		grpc.KeepaliveParams(keepalive.ServerParameters{
-			// Heartbeats are traffic, so a ping is sent only to an agent that has gone quiet.
+			// Heartbeats count as activity, so the server pings only an agent that sends none.
 			Time:    max(g.cfg.Lease*2/3, time.Second),
 			Timeout: max(g.cfg.Lease/3, time.Second),
-			// A connection without a stream is an agent that has gone, or nobody's.
+			// A connection without a stream belongs to an agent that is gone, or to no agent.
 			MaxConnectionIdle: g.cfg.MaxIdle,
-			// Sessions end themselves with a Goodbye before this; it catches connections without one.
+			// Sessions end with a Goodbye before this. It catches connections without a session.
 			MaxConnectionAge:      g.cfg.MaxAge * 5 / 4,
 			MaxConnectionAgeGrace: time.Minute,
 		}),
@@ -49,13 +49,13 @@ func (g *Gateway) NewServer() *grpc.Server {
 	return srv
 }
 
-// caller is who opened a stream.
+// caller is the authenticated agent of a stream.
 type caller struct {
-	agent   fleet.Agent
-	tenant  fleet.Tenant
-	token   string // kept in memory only, to ask again whether it is still valid
-	tokenID fleet.TokenID
-	asked   int64 // see Gateway.credentials
+	agent             fleet.Agent
+	tenant            fleet.Tenant
+	token             string // in memory only, to check it again
+	tokenID           fleet.TokenID
+	credentialVersion int64 // the value of Gateway.credentialVersion when the token was checked
 }
 
 type callerKey struct{}
@@ -67,7 +67,8 @@ type authenticated struct {
 
 func (a *authenticated) Context() context.Context { return a.ctx }
 
-// authenticate holds nothing while the stream lives but what it has to: see [Gateway.Connect].
+// authenticate rejects streams without a valid token. It keeps little on the stack while the stream is open: see
+// [Gateway.Connect].
 func (g *Gateway) authenticate(srv any, stream grpc.ServerStream, _ *grpc.StreamServerInfo, next grpc.StreamHandler) error {
 	known, err := g.admit(stream)
 	if err != nil {
@@ -79,60 +80,63 @@ func (g *Gateway) authenticate(srv any, stream grpc.ServerStream, _ *grpc.Stream
 //go:noinline
 func (g *Gateway) admit(stream grpc.ServerStream) (grpc.ServerStream, error) {
 	ctx := stream.Context()
-	who, err := g.identify(ctx, bearer(ctx))
+	c, err := g.identify(ctx, bearer(ctx))
 	if err != nil {
 		return nil, err
 	}
-	return &authenticated{ServerStream: stream, ctx: context.WithValue(ctx, callerKey{}, &who)}, nil
+	return &authenticated{ServerStream: stream, ctx: context.WithValue(ctx, callerKey{}, &c)}, nil
 }
 
-// identify answers with a gRPC status that says nothing about why a token is no good.
+// identify returns the caller that a token belongs to. Its error is a gRPC status that does not say why a token
+// is invalid.
 func (g *Gateway) identify(ctx context.Context, token string) (caller, error) {
 	if token == "" {
 		return caller{}, status.Error(codes.Unauthenticated, auth.ErrUnauthenticated.Error())
 	}
-	release, err := g.failures.admit(ctx, g.checks, token)
+	release, err := g.tokenFailures.acquire(ctx, g.slots.lookups, token)
 	if err != nil {
 		return caller{}, err
 	}
 	defer release()
-	who, err := g.lookUp(ctx, token)
+	c, err := g.lookup(ctx, token)
 	switch {
 	case err == nil:
-		g.failures.valid(token)
+		g.tokenFailures.addValid(token)
 	case status.Code(err) == codes.Unauthenticated:
-		// Logged within the limit only: whoever sends wrong tokens must not fill the log.
-		if address := remoteAddr(ctx); g.failures.wrong(address, token) {
-			g.log.Info("an agent's token was refused", obs.KeyAddress, address)
+		// Log only within the limit, so that a client with invalid tokens cannot fill the log.
+		if address := remoteAddr(ctx); g.tokenFailures.addInvalid(address, token) {
+			g.log.Info("rejected an agent token", obs.KeyAddress, address)
 		}
 	}
-	return who, err
+	return c, err
 }
 
-// lookUp finds out whose token it is. The caller bounds how many are looked up at once.
-func (g *Gateway) lookUp(ctx context.Context, token string) (caller, error) {
-	asked := g.credentials.Load()
+// lookup returns the caller that a token belongs to. Its callers limit the concurrent lookups.
+func (g *Gateway) lookup(ctx context.Context, token string) (caller, error) {
+	credentialVersion := g.credentialVersion.Load()
 	agent, tenant, found, err := g.control.AuthenticateAgentToken(ctx, token)
 	switch {
 	case errors.Is(err, auth.ErrUnauthenticated):
 		return caller{}, status.Error(codes.Unauthenticated, auth.ErrUnauthenticated.Error())
 	case err != nil:
-		g.log.Warn("authenticating an agent", obs.Err(err))
+		g.log.Warn("authenticating an agent failed", obs.Err(err))
 		return caller{}, status.Error(codes.Unavailable, "the server cannot check tokens now")
 	}
-	return caller{agent: agent, tenant: tenant, token: token, tokenID: found.ID, asked: asked}, nil
+	return caller{agent: agent, tenant: tenant, token: token, tokenID: found.ID, credentialVersion: credentialVersion}, nil
 }
 
-// load takes one of the places for asking control.
-func (g *Gateway) load(ctx context.Context) (release func(), err error) { return take(ctx, g.loads) }
+// acquireControl waits for a slot to call control.
+func (g *Gateway) acquireControl(ctx context.Context) (release func(), err error) {
+	return acquire(ctx, g.slots.control)
+}
 
-// take waits for one of the places. Who has waited longest is next.
-func take(ctx context.Context, places chan struct{}) (release func(), err error) {
+// acquire waits for a slot, first come first served.
+func acquire(ctx context.Context, slots chan struct{}) (release func(), err error) {
 	select {
-	case places <- struct{}{}:
-		return func() { <-places }, nil
+	case slots <- struct{}{}:
+		return func() { <-slots }, nil
 	case <-ctx.Done():
-		return nil, fmt.Errorf("waiting for a place: %w", ctx.Err())
+		return nil, fmt.Errorf("waiting for a free slot: %w", ctx.Err())
 	}
 }
 
@@ -146,10 +150,10 @@ func bearer(ctx context.Context) string {
 	return ""
 }
 
-// callerOf never returns nil: without a caller there is no stream.
+// callerOf never returns nil. Every stream that authenticate admits has a caller.
 func callerOf(ctx context.Context) *caller {
-	if who, ok := ctx.Value(callerKey{}).(*caller); ok {
-		return who
+	if c, ok := ctx.Value(callerKey{}).(*caller); ok {
+		return c
 	}
 	return &caller{}
 }

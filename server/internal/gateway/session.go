@@ -17,6 +17,7 @@ import (
 
 	"github.com/kedge-dev/kedge/internal/fleet"
 	"github.com/kedge-dev/kedge/internal/obs"
+	"github.com/kedge-dev/kedge/internal/wake"
 	"github.com/kedge-dev/kedge/internal/wire"
 	"github.com/kedge-dev/kedge/internal/wire/agentv1"
 )
@@ -27,11 +28,11 @@ const (
 )
 
 var (
-	errTooMuch = status.Error(codes.ResourceExhausted, "the agent reports more than a bundle can hold")
-	errStopped = status.Error(codes.Unavailable, "the server is stopping")
-	errSilent  = status.Error(codes.DeadlineExceeded, "nothing was heard of the agent for longer than its lease")
-	errRevoked = status.Error(codes.Unauthenticated, "the token was revoked or the agent deleted")
-	// errGoodbye ends a session in good order.
+	errTooManyObjects = status.Error(codes.ResourceExhausted, "the agent reports more objects than a bundle can contain")
+	errStopped        = status.Error(codes.Unavailable, "the server is stopping")
+	errLeaseExpired   = status.Error(codes.DeadlineExceeded, "the agent sent nothing for longer than its lease")
+	errRevoked        = status.Error(codes.Unauthenticated, "the token was revoked or the agent was deleted")
+	// errGoodbye ends a session normally.
 	errGoodbye = errors.New("goodbye")
 )
 
@@ -40,62 +41,69 @@ type session struct {
 	gateway *Gateway
 	stream  grpc.BidiStreamingServer[agentv1.ConnectRequest, agentv1.ConnectResponse]
 	*caller
-	conn      fleet.Connection
-	allowance *allowance
-	part      uint8 // when its token is looked at again
-	hello     chan *wire.Hello
-	wake      chan struct{}
-	done      chan struct{} // closed by end
-	// has is what the agent has of each target. Only the stream's handler touches it, told and rotation.
-	has map[fleet.TargetID]possession
-	// told is what control was told the agent is ahead with; nil until there is one. Once is enough: it keeps
-	// that, and what it desires then is newer.
-	told     map[fleet.TargetID]fleet.Version
-	rotation *rotation
+	conn        fleet.Connection
+	limits      *agentLimits
+	recheckSlot uint8 // selects the tick at which the token is checked again
+	hello       chan *wire.Hello
+	wake        wake.Signal
+	done        chan struct{} // closed by end
 
-	mu         sync.Mutex
-	todo       todo
-	references map[fleet.TargetID]reference // nil until there is one
-	endErr     error
+	// Only the goroutine of the stream's handler uses the next three fields.
+
+	held map[fleet.TargetID]heldTarget // what the agent has of each target
+	// reportedAhead is the version of each target that was reported to control as ahead; nil until there is one. One
+	// report is enough: control remembers it and desires a newer version.
+	reportedAhead map[fleet.TargetID]fleet.Version
+	rotation      *rotation
+
+	mu          sync.Mutex
+	pendingWork pendingWork
+	references  map[fleet.TargetID]reference // nil until there is one
+	endErr      error
+	liveness    liveness
+	recorded    bool // control was told of the session, or may have been
+	removed     bool // from the registry
+	removeOnce  sync.Once
+}
+
+// liveness decides whether the lease of a session has expired.
+type liveness struct {
 	lastSeen   time.Time
-	busy       bool // the reader waits for the intake, not for the agent
-	silence    *time.Timer
-	recorded   bool // control was told of the session, or may have been
-	left       bool // it is off the books
-	goneOnce   sync.Once
+	intakeBusy bool        // the reader waits for the intake, not for the agent
+	timer      *time.Timer // nil until the handshake is complete
 }
 
-// todo is what the handler has to do, as marked by others. It is state, not a queue.
-type todo struct {
-	dirty     map[fleet.TargetID]time.Time // since when
-	all       bool                         // every target may have changed
-	complete  bool                         // tell the agent when that has been sent
-	held      map[fleet.TargetID]wire.Held // the agent's answer to send_held, once
-	rotate    bool                         // ask whether a new token is due
-	answer    *wire.TokenStored            // of the agent, to a new token
-	stored    int64                        // status frames that have been written
-	goodbye   string
-	within    time.Duration
-	announced int64 // of stored
-	awaiting  bool  // the agent was asked for Held and has not answered
+// pendingWork is what the handler has to do. Other goroutines schedule it. It is state, not a queue.
+type pendingWork struct {
+	dirty           map[fleet.TargetID]time.Time // targets that changed, and when
+	all             bool                         // every target may have changed
+	complete        bool                         // send SnapshotComplete after the targets
+	held            map[fleet.TargetID]wire.Held // the agent's answer to send_held
+	awaitingHeld    bool                         // the agent was asked for Held and has not answered
+	rotate          bool                         // ask control whether a new token is due
+	tokenStored     *wire.TokenStored            // the agent's answer to a new token
+	stored          int64                        // number of status frames that were written
+	confirmed       int64                        // the value of stored that the agent was told last
+	goodbye         string                       // the reason to end the session; "" to continue
+	reconnectWithin time.Duration                // sent with the goodbye
 }
 
-// Connect serves one replica of an agent for as long as it stays.
+// Connect serves one replica of an agent until its session ends.
 //
-// It waits most of the time, on a stack that is as large as four times what is in use of it. So what is
-// done before that, and all that takes room, is done in functions of its own that have returned by then.
+// It waits most of the time. The stack of a goroutine can be four times as large as the part in use. Therefore
+// functions that need much stack return before the wait.
 func (g *Gateway) Connect(stream grpc.BidiStreamingServer[agentv1.ConnectRequest, agentv1.ConnectResponse]) error {
 	s, err := g.newSession(stream)
 	if err != nil {
 		return err
 	}
 	go s.read()
-	if err = s.begin(); err == nil {
-		err = s.live()
+	if err = s.start(); err == nil {
+		err = s.serve()
 		s.endRotation()
 		s.disconnected(err)
 	}
-	s.gone()
+	s.remove()
 	if errors.Is(err, errGoodbye) {
 		return nil
 	}
@@ -104,41 +112,39 @@ func (g *Gateway) Connect(stream grpc.BidiStreamingServer[agentv1.ConnectRequest
 
 //go:noinline
 func (g *Gateway) newSession(stream grpc.BidiStreamingServer[agentv1.ConnectRequest, agentv1.ConnectResponse]) (*session, error) {
-	who := callerOf(stream.Context())
+	c := callerOf(stream.Context())
 	s := &session{
-		gateway: g, stream: stream, caller: who, hello: make(chan *wire.Hello, 1), wake: make(chan struct{}, 1),
-		done: make(chan struct{}), has: map[fleet.TargetID]possession{}, lastSeen: time.Now(),
-		allowance: g.limiters.of(who.agent.ID), part: uint8(rand.N(60)),
+		gateway: g, stream: stream, caller: c, hello: make(chan *wire.Hello, 1), wake: wake.New(),
+		done: make(chan struct{}), held: map[fleet.TargetID]heldTarget{}, liveness: liveness{lastSeen: time.Now()},
+		limits: g.limiters.get(c.agent.ID), recheckSlot: uint8(rand.N(recheckSlots)),
 	}
-	if err := s.allowance.connect(); err != nil {
-		s.log().Info("an agent connects too often")
+	if err := s.limits.connect(); err != nil {
+		s.log().Info("agent exceeds its connection rate limit")
 		return nil, err
 	}
 	return s, nil
 }
 
-// begin comes to terms with the agent. The caller calls gone, whatever it returns.
-//
-//go:noinline
-func (s *session) begin() error {
+// start completes the handshake and starts the lease. The caller calls remove, even after an error.
+func (s *session) start() error {
 	ctx := s.stream.Context()
 	hello, err := s.awaitHello(ctx)
 	if err != nil {
 		return err
 	}
-	if err := s.letIn(ctx, hello); err != nil {
+	if err := s.handshake(ctx, hello); err != nil {
 		return err
 	}
 	s.log().Info("agent connected", "role", s.conn.Role(), obs.KeyVersion, hello.AgentVersion, "kubeVersion", hello.KubeVersion, obs.KeyAddress, s.conn.RemoteAddr)
 	s.checkClock(ctx, hello.Clock)
-	s.mark(func(t *todo) { t.rotate = true })
-	s.watchSilence()
+	s.schedule(func(w *pendingWork) { w.rotate = true })
+	s.watchLease()
 	return nil
 }
 
-// letIn takes the agent in when it is its turn.
-func (s *session) letIn(ctx context.Context, hello *wire.Hello) error {
-	release, err := take(ctx, s.gateway.arrivals)
+// handshake registers the session and answers Hello, when a slot is free.
+func (s *session) handshake(ctx context.Context, hello *wire.Hello) error {
+	release, err := acquire(ctx, s.gateway.slots.handshakes)
 	if err != nil {
 		return err
 	}
@@ -149,14 +155,14 @@ func (s *session) letIn(ctx context.Context, hello *wire.Hello) error {
 		Version: hello.AgentVersion, KubeVersion: hello.KubeVersion, ClusterUID: hello.ClusterUID,
 		RemoteAddr: remoteAddr(ctx), ConnectedAt: now, LastSeenAt: now, Standby: hello.Standby,
 	}
-	// Joined before the first read of rows: a change in between marks the session dirty.
-	if !s.gateway.join(s) {
+	// Register before the first read of rows: a change in between marks the session dirty.
+	if !s.gateway.register(s) {
 		return errStopped
 	}
 	return s.welcome(ctx, hello)
 }
 
-// log makes a logger when there is something to say: thousands of sessions have nothing.
+// log creates a logger when it is needed: most of the sessions log nothing.
 func (s *session) log() *slog.Logger {
 	l := s.gateway.log.With(obs.KeyTenant, s.tenant.Name, obs.KeyAgent, s.agent.Name)
 	if s.conn.SessionID != "" {
@@ -168,7 +174,7 @@ func (s *session) log() *slog.Logger {
 func (s *session) disconnected(err error) {
 	reason := endReason(err)
 	s.gateway.metrics.ended.WithLabelValues(reason).Inc()
-	if err == nil || errors.Is(err, errGoodbye) || errors.Is(err, io.EOF) { // the reason says it all
+	if err == nil || errors.Is(err, errGoodbye) || errors.Is(err, io.EOF) { // the reason is enough
 		s.log().Info("agent disconnected", "role", s.conn.Role(), obs.KeyReason, reason)
 		return
 	}
@@ -190,10 +196,10 @@ func (s *session) awaitHello(ctx context.Context) (*wire.Hello, error) {
 	}
 }
 
-// live works off what others mark until the session ends.
-func (s *session) live() error {
+// serve processes pending work until the session ends.
+func (s *session) serve() error {
 	age := s.gateway.cfg.MaxAge*9/10 + rand.N(s.gateway.cfg.MaxAge/5)
-	old := time.AfterFunc(age, func() { s.sayGoodbye("the connection has reached its age", time.Second) })
+	old := time.AfterFunc(age, func() { s.scheduleGoodbye("the connection reached its maximum age", time.Second) })
 	defer old.Stop()
 	ended := s.stream.Context().Done()
 	for attempt := 0; ; {
@@ -204,7 +210,7 @@ func (s *session) live() error {
 			return s.ended()
 		case <-s.wake:
 		}
-		again, err := s.step(attempt)
+		again, err := s.processOnce(attempt)
 		if err != nil {
 			return err
 		}
@@ -212,80 +218,78 @@ func (s *session) live() error {
 	}
 }
 
-// step works once. It returns how often in a row that has failed for a reason that may pass, and then
-// sees to it that it is tried again.
-//
-//go:noinline
-func (s *session) step(attempt int) (failed int, err error) {
-	err = s.work(s.stream.Context())
-	if err == nil || !errors.As(err, new(*laterError)) {
+// processOnce processes the pending work. After a retryable error it schedules a retry and returns the number of
+// consecutive failures.
+func (s *session) processOnce(attempt int) (failed int, err error) {
+	err = s.process(s.stream.Context())
+	if err == nil || !errors.As(err, new(*retryableError)) {
 		return 0, err
 	}
-	s.log().Warn("serving an agent, trying again", obs.Err(err))
-	time.AfterFunc(retryDelay(attempt), func() { signal(s.wake) })
+	s.log().Warn("serving an agent failed, retrying", obs.Err(err))
+	time.AfterFunc(retryBackoff.Delay(attempt), func() { s.wake.Set() })
 	return attempt + 1, nil
 }
 
-// watchSilence ends the session when nothing is heard for longer than the lease. It does not rely
-// on the handler, which may be blocked by an agent that takes nothing.
-func (s *session) watchSilence() {
+// watchLease ends the session when the agent sends nothing for longer than the lease. It does not rely on the
+// handler, which blocks while the agent receives nothing.
+func (s *session) watchLease() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	lease := s.gateway.cfg.Lease
-	s.silence = time.AfterFunc(lease, func() {
+	s.liveness.timer = time.AfterFunc(lease, func() {
 		s.mu.Lock()
-		quiet := time.Since(s.lastSeen)
-		if s.busy {
-			quiet = 0
+		silent := time.Since(s.liveness.lastSeen)
+		if s.liveness.intakeBusy {
+			silent = 0
 		}
-		if quiet < lease {
-			s.silence.Reset(lease - quiet)
+		if silent < lease {
+			s.liveness.timer.Reset(lease - silent)
 			s.mu.Unlock()
 			return
 		}
 		s.mu.Unlock()
-		s.end(errSilent)
-		s.gone()
+		s.end(errLeaseExpired)
+		s.remove()
 	})
 }
 
-// gone takes the session off the books, once. Its end is told before it leaves: a gateway that stops writes down what
-// it was told when the last session has left, and nothing after that.
-func (s *session) gone() {
-	s.goneOnce.Do(func() {
+// remove removes the session from the registry, once. It queues the record of the end first: a gateway that stops
+// writes the queued records after the last session was removed, and none after that.
+func (s *session) remove() {
+	s.removeOnce.Do(func() {
 		s.mu.Lock()
-		if s.silence != nil {
-			s.silence.Stop()
+		if s.liveness.timer != nil {
+			s.liveness.timer.Stop()
 		}
-		s.left = true
+		s.removed = true
 		s.mu.Unlock()
-		s.close()
-		s.gateway.leave(s)
+		s.recordEnd()
+		s.gateway.sessions.remove(s)
 	})
 }
 
-// record notes that control was told of the session. Who was told of its end before would have the agent connected for
-// ever, so an end that came meanwhile is told now.
-func (s *session) record() {
+// markRecorded notes that control was told of the session. If the session has ended in the meantime it queues the
+// record of the end now: recorded before the connection, the end would leave the agent connected forever.
+func (s *session) markRecorded() {
 	s.mu.Lock()
 	s.recorded = true
 	s.mu.Unlock()
-	s.close()
+	s.recordEnd()
 }
 
-// close has the end of a session told that control knows of, once.
-func (s *session) close() {
+// recordEnd queues the record of the end of a session that control was told of, once.
+func (s *session) recordEnd() {
 	s.mu.Lock()
-	due := s.recorded && s.left
+	due := s.recorded && s.removed
 	s.recorded = s.recorded && !due
-	lastSeen := s.lastSeen
+	lastSeen := s.liveness.lastSeen
 	s.mu.Unlock()
 	if due {
-		s.gateway.closing.add(s.conn, lastSeen)
+		s.gateway.disconnects.add(s.conn, lastSeen)
 	}
 }
 
-// end makes the handler return with err. The first one counts.
+// end makes the handler return err. Only the first call has an effect.
 func (s *session) end(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -301,28 +305,28 @@ func (s *session) ended() error {
 	return s.endErr
 }
 
-func (s *session) mark(set func(*todo)) {
+func (s *session) schedule(set func(*pendingWork)) {
 	s.mu.Lock()
-	set(&s.todo)
+	set(&s.pendingWork)
 	s.mu.Unlock()
-	signal(s.wake)
+	s.wake.Set()
 }
 
 func (s *session) markDirty(id fleet.TargetID, since time.Time) {
-	s.mark(func(t *todo) {
-		if t.dirty == nil {
-			t.dirty = map[fleet.TargetID]time.Time{}
+	s.schedule(func(w *pendingWork) {
+		if w.dirty == nil {
+			w.dirty = map[fleet.TargetID]time.Time{}
 		}
-		if _, ok := t.dirty[id]; !ok {
-			t.dirty[id] = since
+		if _, ok := w.dirty[id]; !ok {
+			w.dirty[id] = since
 		}
 	})
 }
 
-func (s *session) confirm(n int64) { s.mark(func(t *todo) { t.stored = max(t.stored, n) }) }
+func (s *session) confirm(n int64) { s.schedule(func(w *pendingWork) { w.stored = max(w.stored, n) }) }
 
-func (s *session) sayGoodbye(reason string, within time.Duration) {
-	s.mark(func(t *todo) { t.goodbye, t.within = reason, within })
+func (s *session) scheduleGoodbye(reason string, within time.Duration) {
+	s.schedule(func(w *pendingWork) { w.goodbye, w.reconnectWithin = reason, within })
 }
 
 func remoteAddr(ctx context.Context) string {
@@ -332,15 +336,15 @@ func remoteAddr(ctx context.Context) string {
 	return ""
 }
 
-// endReason is a bounded set of words for metrics and logs.
+// endReason classifies the end of a session, for metrics and logs.
 func endReason(err error) string {
 	switch {
 	case err == nil, errors.Is(err, io.EOF):
 		return "closed by the agent"
 	case errors.Is(err, errGoodbye):
 		return "goodbye"
-	case errors.Is(err, errSilent):
-		return "silent"
+	case errors.Is(err, errLeaseExpired):
+		return "lease expired"
 	case errors.Is(err, errRevoked):
 		return "revoked"
 	case errors.Is(err, errStopped):
@@ -348,7 +352,7 @@ func endReason(err error) string {
 	case errors.Is(err, wire.ErrFrame), status.Code(err) == codes.InvalidArgument:
 		return "malformed frame"
 	case status.Code(err) == codes.ResourceExhausted:
-		return "limited"
+		return "rate limited"
 	case status.Code(err) == codes.Canceled:
 		return "connection lost"
 	default:
@@ -356,10 +360,10 @@ func endReason(err error) string {
 	}
 }
 
-// laterError is a failure that is not the agent's and may pass.
-type laterError struct{ err error }
+// retryableError is a temporary failure that the agent did not cause.
+type retryableError struct{ err error }
 
-func (e *laterError) Error() string { return e.err.Error() }
-func (e *laterError) Unwrap() error { return e.err }
+func (e *retryableError) Error() string { return e.err.Error() }
+func (e *retryableError) Unwrap() error { return e.err }
 
-func later(format string, args ...any) error { return &laterError{fmt.Errorf(format, args...)} }
+func retryable(format string, args ...any) error { return &retryableError{fmt.Errorf(format, args...)} }

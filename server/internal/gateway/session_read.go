@@ -16,7 +16,7 @@ import (
 	"github.com/kedge-dev/kedge/server/internal/store"
 )
 
-// read takes frames until the stream ends.
+// read handles frames until the stream ends.
 func (s *session) read() {
 	ctx := s.stream.Context()
 	var state readState
@@ -24,17 +24,17 @@ func (s *session) read() {
 		frame, err := s.stream.Recv()
 		if err != nil {
 			if errors.Is(err, io.EOF) {
-				err = errGoodbye // the agent has said all it will: an orderly end
+				err = errGoodbye // the agent closed its side: a normal end
 			}
 			s.end(err)
 			return
 		}
-		if s.ended() != nil { // the handler may be blocked: nothing more is taken all the same
+		if s.ended() != nil { // the handler may be blocked and not have returned yet
 			return
 		}
-		s.touch(true)
-		err = s.take(ctx, &state, frame)
-		s.touch(false)
+		s.markSeen(true)
+		err = s.handleFrame(ctx, &state, frame)
+		s.markSeen(false)
 		if err != nil {
 			if errors.Is(err, wire.ErrFrame) {
 				err = status.Error(codes.InvalidArgument, err.Error())
@@ -45,30 +45,30 @@ func (s *session) read() {
 	}
 }
 
-// readState is what the order of frames depends on.
+// readState is the state that the allowed order of frames depends on.
 type readState struct {
 	hello, held bool
 	standby     bool
 	statuses    int64
 }
 
-func (s *session) touch(busy bool) {
+func (s *session) markSeen(busy bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.lastSeen, s.busy = time.Now(), busy
+	s.liveness.lastSeen, s.liveness.intakeBusy = time.Now(), busy
 }
 
-func (s *session) take(ctx context.Context, state *readState, frame *agentv1.ConnectRequest) error {
+func (s *session) handleFrame(ctx context.Context, state *readState, frame *agentv1.ConnectRequest) error {
 	if err := s.limit(ctx, frame); err != nil {
 		return err
 	}
 	count := s.gateway.metrics.frames
 	hello, isHello := frame.GetFrame().(*agentv1.ConnectRequest_Hello)
 	if isHello == state.hello {
-		return status.Error(codes.InvalidArgument, "Hello has to be the first frame, and to come once")
+		return status.Error(codes.InvalidArgument, "Hello must be the first frame and must not be repeated")
 	}
-	if state.standby && reports(frame) {
-		return status.Error(codes.InvalidArgument, "a replica that another one leads has nothing to report")
+	if state.standby && leaderOnly(frame) {
+		return status.Error(codes.InvalidArgument, "a standby replica must not report")
 	}
 	switch f := frame.GetFrame().(type) {
 	case *agentv1.ConnectRequest_Hello:
@@ -82,23 +82,23 @@ func (s *session) take(ctx context.Context, state *readState, frame *agentv1.Con
 		return err
 	case *agentv1.ConnectRequest_Held:
 		count.WithLabelValues("in", "held").Inc()
-		return s.takeHeld(state, f.Held)
+		return s.handleHeld(state, f.Held)
 	case *agentv1.ConnectRequest_Status:
 		count.WithLabelValues("in", "status").Inc()
-		return s.takeStatus(ctx, state, f.Status)
+		return s.handleStatus(ctx, state, f.Status)
 	case *agentv1.ConnectRequest_Events:
 		count.WithLabelValues("in", "events").Inc()
-		return s.takeEvents(ctx, f.Events)
+		return s.handleEvents(ctx, f.Events)
 	case *agentv1.ConnectRequest_TokenStored:
 		count.WithLabelValues("in", "token_stored").Inc()
 		stored, err := wire.ParseTokenStored(f.TokenStored)
 		if err == nil {
-			s.answer(stored)
+			s.scheduleTokenStored(stored)
 		}
 		return err
 	case *agentv1.ConnectRequest_Capabilities:
 		count.WithLabelValues("in", "capabilities").Inc()
-		return s.takeCapabilities(ctx, f.Capabilities)
+		return s.handleCapabilities(ctx, f.Capabilities)
 	case *agentv1.ConnectRequest_Heartbeat:
 		count.WithLabelValues("in", "heartbeat").Inc()
 	default: // a frame of a newer agent
@@ -107,48 +107,48 @@ func (s *session) take(ctx context.Context, state *readState, frame *agentv1.Con
 	return nil
 }
 
-// reports says whether a frame is one that only the replica that leads may send.
-func reports(frame *agentv1.ConnectRequest) bool {
+// leaderOnly reports whether only the leader may send a frame.
+func leaderOnly(frame *agentv1.ConnectRequest) bool {
 	return frame.GetHeld() != nil || frame.GetStatus() != nil || frame.GetEvents() != nil || frame.GetCapabilities() != nil
 }
 
-// limit takes one frame off what the agent may send. Statuses are slowed down, by not reading on:
-// refused, they would be sent again.
+// limit applies the rate limits of the agent. It delays a status instead of rejecting it, because the agent would
+// send it again.
 func (s *session) limit(ctx context.Context, frame *agentv1.ConnectRequest) error {
 	if frame.GetStatus() != nil {
-		return s.allowance.status(ctx)
+		return s.limits.status(ctx)
 	}
-	return s.allowance.frame()
+	return s.limits.frame()
 }
 
-func (s *session) takeHeld(state *readState, m *agentv1.Held) error {
+func (s *session) handleHeld(state *readState, m *agentv1.Held) error {
 	if state.held {
-		return status.Error(codes.InvalidArgument, "Held has to come once")
+		return status.Error(codes.InvalidArgument, "Held must not be repeated")
 	}
 	state.held = true
 	held, err := wire.ParseHeld(m)
 	if err != nil {
 		return err
 	}
-	s.mark(func(t *todo) { t.held = held })
+	s.schedule(func(w *pendingWork) { w.held = held })
 	return nil
 }
 
-func (s *session) takeStatus(ctx context.Context, state *readState, m *agentv1.Status) error {
+func (s *session) handleStatus(ctx context.Context, state *readState, m *agentv1.Status) error {
 	parsed, err := wire.ParseStatus(m)
 	if err != nil {
 		return err
 	}
-	// An agent whose clock is ahead must not make its statuses look newer than now.
+	// The clock of an agent may be ahead. No status is newer than now.
 	if now := time.Now(); parsed.Observed.AsOf.After(now) || parsed.Observed.AsOf.IsZero() {
 		parsed.Observed.AsOf = now
 	}
 	state.statuses++
-	s.gateway.worked.Add(1)
+	s.gateway.activity.Add(1)
 	return s.gateway.intake.status(ctx, s, state.statuses, store.Report(parsed))
 }
 
-func (s *session) takeEvents(ctx context.Context, m *agentv1.Events) error {
+func (s *session) handleEvents(ctx context.Context, m *agentv1.Events) error {
 	parsed, err := wire.ParseEvents(m)
 	if err != nil {
 		return err
@@ -164,11 +164,11 @@ func (s *session) takeEvents(ctx context.Context, m *agentv1.Events) error {
 	return s.gateway.intake.events(ctx, s.agent, events)
 }
 
-// takeCapabilities has charts rendered for what the agent's cluster offers, which it tells when Welcome asks and when
-// that has changed. Each time may mean that all of them are rendered again, so their number is bounded. Where they
-// cannot be recorded the agent connects again, and names them again.
-func (s *session) takeCapabilities(ctx context.Context, m *agentv1.Capabilities) error {
-	if err := s.allowance.capabilities(); err != nil {
+// handleCapabilities records the capabilities of the agent's cluster. An agent sends them when Welcome asks for
+// them and when they change. Each time may render all charts again, so the rate is limited. If they cannot be
+// recorded, the agent connects again and sends them again.
+func (s *session) handleCapabilities(ctx context.Context, m *agentv1.Capabilities) error {
+	if err := s.limits.capabilities(); err != nil {
 		return err
 	}
 	parsed, err := wire.ParseCapabilities(m)
@@ -176,8 +176,8 @@ func (s *session) takeCapabilities(ctx context.Context, m *agentv1.Capabilities)
 		return err
 	}
 	if err := s.gateway.capable(ctx, s.agent, parsed); err != nil && ctx.Err() == nil {
-		s.log().Warn("recording what a cluster offers", obs.Err(err))
-		return status.Error(codes.Unavailable, "the server cannot record what the cluster offers now")
+		s.log().Warn("recording the capabilities of a cluster failed", obs.Err(err))
+		return status.Error(codes.Unavailable, "the server cannot record the capabilities of the cluster now")
 	}
 	return nil
 }

@@ -20,15 +20,15 @@ import (
 	"github.com/kedge-dev/kedge/server/internal/store"
 )
 
-// welcome answers Hello. When the agent holds exactly what the server desires, nothing else is
-// sent; otherwise the rest happens when it is known what it holds: at once when Hello said so, and when
-// the agent has answered if not.
+// welcome answers Hello. If the agent has exactly the desired states, it sends nothing else. Otherwise the
+// targets follow as soon as the session knows which states the agent has: from Hello, or from the agent's answer
+// to Welcome.
 func (s *session) welcome(ctx context.Context, hello *wire.Hello) error {
 	err := s.gateway.connected(ctx, s.conn)
-	s.record() // whatever came of it
+	s.markRecorded() // even after an error: control may have recorded it
 	if err != nil {
-		s.log().Warn("recording a connection", obs.Err(err))
-		return status.Error(codes.Unavailable, "the server cannot take connections now")
+		s.log().Warn("recording a connection failed", obs.Err(err))
+		return status.Error(codes.Unavailable, "the server cannot accept connections now")
 	}
 	w := wire.Welcome{
 		Session: s.conn.SessionID, AgentID: s.agent.ID, AgentName: s.agent.Name, Tenant: s.tenant.Name, Lease: s.gateway.cfg.Lease,
@@ -36,22 +36,22 @@ func (s *session) welcome(ctx context.Context, hello *wire.Hello) error {
 		SendCapabilities: !s.conn.Standby && hello.CapabilitiesHash != "" && hello.CapabilitiesHash != s.agent.Capabilities,
 		TakeCapabilities: !s.conn.Standby,
 	}
-	if s.conn.Standby { // it holds nothing and is told nothing
+	if s.conn.Standby { // a standby has no state and gets none
 		return s.sendWelcome(w)
 	}
 	targets, err := s.gateway.targetsOf(ctx, s.agent, nil)
 	if err != nil {
-		s.log().Warn("reading what an agent shall hold", obs.Err(err))
+		s.log().Warn("reading the desired states of an agent failed", obs.Err(err))
 		return status.Error(codes.Unavailable, "the server cannot read desired state now")
 	}
 	state, statuses := hashes(targets)
 	same := bytes.Equal(state, hello.StateHash)
 	w.SendHeld, w.SendStatuses = !same && hello.Held == nil, !bytes.Equal(statuses, hello.StatusHash)
 	if !same {
-		// Before the Welcome, which the agent may answer with Held before this goes on.
-		s.mark(func(t *todo) {
-			if t.held == nil {
-				t.awaiting, t.held = w.SendHeld, hello.Held
+		// Before the Welcome, because the agent may answer it with Held at once.
+		s.schedule(func(p *pendingWork) {
+			if p.held == nil {
+				p.awaitingHeld, p.held = w.SendHeld, hello.Held
 			}
 		})
 	}
@@ -60,7 +60,7 @@ func (s *session) welcome(ctx context.Context, hello *wire.Hello) error {
 	}
 	for _, t := range targets {
 		if sendable(t) {
-			s.has[t.ID] = possessed(t)
+			s.held[t.ID] = heldAfterSend(t)
 		}
 	}
 	return s.sendComplete()
@@ -70,7 +70,7 @@ func (s *session) sendWelcome(w wire.Welcome) error {
 	return s.send("welcome", &agentv1.ConnectResponse{Frame: &agentv1.ConnectResponse_Welcome{Welcome: w.Proto()}})
 }
 
-// checkClock warns when agent and server disagree about the time.
+// checkClock logs and records a warning when the clocks of agent and server differ.
 func (s *session) checkClock(ctx context.Context, clock time.Time) {
 	skew := time.Since(clock).Round(time.Second)
 	if clock.IsZero() || skew.Abs() <= clockSkew {
@@ -80,138 +80,136 @@ func (s *session) checkClock(ctx context.Context, clock time.Time) {
 	if skew < 0 {
 		direction = "ahead of"
 	}
-	message := fmt.Sprintf("the clock of replica %s is %s %s the server's: times of its reports and certificate checks are off", s.conn.Replica, skew.Abs(), direction)
+	message := fmt.Sprintf("the clock of replica %s is %s %s the clock of the server: synchronize the clocks, because times in its reports and certificate checks are wrong", s.conn.Replica, skew.Abs(), direction)
 	s.log().Warn("clock skew", obs.KeyReason, message)
-	_ = s.gateway.intake.events(ctx, s.agent, []control.AgentEvent{{Event: fleet.Event{ // fails only with ctx
+	_ = s.gateway.intake.events(ctx, s.agent, []control.AgentEvent{{Event: fleet.Event{ // fails only when ctx has ended
 		At: time.Now(), Type: fleet.EventWarning, Reason: "ClockSkew", Message: message,
 	}}})
 }
 
-// work does what has been marked since the last time. What fails for a reason that may pass is
-// marked again.
-func (s *session) work(ctx context.Context) error {
-	job := s.takeTodo()
-	if job.stored > job.announced {
+// process does the pending work. Work that fails with a retryable error becomes pending again.
+func (s *session) process(ctx context.Context) error {
+	work := s.takeWork()
+	if work.stored > work.confirmed {
 		if err := s.send("status_stored", &agentv1.ConnectResponse{
-			Frame: &agentv1.ConnectResponse_StatusStored{StatusStored: &agentv1.StatusStored{Count: job.stored}},
+			Frame: &agentv1.ConnectResponse_StatusStored{StatusStored: &agentv1.StatusStored{Count: work.stored}},
 		}); err != nil {
 			return err
 		}
 	}
-	if job.goodbye != "" {
-		return s.leaveInGoodOrder(job)
+	if work.goodbye != "" {
+		return s.sendGoodbye(work)
 	}
-	if job.answer != nil {
-		if err := s.settleRotation(ctx, *job.answer); err != nil {
-			return s.again(err, job)
+	if work.tokenStored != nil {
+		if err := s.handleTokenStored(ctx, *work.tokenStored); err != nil {
+			return s.requeue(err, work)
 		}
-		job.answer = nil
+		work.tokenStored = nil
 	}
-	if job.rotate {
+	if work.rotate {
 		if err := s.rotate(ctx); err != nil {
-			return s.again(err, job)
+			return s.requeue(err, work)
 		}
-		job.rotate = false
+		work.rotate = false
 	}
-	return s.again(s.deliver(ctx, job), job)
+	return s.requeue(s.deliver(ctx, work), work)
 }
 
-func (s *session) takeTodo() todo {
+func (s *session) takeWork() pendingWork {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	job := s.todo
-	if s.conn.Standby { // what others mark is for the replica that leads
-		job = todo{goodbye: job.goodbye, within: job.within}
+	work := s.pendingWork
+	if s.conn.Standby { // other goroutines schedule work for the leader
+		work = pendingWork{goodbye: work.goodbye, reconnectWithin: work.reconnectWithin}
 	}
-	s.todo = todo{stored: job.stored, announced: job.stored, awaiting: job.awaiting && job.held == nil}
+	s.pendingWork = pendingWork{stored: work.stored, confirmed: work.stored, awaitingHeld: work.awaitingHeld && work.held == nil}
 	switch {
-	case s.todo.awaiting: // nothing is sent before it is known what the agent has
-		s.todo.dirty, s.todo.all = job.dirty, job.all
-		job.dirty, job.all = nil, false
-	case job.held != nil:
-		s.has = possessions(job.held)
-		job.held, job.all, job.complete = nil, true, true
+	case s.pendingWork.awaitingHeld: // send nothing before the session knows what the agent has
+		s.pendingWork.dirty, s.pendingWork.all = work.dirty, work.all
+		work.dirty, work.all = nil, false
+	case work.held != nil:
+		s.held = heldTargets(work.held)
+		work.held, work.all, work.complete = nil, true, true
 	}
-	return job
+	return work
 }
 
-// again marks what a job was about, for the next time, if err is one that may pass.
-func (s *session) again(err error, job todo) error {
-	var passing *laterError
-	if !errors.As(err, &passing) {
+// requeue makes work pending again if err is retryable.
+func (s *session) requeue(err error, work pendingWork) error {
+	if !errors.As(err, new(*retryableError)) {
 		return err
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	t := &s.todo
-	t.rotate = t.rotate || job.rotate
-	if t.answer == nil {
-		t.answer = job.answer
+	p := &s.pendingWork
+	p.rotate = p.rotate || work.rotate
+	if p.tokenStored == nil {
+		p.tokenStored = work.tokenStored
 	}
-	t.all = t.all || job.all
-	t.complete = t.complete || job.complete
-	if t.dirty == nil {
-		t.dirty = map[fleet.TargetID]time.Time{}
+	p.all = p.all || work.all
+	p.complete = p.complete || work.complete
+	if p.dirty == nil {
+		p.dirty = map[fleet.TargetID]time.Time{}
 	}
-	maps.Copy(t.dirty, job.dirty) // older, so its times win
+	maps.Copy(p.dirty, work.dirty) // older, so its times replace newer ones
 	return err
 }
 
-func (s *session) leaveInGoodOrder(job todo) error {
+func (s *session) sendGoodbye(work pendingWork) error {
 	if err := s.send("goodbye", &agentv1.ConnectResponse{Frame: &agentv1.ConnectResponse_Goodbye{
-		Goodbye: &agentv1.Goodbye{Reason: job.goodbye, ReconnectWithinMilliseconds: job.within.Milliseconds()},
+		Goodbye: &agentv1.Goodbye{Reason: work.goodbye, ReconnectWithinMilliseconds: work.reconnectWithin.Milliseconds()},
 	}}); err != nil {
 		return err
 	}
 	return errGoodbye
 }
 
-// deliver sends the newest state of the targets that a job names, of those that the agent lacks.
-func (s *session) deliver(ctx context.Context, job todo) error {
+// deliver sends the newest states of the targets that the work names and that the agent lacks.
+func (s *session) deliver(ctx context.Context, work pendingWork) error {
 	var ids []fleet.TargetID
 	switch {
-	case job.all:
-	case len(job.dirty) > 0:
-		ids = slices.Sorted(maps.Keys(job.dirty))
+	case work.all:
+	case len(work.dirty) > 0:
+		ids = slices.Sorted(maps.Keys(work.dirty))
 	default:
 		return nil
 	}
 	targets, err := s.gateway.targetsOf(ctx, s.agent, ids)
 	if err != nil {
-		return later("reading desired state: %w", err)
+		return retryable("reading desired state: %w", err)
 	}
-	// What cannot be sent now holds up nothing else of this agent.
+	// A target that cannot be sent now does not delay the other targets of this agent.
 	var postponed error
 	for _, t := range targets {
-		err := s.deliverOne(ctx, t, job.complete)
-		if errors.As(err, new(*laterError)) {
+		err := s.deliverOne(ctx, t, work.complete)
+		if errors.As(err, new(*retryableError)) {
 			postponed = errors.Join(postponed, err)
 			continue
 		}
 		if err != nil {
 			return err
 		}
-		if since, ok := job.dirty[t.ID]; ok && !since.IsZero() {
+		if since, ok := work.dirty[t.ID]; ok && !since.IsZero() {
 			s.gateway.metrics.changeToSent.Observe(time.Since(since).Seconds())
 		}
 	}
 	if postponed != nil {
 		return postponed
 	}
-	if job.complete {
+	if work.complete {
 		return s.sendComplete()
 	}
 	return nil
 }
 
-// deliverOne sends one target, which the agent has missed or which is new.
+// deliverOne sends one target. missed means that the agent was away when it changed.
 func (s *session) deliverOne(ctx context.Context, t control.AgentTarget, missed bool) error {
-	had, known := s.has[t.ID]
-	switch decide(t, had, known) {
-	case doNothing:
+	held, known := s.held[t.ID]
+	switch nextAction(t, held, known) {
+	case actionNone:
 		return nil
-	case tellAhead:
-		return s.tellAhead(ctx, t, had.version)
+	case actionReportAhead:
+		return s.reportAhead(ctx, t, held.version)
 	}
 	d := wire.Desired{Target: t.ID, Tenant: t.Tenant, Deployment: t.DeploymentName, State: t.Desired}
 	form, err := s.inline(ctx, &d, t.TenantID, missed)
@@ -219,41 +217,41 @@ func (s *session) deliverOne(ctx context.Context, t control.AgentTarget, missed 
 		return err
 	}
 	if len(d.Bundle) > wire.MaxInlineBundle {
-		defer func() { <-s.gateway.large }()
+		defer func() { <-s.gateway.slots.largeBundles }()
 	}
 	if form == "reference" {
-		s.refer(t.ID, reference{digest: d.State.Digest, owner: t.TenantID})
+		s.setReference(t.ID, reference{digest: d.State.Digest, owner: t.TenantID})
 	} else {
-		s.refer(t.ID, reference{})
+		s.setReference(t.ID, reference{})
 	}
 	if err := s.send("desired", &agentv1.ConnectResponse{Frame: &agentv1.ConnectResponse_Desired{Desired: d.Proto()}}); err != nil {
 		return err
 	}
-	s.has[t.ID] = possessed(t)
-	s.gateway.worked.Add(1)
+	s.held[t.ID] = heldAfterSend(t)
+	s.gateway.activity.Add(1)
 	s.gateway.metrics.desired.WithLabelValues(form).Inc()
 	s.log().Info("desired state sent", obs.KeyTarget, string(t.ID), obs.KeyDeployment, t.DeploymentName,
 		obs.KeyGeneration, t.Desired.Generation, obs.KeyCommit, t.Desired.Commit)
 	return nil
 }
 
-// tellAhead tells control, once, that the agent is ahead of the server with a target.
-func (s *session) tellAhead(ctx context.Context, t control.AgentTarget, has fleet.Version) error {
-	if last, ok := s.told[t.ID]; ok && last == has {
+// reportAhead tells control, once per version, that the agent has a newer version of a target than the server.
+func (s *session) reportAhead(ctx context.Context, t control.AgentTarget, has fleet.Version) error {
+	if last, ok := s.reportedAhead[t.ID]; ok && last == has {
 		return nil
 	}
-	s.log().Warn("the agent is ahead of the server", obs.KeyTarget, string(t.ID), obs.KeyDeployment, t.DeploymentName, obs.KeyGeneration, has.Generation)
+	s.log().Warn("agent has a newer version of a target than the server", obs.KeyTarget, string(t.ID), obs.KeyDeployment, t.DeploymentName, obs.KeyGeneration, has.Generation)
 	if err := s.gateway.ahead(ctx, s.agent, t.ID, has); err != nil {
-		return later("recording that an agent is ahead: %w", err)
+		return retryable("recording that an agent is ahead: %w", err)
 	}
-	if s.told == nil {
-		s.told = map[fleet.TargetID]fleet.Version{}
+	if s.reportedAhead == nil {
+		s.reportedAhead = map[fleet.TargetID]fleet.Version{}
 	}
-	s.told[t.ID] = has
+	s.reportedAhead[t.ID] = has
 	return nil
 }
 
-// inline puts a small bundle into d and says in which form the objects travel.
+// inline adds the bundle to d if it is small enough, and returns the form in which the objects travel.
 func (s *session) inline(ctx context.Context, d *wire.Desired, owner fleet.TenantID, missed bool) (form string, err error) {
 	switch {
 	case d.State.Tombstone:
@@ -264,28 +262,28 @@ func (s *session) inline(ctx context.Context, d *wire.Desired, owner fleet.Tenan
 	content, err := s.gateway.bundles.get(ctx, owner, d.State.Digest)
 	switch {
 	case errors.Is(err, store.ErrNotFound):
-		// The agent may still have it; if not, its fetch fails and says so where users look.
-		s.log().Error("a desired bundle is missing", obs.KeyTarget, string(d.Target), obs.KeyDigest, d.State.Digest)
+		// The agent may have the bundle. If not, its fetch fails, and the status of the target reports that.
+		s.log().Error("the bundle of a desired state is missing", obs.KeyTarget, string(d.Target), obs.KeyDigest, d.State.Digest)
 		return "reference", nil
 	case err != nil:
-		return "", later("reading bundle %s: %w", d.State.Digest, err)
-	case len(content) > wire.MaxInlineBundle && !(missed && s.gateway.takeLarge(len(content))):
+		return "", retryable("reading bundle %s: %w", d.State.Digest, err)
+	case len(content) > wire.MaxInlineBundle && !(missed && s.gateway.acquireLargeBundle(len(content))):
 		return "reference", nil
 	}
 	d.Bundle = content
 	return "inline", nil
 }
 
-// takeLarge reports whether a bundle of n bytes may be sent inside Desired to an agent that has missed
-// it. The caller gives the place back when it is sent.
-func (g *Gateway) takeLarge(n int) bool {
+// acquireLargeBundle reports whether a bundle of n bytes may be sent inside Desired to an agent that missed the
+// change. The caller frees the slot after sending.
+func (g *Gateway) acquireLargeBundle(n int) bool {
 	if n > wire.MaxMissedBundle {
 		return false
 	}
 	select {
-	case g.large <- struct{}{}:
+	case g.slots.largeBundles <- struct{}{}:
 		return true
-	default: // everybody comes back at once: they shall not take all memory
+	default: // many agents reconnect at once: limit the memory
 		return false
 	}
 }

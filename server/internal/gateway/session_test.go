@@ -29,7 +29,7 @@ func randomText(n int) string {
 }
 
 // covers: C11
-func TestWrongTokenIsRefused(t *testing.T) {
+func TestInvalidTokenIsRejected(t *testing.T) {
 	t.Parallel()
 	m := gatewaytest.NewMemory()
 	srv := serve(t, m, gatewaytest.Options{})
@@ -39,7 +39,7 @@ func TestWrongTokenIsRefused(t *testing.T) {
 		}
 	}
 	if c := m.Counts(); c.Connected != 0 {
-		t.Errorf("%d connections recorded for refused tokens", c.Connected)
+		t.Errorf("%d connections were recorded for invalid tokens", c.Connected)
 	}
 }
 
@@ -61,41 +61,41 @@ func TestRevokedTokenLosesItsStream(t *testing.T) {
 		t.Errorf("the stream ended with %v, want Unauthenticated", err)
 	}
 	if took := time.Since(began); took > 5*time.Second {
-		t.Errorf("it took %s, want at most 5 s", took)
+		t.Errorf("the stream ended after %s, want at most 5 s", took)
 	}
 	if err := m.AwaitOpen(within(t), 1); err != nil {
-		t.Errorf("the other agent's session did not stay: %v", err)
+		t.Errorf("the session of the other agent ended: %v", err)
 	}
 }
 
-// covers: C7 (a revocation between the look at a token and the agent's Hello)
-func TestATokenThatIsRevokedAtTheDoorLosesItsStream(t *testing.T) {
+// covers: C7 (a revocation between the token lookup and the agent's Hello)
+func TestTokenRevokedDuringHandshakeLosesItsStream(t *testing.T) {
 	t.Parallel()
 	m := gatewaytest.NewMemory()
 	_, token := m.Enroll("edge-1")
 	srv := serve(t, m, gatewaytest.Options{})
-	inside, _ := connect(t, srv, token, nil)
-	inside.snapshot()
-	looked := m.Counts().Authenticated
-	slow := dial(t, srv, token)
-	if err := m.AwaitAuthenticated(within(t), looked+1); err != nil {
+	open, _ := connect(t, srv, token, nil)
+	open.snapshot()
+	lookups := m.Counts().Authenticated
+	pending := dial(t, srv, token)
+	if err := m.AwaitAuthenticated(within(t), lookups+1); err != nil {
 		t.Fatal(err)
 	}
 	m.Revoke(token)
-	if err := inside.ended(); status.Code(err) != codes.Unauthenticated { // the gateway has heard of it
-		t.Fatalf("the stream inside ended with %v", err)
+	if err := open.ended(); status.Code(err) != codes.Unauthenticated { // the gateway has received the revocation
+		t.Fatalf("the open session ended with %v", err)
 	}
-	err := slow.introduce()
+	err := pending.handshake()
 	if err == nil {
-		err = slow.ended()
+		err = pending.ended()
 	}
 	if status.Code(err) != codes.Unauthenticated {
-		t.Errorf("the stream that came late ended with %v, want Unauthenticated", err)
+		t.Errorf("the session that started after the revocation ended with %v, want Unauthenticated", err)
 	}
 }
 
 // covers: C6
-func TestReplicasAndAgentsAreToldApart(t *testing.T) {
+func TestReplicasAndAgentsAreDistinguished(t *testing.T) {
 	t.Parallel()
 	m := gatewaytest.NewMemory()
 	a, tokenA := m.Enroll("edge-1")
@@ -115,18 +115,18 @@ func TestReplicasAndAgentsAreToldApart(t *testing.T) {
 		t.Fatal(err)
 	}
 	if len(sessions) != 3 {
-		t.Errorf("%d sessions, want 3 different ones", len(sessions))
+		t.Errorf("%d different session ids, want 3", len(sessions))
 	}
 	for _, c := range m.Connections() {
 		if !want[key{c.AgentID, c.Replica}] || c.Version != "test" || c.ClusterUID != "same-cluster" {
-			t.Errorf("connection %+v is not one of those made", c)
+			t.Errorf("unexpected connection %+v", c)
 		}
 		delete(want, key{c.AgentID, c.Replica})
 	}
 }
 
 // covers: C10, D7
-func TestSilentAgentIsLostWithinItsLease(t *testing.T) {
+func TestSilentAgentIsDisconnectedAfterItsLease(t *testing.T) {
 	t.Parallel()
 	const lease = 400 * time.Millisecond
 	m := gatewaytest.NewMemory()
@@ -134,7 +134,7 @@ func TestSilentAgentIsLostWithinItsLease(t *testing.T) {
 	srv := serve(t, m, gatewaytest.Options{Lease: lease})
 	p, w := connect(t, srv, token, nil)
 	if w.Lease != lease {
-		t.Fatalf("told a lease of %s, want %s", w.Lease, lease)
+		t.Fatalf("the lease in Welcome is %s, want %s", w.Lease, lease)
 	}
 	p.snapshot()
 	beat := time.NewTicker(lease / 4)
@@ -145,18 +145,18 @@ func TestSilentAgentIsLostWithinItsLease(t *testing.T) {
 	}
 	last := time.Now()
 	if open := m.Connections(); len(open) != 1 || !open[0].Connected() {
-		t.Fatalf("connections = %+v, want one that its heartbeats keep open", open)
+		t.Fatalf("connections = %+v, want one, kept open by heartbeats", open)
 	}
-	// From here on the agent says nothing, as after a kill -9 of its machine.
+	// From here on the agent sends nothing, as after a power failure.
 	if err := m.AwaitOpen(within(t), 0); err != nil {
 		t.Fatal(err)
 	}
 	c := m.Connections()[0]
 	if lost := c.DisconnectedAt.Sub(last); lost > 4*lease {
-		t.Errorf("it read as connected for %s after its last word, want about %s", lost, lease)
+		t.Errorf("the agent was shown as connected for %s after its last frame, want about %s", lost, lease)
 	}
 	if c.LastSeenAt.After(last.Add(lease / 2)) {
-		t.Errorf("last seen at %s, but its last word was at %s", c.LastSeenAt, last)
+		t.Errorf("last seen at %s, but its last frame was sent at %s", c.LastSeenAt, last)
 	}
 	if err := p.ended(); status.Code(err) != codes.DeadlineExceeded {
 		t.Errorf("the stream ended with %v, want DeadlineExceeded", err)
@@ -178,7 +178,7 @@ func TestBrokenConnectionIsRecorded(t *testing.T) {
 }
 
 // covers: C11
-func TestSkewedClockIsWarnedOf(t *testing.T) {
+func TestClockSkewIsReported(t *testing.T) {
 	t.Parallel()
 	m := gatewaytest.NewMemory()
 	_, token := m.Enroll("edge-1")
@@ -189,12 +189,12 @@ func TestSkewedClockIsWarnedOf(t *testing.T) {
 	}
 	e := m.Events()[0].Event
 	if e.Reason != "ClockSkew" || e.Type != fleet.EventWarning || !strings.Contains(e.Message, "10m0s behind") {
-		t.Errorf("event = %+v, want a warning of ten minutes", e)
+		t.Errorf("event = %+v, want a warning about ten minutes", e)
 	}
 }
 
 // covers: C9
-func TestStopSaysGoodbye(t *testing.T) {
+func TestStopSendsGoodbye(t *testing.T) {
 	t.Parallel()
 	m := gatewaytest.NewMemory()
 	_, token := m.Enroll("edge-1")
@@ -204,20 +204,20 @@ func TestStopSaysGoodbye(t *testing.T) {
 	stopped := make(chan error, 1)
 	go func() { stopped <- srv.Stop() }()
 	if g := p.recv().GetGoodbye(); g.GetReconnectWithinMilliseconds() < 1000 || g.GetReason() == "" {
-		t.Errorf("received %v, want a goodbye that spreads the return over at least a second", g)
+		t.Errorf("received %v, want a Goodbye that spreads reconnects over at least a second", g)
 	}
 	if err := p.ended(); !errors.Is(err, io.EOF) {
-		t.Errorf("the stream ended with %v, want in good order", err)
+		t.Errorf("the stream ended with %v, want io.EOF", err)
 	}
 	if err := <-stopped; err != nil {
 		t.Errorf("Stop() = %v", err)
 	}
 	if c := m.Connections()[0]; c.Connected() {
-		t.Error("the connection reads as open after the server has stopped")
+		t.Error("the connection is shown as open after the server stopped")
 	}
 }
 
-func TestOldConnectionsAreMadeAnew(t *testing.T) {
+func TestOldConnectionsEndWithGoodbye(t *testing.T) {
 	t.Parallel()
 	m := gatewaytest.NewMemory()
 	_, token := m.Enroll("edge-1")
@@ -225,11 +225,11 @@ func TestOldConnectionsAreMadeAnew(t *testing.T) {
 	p, _ := connect(t, srv, token, nil)
 	p.snapshot()
 	if g := p.recv().GetGoodbye(); g == nil {
-		t.Error("no goodbye at the end of the connection's age")
+		t.Error("no Goodbye at the maximum age of the connection")
 	}
 }
 
-func TestBrokenProtocolEndsTheStream(t *testing.T) {
+func TestProtocolErrorEndsTheStream(t *testing.T) {
 	t.Parallel()
 	hello := func() *agentv1.ConnectRequest {
 		return &agentv1.ConnectRequest{Frame: &agentv1.ConnectRequest_Hello{Hello: wire.Hello{Replica: "r"}.Proto()}}
@@ -239,9 +239,9 @@ func TestBrokenProtocolEndsTheStream(t *testing.T) {
 		name, reason string
 		frames       []*agentv1.ConnectRequest
 	}{
-		{"no hello first", "nothing is known of the sender", []*agentv1.ConnectRequest{beat}},
-		{"hello twice", "a session is one replica", []*agentv1.ConnectRequest{hello(), hello()}},
-		{"bad target", "ids are checked", []*agentv1.ConnectRequest{hello(), {Frame: &agentv1.ConnectRequest_Status{Status: &agentv1.Status{Target: "UPPER"}}}}},
+		{"no hello first", "the first frame must be Hello", []*agentv1.ConnectRequest{beat}},
+		{"hello twice", "a session belongs to one replica", []*agentv1.ConnectRequest{hello(), hello()}},
+		{"bad target", "the gateway validates target ids", []*agentv1.ConnectRequest{hello(), {Frame: &agentv1.ConnectRequest_Status{Status: &agentv1.Status{Target: "UPPER"}}}}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -260,14 +260,14 @@ func TestBrokenProtocolEndsTheStream(t *testing.T) {
 }
 
 // covers: C7
-func TestRevokedAgentThatTakesNothingIsLostToo(t *testing.T) {
+func TestRevocationEndsABlockedStream(t *testing.T) {
 	t.Parallel()
 	m := gatewaytest.NewMemory()
 	agent, token := m.Enroll("stuck")
 	srv := serve(t, m, gatewaytest.Options{})
 	p, _ := connect(t, srv, token, nil)
 	p.snapshot()
-	// Far more than its flow-control window takes: its handler blocks.
+	// More than the flow-control window of the agent: its handler blocks.
 	big := configMap(t, randomText(20_000))
 	for range 30 {
 		m.Deploy(agent, "big", big)

@@ -21,7 +21,7 @@ func standby(replica string) func(*wire.Hello) {
 }
 
 // covers: C6
-func TestStandbyIsListedAndToldNothing(t *testing.T) {
+func TestStandbyIsListedAndReceivesNothing(t *testing.T) {
 	t.Parallel()
 	m := gatewaytest.NewMemory()
 	agent, token := m.Enroll("paris")
@@ -30,21 +30,21 @@ func TestStandbyIsListedAndToldNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	first := m.Deploy(agent, "shop", configMap(t, "1"))
-	waits, w := connect(t, s, token, standby("r-1"))
+	waiting, w := connect(t, s, token, standby("r-1"))
 	if w.AgentID != agent.ID || w.SendHeld || w.SendStatuses {
-		t.Errorf("welcome = %+v, want who it is, and nothing asked for", w)
+		t.Errorf("welcome = %+v, want the agent id and no request", w)
 	}
 	if n := m.Counts().TargetsOf; n != 0 {
-		t.Errorf("the targets were read %d times for a replica that waits", n)
+		t.Errorf("the targets were read %d times for a standby replica", n)
 	}
-	leads, _ := connect(t, s, token, nil)
-	leads.held()
-	if got := leads.snapshot(); len(got) != 1 {
-		t.Fatalf("the leader was sent %v", got)
+	leader, _ := connect(t, s, token, nil)
+	leader.held()
+	if got := leader.snapshot(); len(got) != 1 {
+		t.Fatalf("the leader received %v", got)
 	}
 	second := m.Desire(first.ID, configMap(t, "2"), func(*fleet.Desired) {})
-	if d := leads.recv().GetDesired(); d.GetDigest() != second.Desired.Digest {
-		t.Errorf("the leader was sent %v", d)
+	if d := leader.recv().GetDesired(); d.GetDigest() != second.Desired.Digest {
+		t.Errorf("the leader received %v", d)
 	}
 	roles := map[string]string{}
 	for _, c := range m.Connections() {
@@ -54,13 +54,13 @@ func TestStandbyIsListedAndToldNothing(t *testing.T) {
 		t.Errorf("the roles are %v", roles)
 	}
 	go func() { _ = s.Stop() }()
-	if frame := waits.recv(); frame.GetGoodbye() == nil {
-		t.Errorf("a replica that waits was sent %v", frame)
+	if frame := waiting.recv(); frame.GetGoodbye() == nil {
+		t.Errorf("the standby replica received %v", frame)
 	}
-	_, _ = leads.ended(), waits.ended()
+	_, _ = leader.ended(), waiting.ended()
 }
 
-func TestStandbyMayNotReport(t *testing.T) {
+func TestStandbyMustNotReport(t *testing.T) {
 	t.Parallel()
 	m := gatewaytest.NewMemory()
 	agent, token := m.Enroll("paris")
@@ -78,7 +78,7 @@ func TestStandbyMayNotReport(t *testing.T) {
 		p, _ := connect(t, s, token, standby("r-1"))
 		p.send(frame)
 		if err := p.ended(); status.Code(err) != codes.InvalidArgument {
-			t.Errorf("%s of a replica that waits: %v, want it refused", name, err)
+			t.Errorf("%s of a standby replica: %v, want InvalidArgument", name, err)
 		}
 	}
 	if n := m.Counts().Statuses; n != 0 {
@@ -87,9 +87,9 @@ func TestStandbyMayNotReport(t *testing.T) {
 }
 
 // covers: C6, D7
-func TestAgentIsConnectedByTheReplicaThatLeads(t *testing.T) {
+func TestAgentIsConnectedWhileItsLeaderIs(t *testing.T) {
 	t.Parallel()
-	onEveryKind(t, func(t *testing.T, a, b *replica) {
+	onEveryStore(t, func(t *testing.T, a, b *replica) {
 		e := enroll(t, a, "default", "paris")
 		await := func(reason string, connected bool, roles ...string) {
 			t.Helper()
@@ -105,7 +105,7 @@ func TestAgentIsConnectedByTheReplicaThatLeads(t *testing.T) {
 					}
 				}
 				if v.Connected != connected || len(open) != len(roles) {
-					return errors.New(reason + " is not so yet")
+					return errors.New(reason + ": not yet")
 				}
 				for i := range roles {
 					if open[i] != roles[i] {
@@ -115,13 +115,13 @@ func TestAgentIsConnectedByTheReplicaThatLeads(t *testing.T) {
 				return nil
 			})
 		}
-		_, _ = connect(t, b.door, e.Token, standby("r-1"))
-		await("one that waits, alone", false, "r-1 standby")
-		leads, _ := connect(t, a.door, e.Token, nil)
-		await("a leader and one that waits", true, "r-0 leader", "r-1 standby")
-		leads.cancel()
-		await("the leader is gone", false, "r-1 standby")
-		_, _ = connect(t, b.door, e.Token, func(h *wire.Hello) { h.Replica = "r-1" })
-		await("the other one leads", true, "r-1 leader")
+		_, _ = connect(t, b.server, e.Token, standby("r-1"))
+		await("a standby alone", false, "r-1 standby")
+		leader, _ := connect(t, a.server, e.Token, nil)
+		await("a leader and a standby", true, "r-0 leader", "r-1 standby")
+		leader.cancel()
+		await("the leader disconnected", false, "r-1 standby")
+		_, _ = connect(t, b.server, e.Token, func(h *wire.Hello) { h.Replica = "r-1" })
+		await("the standby became the leader", true, "r-1 leader")
 	})
 }

@@ -2,7 +2,6 @@ package gitsource
 
 import (
 	"bufio"
-	"container/list"
 	"context"
 	"errors"
 	"fmt"
@@ -30,7 +29,6 @@ type catFile struct {
 	git     *git
 	dir     string
 	onIdle  func()
-	place   *list.Element // among the readers, nil without a process; theirs to change
 
 	token chan struct{} // holds one token; guards what follows
 	cmd   *exec.Cmd
@@ -94,7 +92,7 @@ func (c *catFile) do(ctx context.Context, exchange func() error) error {
 	case <-ctx.Done():
 		return ctx.Err()
 	}
-	defer c.readers.used(c)
+	defer c.readers.touch(c)
 	defer func() { <-c.token }()
 	for {
 		fresh, err := c.startLocked(ctx)
@@ -131,12 +129,12 @@ func (c *catFile) startLocked(ctx context.Context) (fresh bool, err error) {
 	if c.cmd != nil {
 		return false, nil
 	}
-	if err := c.readers.admit(ctx, c); err != nil {
+	if err := c.readers.acquire(ctx, c); err != nil {
 		return false, err
 	}
 	defer func() {
 		if err != nil {
-			c.readers.leave(c)
+			c.readers.release(c)
 		}
 	}()
 	cmd := c.git.readerCommand(c.dir)
@@ -175,7 +173,7 @@ func (c *catFile) stopLocked() {
 	_ = c.cmd.Cancel()
 	_ = c.cmd.Wait() // it was killed: how it ended says nothing
 	c.cmd, c.in, c.out = nil, nil, nil
-	c.readers.leave(c)
+	c.readers.release(c)
 }
 
 func (c *catFile) request(verb, name string) (object, error) {

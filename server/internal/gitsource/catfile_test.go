@@ -117,16 +117,16 @@ func TestNamesThatNoFileSystemTakesAreRefused(t *testing.T) {
 	}
 }
 
-func TestCacheForgetsTheOldest(t *testing.T) {
+func TestTreeCacheCountsEntries(t *testing.T) {
 	t.Parallel()
 	c := newTreeCache(10)
 	entries := make([]filetree.Entry, 4)
-	c.put("a", entries)
-	c.put("b", entries)
-	c.get("a")
-	c.put("c", entries)
+	c.Put("a", entries)
+	c.Put("b", entries)
+	c.Get("a")
+	c.Put("c", entries)
 	for id, want := range map[string]bool{"a": true, "b": false, "c": true} {
-		if _, got := c.get(id); got != want {
+		if _, got := c.Get(id); got != want {
 			t.Errorf("%s is cached: %t, want %t", id, got, want)
 		}
 	}

@@ -59,7 +59,7 @@ func newMirror(cfg *Config, g *git, all *readers, n notes, dir string) *mirror {
 		writer: make(chan struct{}, 1), maxPacks: defaultMaxPacks,
 		known:  map[string]string{},
 		grants: newGrants(dir),
-		cat:    newCatFile(all, g, dir, trees.clear),
+		cat:    newCatFile(all, g, dir, trees.Clear),
 		trees:  trees,
 	}
 	_, err := os.Stat(filepath.Join(dir, partialFile))

@@ -1,106 +1,105 @@
 package gitsource
 
 import (
-	"container/list"
 	"context"
+	"math"
 	"sync"
+
+	"github.com/hashicorp/golang-lru/v2/simplelru"
 )
 
-// readers bounds how many git cat-file processes are open. Who needs one more takes the place of
-// the one that was not used for the longest time, and waits while all are in use. It is safe for
-// concurrent use.
+// readers limits how many git cat-file processes run. When all slots are taken, a new process replaces the least
+// recently used idle one, or waits while all are in use. It is safe for concurrent use.
 type readers struct {
 	limit int
 
-	mu      sync.Mutex
-	closed  bool
-	open    *list.List    // of *catFile, the last used first
-	settled chan struct{} // closed, and replaced, when a place may be had; nil while nobody waits
+	mu     sync.Mutex
+	closed bool
+	open   *simplelru.LRU[*catFile, struct{}] // those that have a slot
+	freed  chan struct{}                      // closed and replaced when a slot may be free; nil while nothing waits
 }
 
-func newReaders(limit int) *readers { return &readers{limit: limit, open: list.New()} }
+func newReaders(limit int) *readers {
+	// The list has no limit of its own: acquire stops the process that it removes. NewLRU fails only for a size below 1.
+	open, _ := simplelru.NewLRU[*catFile, struct{}](math.MaxInt, nil)
+	return &readers{limit: limit, open: open}
+}
 
-// admit waits for a place for c, whose token the caller holds.
-func (p *readers) admit(ctx context.Context, c *catFile) error {
+// acquire waits for a slot for c. The caller holds the token of c.
+func (p *readers) acquire(ctx context.Context, c *catFile) error {
 	for {
-		victim, settled, err := p.tryAdmit(c)
+		acquired, evict, freed, err := p.tryAcquire(c)
 		switch {
-		case err != nil || c.place != nil:
+		case err != nil || acquired:
 			return err
-		case victim != nil:
-			victim.stopLocked()
-			victim.onIdle()
-			<-victim.token
+		case evict != nil:
+			evict.stopLocked()
+			evict.onIdle()
+			<-evict.token
 			continue
 		}
 		select {
-		case <-settled:
+		case <-freed:
 		case <-ctx.Done():
 			return ctx.Err()
 		}
 	}
 }
 
-// tryAdmit gives c a place, or returns who must go first, with its token, or else what to wait for.
-func (p *readers) tryAdmit(c *catFile) (victim *catFile, settled <-chan struct{}, err error) {
+// tryAcquire gives c a slot. If none is free it returns an idle reader to stop, whose token the caller then holds. If
+// none is idle either it returns a channel to wait on.
+func (p *readers) tryAcquire(c *catFile) (acquired bool, evict *catFile, freed <-chan struct{}, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.closed {
-		return nil, nil, ErrClosed
+		return false, nil, nil, ErrClosed
 	}
 	if p.open.Len() < p.limit {
-		c.place = p.open.PushFront(c)
-		return nil, nil, nil
+		p.open.Add(c, struct{}{})
+		return true, nil, nil, nil
 	}
-	for e := p.open.Back(); e != nil; e = e.Prev() {
-		candidate := e.Value.(*catFile)
+	for _, candidate := range p.open.Keys() { // the least recently used first
 		select {
 		case candidate.token <- struct{}{}:
-			return candidate, nil, nil
+			return false, candidate, nil, nil
 		default: // in use
 		}
 	}
-	if p.settled == nil {
-		p.settled = make(chan struct{})
+	if p.freed == nil {
+		p.freed = make(chan struct{})
 	}
-	return nil, p.settled, nil
+	return false, nil, p.freed, nil
 }
 
-// leave gives up the place of c, whose token the caller holds.
-func (p *readers) leave(c *catFile) {
+// release frees the slot of c. The caller holds the token of c.
+func (p *readers) release(c *catFile) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.open.Remove(c.place)
-	c.place = nil
-	p.wakeLocked()
+	p.open.Remove(c)
+	p.notifyLocked()
 }
 
-// used notes that c was used just now and is free again.
-func (p *readers) used(c *catFile) {
+// touch makes c the most recently used reader. The caller no longer uses it.
+func (p *readers) touch(c *catFile) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if c.place != nil {
-		p.open.MoveToFront(c.place)
-	}
-	p.wakeLocked()
+	p.open.Get(c)
+	p.notifyLocked()
 }
 
-func (p *readers) wakeLocked() {
-	if p.settled != nil {
-		close(p.settled)
-		p.settled = nil
+func (p *readers) notifyLocked() {
+	if p.freed != nil {
+		close(p.freed)
+		p.freed = nil
 	}
 }
 
-// close ends all processes, each after what it is doing, and lets none be started.
+// close stops all processes, each after its current request, and prevents new ones.
 func (p *readers) close() {
 	p.mu.Lock()
 	p.closed = true
-	var open []*catFile
-	for e := p.open.Front(); e != nil; e = e.Next() {
-		open = append(open, e.Value.(*catFile))
-	}
-	p.wakeLocked()
+	open := p.open.Keys()
+	p.notifyLocked()
 	p.mu.Unlock()
 	for _, c := range open {
 		c.close()

@@ -196,7 +196,7 @@ func (t *tree) bring(ctx context.Context, e filetree.Entry) error {
 
 // folder returns the entries of a tree object, in the order of names. They are shared.
 func (t *tree) folder(ctx context.Context, id string) ([]filetree.Entry, error) {
-	if entries, ok := t.mirror.trees.get(id); ok {
+	if entries, ok := t.mirror.trees.Get(id); ok {
 		return entries, nil
 	}
 	found, data, err := t.mirror.cat.read(ctx, id, maxTreeBytes)
@@ -211,7 +211,7 @@ func (t *tree) folder(ctx context.Context, id string) ([]filetree.Entry, error) 
 	if err != nil {
 		return nil, fmt.Errorf("reading a folder: %w", err)
 	}
-	t.mirror.trees.put(id, entries)
+	t.mirror.trees.Put(id, entries)
 	return entries, nil
 }
 

@@ -8,7 +8,9 @@ import (
 	"sync"
 	"time"
 
+	"github.com/kedge-dev/kedge/internal/backoff"
 	"github.com/kedge-dev/kedge/internal/obs"
+	"github.com/kedge-dev/kedge/server/internal/pause"
 )
 
 // sniffTimeout bounds how long a client may take to show what it speaks.
@@ -16,6 +18,9 @@ const sniffTimeout = 10 * time.Second
 
 // preface is how every HTTP/2 connection without TLS begins.
 const preface = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
+
+// acceptBackoff paces retries, for example while the process has no free file descriptor.
+var acceptBackoff = backoff.Backoff{Min: 10 * time.Millisecond, Max: 1280 * time.Millisecond}
 
 // accept takes connections until l is closed. What a connection is gets found out beside it.
 func (s *Server) accept(ctx context.Context, l net.Listener, web *handover) error {
@@ -28,13 +33,10 @@ func (s *Server) accept(ctx context.Context, l net.Listener, web *handover) erro
 		if errors.Is(err, net.ErrClosed) {
 			return nil
 		}
-		if err != nil { // out of file descriptors, for one: it passes
-			attempt = min(attempt+1, 8)
+		if err != nil {
 			s.log.Warn("accepting a connection", obs.Err(err))
-			select {
-			case <-ctx.Done():
-			case <-time.After(5 * time.Millisecond << attempt):
-			}
+			pause.For(ctx, acceptBackoff.Delay(attempt))
+			attempt++
 			continue
 		}
 		attempt = 0

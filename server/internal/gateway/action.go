@@ -8,29 +8,28 @@ import (
 	"github.com/kedge-dev/kedge/server/internal/control"
 )
 
-// possession is what an agent has of a target.
-type possession struct {
+// heldTarget is what an agent has of a target.
+type heldTarget struct {
 	version fleet.Version
 	digest  string
-	atHand  bool // it can go on with that without being sent anything
+	usable  bool // the agent can apply it without receiving anything
 }
 
-func possessions(held map[fleet.TargetID]wire.Held) map[fleet.TargetID]possession {
-	out := make(map[fleet.TargetID]possession, len(held))
+func heldTargets(held map[fleet.TargetID]wire.Held) map[fleet.TargetID]heldTarget {
+	out := make(map[fleet.TargetID]heldTarget, len(held))
 	for id, h := range held {
-		out[id] = possession{version: h.Version, digest: h.Digest, atHand: h.Digest != ""}
+		out[id] = heldTarget{version: h.Version, digest: h.Digest, usable: h.Digest != ""}
 	}
 	return out
 }
 
-// possessed is what an agent has of a target after it was sent to it.
-func possessed(t control.AgentTarget) possession {
+// heldAfterSend is what an agent has of a target after the gateway sent it.
+func heldAfterSend(t control.AgentTarget) heldTarget {
 	held := wire.HeldOf(t.ID, t.Desired)
-	return possession{version: held.Version, digest: held.Digest, atHand: true}
+	return heldTarget{version: held.Version, digest: held.Digest, usable: true}
 }
 
-// sendable reports whether there is anything to say about a target: not before it was rendered, and
-// not after the agent has let go of it.
+// sendable reports whether a target has a state to send: it was rendered and the agent has not released it.
 func sendable(t control.AgentTarget) bool {
 	return (t.Desired.Digest != "" || t.Desired.Tombstone || t.Desired.Detached) && !t.Released()
 }
@@ -38,34 +37,34 @@ func sendable(t control.AgentTarget) bool {
 type action int
 
 const (
-	doNothing action = iota
-	doSend
-	// tellAhead sends nothing: the agent knows more than the server, or means something else by the
-	// same version, so it has a history that the server does not know (invariant 4). Control decides.
-	tellAhead
+	actionNone action = iota
+	actionSend
+	// actionReportAhead sends nothing. The agent has a newer version than the server, or a different state of the
+	// same version, so it has a history that the server lost (invariant 4). Control decides what to do.
+	actionReportAhead
 )
 
-func decide(t control.AgentTarget, had possession, known bool) action {
+func nextAction(t control.AgentTarget, held heldTarget, known bool) action {
 	if !sendable(t) {
-		return doNothing
+		return actionNone
 	}
 	if !known {
-		return doSend
+		return actionSend
 	}
-	order := had.version.Compare(t.Desired.Version)
+	order := held.version.Compare(t.Desired.Version)
 	switch {
 	case order > 0:
-		return tellAhead
-	case order < 0 || !had.atHand:
-		return doSend
-	case had.digest != wire.HeldOf(t.ID, t.Desired).Digest:
-		return tellAhead
+		return actionReportAhead
+	case order < 0 || !held.usable:
+		return actionSend
+	case held.digest != wire.HeldOf(t.ID, t.Desired).Digest:
+		return actionReportAhead
 	default:
-		return doNothing
+		return actionNone
 	}
 }
 
-// hashes are over what the server would expect of an agent that has everything.
+// hashes returns the hashes of an agent that has every state and whose statuses are all confirmed.
 func hashes(targets []control.AgentTarget) (state, statuses []byte) {
 	var held []wire.Held
 	var confirmed []wire.Confirmed
@@ -81,10 +80,10 @@ func hashes(targets []control.AgentTarget) (state, statuses []byte) {
 	return wire.StateHash(held), wire.StatusHash(confirmed)
 }
 
-// The calls to control below take one of the places for asking it.
+// The functions below call control. Each occupies a slot during the call.
 
 func (g *Gateway) connected(ctx context.Context, c fleet.Connection) error {
-	release, err := g.load(ctx)
+	release, err := g.acquireControl(ctx)
 	if err != nil {
 		return err
 	}
@@ -93,7 +92,7 @@ func (g *Gateway) connected(ctx context.Context, c fleet.Connection) error {
 }
 
 func (g *Gateway) capable(ctx context.Context, agent fleet.Agent, c fleet.Capabilities) error {
-	release, err := g.load(ctx)
+	release, err := g.acquireControl(ctx)
 	if err != nil {
 		return err
 	}
@@ -102,7 +101,7 @@ func (g *Gateway) capable(ctx context.Context, agent fleet.Agent, c fleet.Capabi
 }
 
 func (g *Gateway) targetsOf(ctx context.Context, agent fleet.Agent, ids []fleet.TargetID) ([]control.AgentTarget, error) {
-	release, err := g.load(ctx)
+	release, err := g.acquireControl(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -111,7 +110,7 @@ func (g *Gateway) targetsOf(ctx context.Context, agent fleet.Agent, ids []fleet.
 }
 
 func (g *Gateway) ahead(ctx context.Context, agent fleet.Agent, target fleet.TargetID, has fleet.Version) error {
-	release, err := g.load(ctx)
+	release, err := g.acquireControl(ctx)
 	if err != nil {
 		return err
 	}

@@ -19,13 +19,13 @@ import (
 	"github.com/kedge-dev/kedge/server/internal/gateway"
 )
 
-// slowForStrangers is a control room whose database does not answer about tokens that begin with "slow".
-type slowForStrangers struct {
+// slowLookups is a control whose database does not answer lookups of tokens that begin with "slow".
+type slowLookups struct {
 	*gatewaytest.Memory
 	asked atomic.Int64
 }
 
-func (s *slowForStrangers) AuthenticateAgentToken(ctx context.Context, token string) (fleet.Agent, fleet.Tenant, fleet.AgentToken, error) {
+func (s *slowLookups) AuthenticateAgentToken(ctx context.Context, token string) (fleet.Agent, fleet.Tenant, fleet.AgentToken, error) {
 	if strings.HasPrefix(token, "slow") {
 		s.asked.Add(1)
 		<-ctx.Done()
@@ -34,60 +34,60 @@ func (s *slowForStrangers) AuthenticateAgentToken(ctx context.Context, token str
 	return s.Memory.AuthenticateAgentToken(ctx, token)
 }
 
-// occupy opens streams with tokens that nobody answers for, and returns when want of them are looked up.
-func occupy(t *testing.T, s *gatewaytest.Server, room *slowForStrangers, streams int, want int64) {
+// blockLookups opens streams with tokens whose lookup blocks. It returns when want lookups are in progress.
+func blockLookups(t *testing.T, s *gatewaytest.Server, control *slowLookups, streams int, want int64) {
 	t.Helper()
 	for range streams {
 		dial(t, s, "slow")
 	}
-	for tick := time.Tick(time.Millisecond); room.asked.Load() < want; <-tick {
+	for tick := time.Tick(time.Millisecond); control.asked.Load() < want; <-tick {
 		if t.Context().Err() != nil {
-			t.Fatal("the tokens of strangers are not looked up")
+			t.Fatal("the gateway does not look up the tokens")
 		}
 	}
 }
 
-// covers: C7 (a revoked token loses its streams, whoever else knocks)
-func TestRevocationDoesNotWaitForTokensOfStrangers(t *testing.T) {
+// covers: C7 (lookups of other tokens do not delay a revocation)
+func TestRevocationDoesNotWaitForOtherTokens(t *testing.T) {
 	t.Parallel()
 	m := gatewaytest.NewMemory()
 	_, token := m.Enroll("edge-1")
-	room := &slowForStrangers{Memory: m}
-	srv := serveControl(t, room, gatewaytest.Options{})
+	control := &slowLookups{Memory: m}
+	srv := serveControl(t, control, gatewaytest.Options{})
 	p, _ := connect(t, srv, token, nil)
 	p.snapshot()
-	occupy(t, srv, room, 40, 8)
+	blockLookups(t, srv, control, 40, 8)
 	m.Revoke(token)
 	if err := p.ended(); status.Code(err) != codes.Unauthenticated {
-		t.Errorf("the session of a revoked token ended with %v", err)
+		t.Errorf("the session with the revoked token ended with %v", err)
 	}
 }
 
-// covers: C12 (wrong tokens are limited by address; valid ones never are)
-func TestWrongTokensOfAnAddressDoNotKeepOutItsAgents(t *testing.T) {
+// covers: C12 (invalid tokens are limited by address, valid tokens are not)
+func TestInvalidTokensDoNotLockOutAgentsOfTheSameAddress(t *testing.T) {
 	t.Parallel()
 	m := gatewaytest.NewMemory()
 	_, token := m.Enroll("edge-1")
 	_, fresh := m.Enroll("edge-2")
-	room := &slowForStrangers{Memory: m}
-	srv := serveControl(t, room, gatewaytest.Options{Limits: gateway.Limits{WrongTokens: gateway.Rate{PerSecond: 0.001, Burst: 3}}})
+	control := &slowLookups{Memory: m}
+	srv := serveControl(t, control, gatewaytest.Options{Limits: gateway.Limits{InvalidTokens: gateway.Rate{PerSecond: 0.001, Burst: 3}}})
 	first, _ := connect(t, srv, token, nil)
 	first.cancel()
 	for range 4 {
 		if err := dial(t, srv, "wrong").ended(); status.Code(err) != codes.Unauthenticated {
-			t.Fatalf("a wrong token gave %v", err)
+			t.Fatalf("an invalid token returned %v", err)
 		}
 	}
 	if n := limited(t, srv, "token lookups"); n < 1 {
-		t.Errorf("%v lookups beyond the limit were counted", n)
+		t.Errorf("%v lookups beyond the limit were counted, want at least 1", n)
 	}
-	connect(t, srv, fresh, nil) // an agent that was never seen here, from the same address
+	connect(t, srv, fresh, nil) // an agent that was never connected here, from the same address
 
-	// Now the address has more lookups under way than there are places. An agent that is known gets in.
-	occupy(t, srv, room, 40, 2)
+	// Now the address has more lookups in progress than it has slots. An agent with a known token connects.
+	blockLookups(t, srv, control, 40, 2)
 	connect(t, srv, token, nil)
-	if n := room.asked.Load(); n > 2 {
-		t.Errorf("an address over its limit had %d tokens looked up at once", n)
+	if n := control.asked.Load(); n > 2 {
+		t.Errorf("an address over its limit has %d concurrent lookups, want at most 2", n)
 	}
 }
 
@@ -104,10 +104,10 @@ func TestConnectionWithoutAStreamIsClosed(t *testing.T) {
 	cc.Connect()
 	for state := cc.GetState(); state != connectivity.Ready; state = cc.GetState() {
 		if !cc.WaitForStateChange(ctx, state) {
-			t.Fatalf("the connection stays %s", state)
+			t.Fatalf("the connection stays in state %s", state)
 		}
 	}
 	if !cc.WaitForStateChange(ctx, connectivity.Ready) {
-		t.Error("a connection that never spoke stays open")
+		t.Error("a connection without a stream stays open")
 	}
 }

@@ -18,75 +18,75 @@ import (
 	"github.com/kedge-dev/kedge/server/internal/control"
 )
 
-// listener notes in which order agents were served.
-type listener struct {
+// orderRecorder records the order in which agents are served.
+type orderRecorder struct {
 	*gatewaytest.Memory
-	mu    sync.Mutex
-	heard []fleet.AgentID
+	mu     sync.Mutex
+	served []fleet.AgentID
 }
 
-func (l *listener) note(id fleet.AgentID) {
+func (l *orderRecorder) record(id fleet.AgentID) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.heard = append(l.heard, id)
+	l.served = append(l.served, id)
 }
 
-func (l *listener) AgentConnected(ctx context.Context, c fleet.Connection) error {
-	l.note(c.AgentID)
-	for range 1000 { // whoever else is let in gets here meanwhile
+func (l *orderRecorder) AgentConnected(ctx context.Context, c fleet.Connection) error {
+	l.record(c.AgentID)
+	for range 1000 { // another agent with a slot would get here in the meantime
 		runtime.Gosched()
 	}
 	return l.Memory.AgentConnected(ctx, c)
 }
 
-func (l *listener) TargetsOf(ctx context.Context, agent fleet.Agent, ids []fleet.TargetID) ([]control.AgentTarget, error) {
+func (l *orderRecorder) TargetsOf(ctx context.Context, agent fleet.Agent, ids []fleet.TargetID) ([]control.AgentTarget, error) {
 	if ids == nil {
-		l.note(agent.ID)
+		l.record(agent.ID)
 	}
 	return l.Memory.TargetsOf(ctx, agent, ids)
 }
 
 // covers: C9
-func TestAgentsThatComeAtOnceAreSeenThroughOneAfterAnother(t *testing.T) {
+func TestConcurrentHandshakesAreLimited(t *testing.T) {
 	t.Parallel()
 	memory := gatewaytest.NewMemory()
-	l := &listener{Memory: memory}
-	s := serveControl(t, l, gatewaytest.Options{Arrivals: 1})
-	var peers []*peer
+	l := &orderRecorder{Memory: memory}
+	s := serveControl(t, l, gatewaytest.Options{Handshakes: 1})
+	var agents []*testAgent
 	for i := range 16 {
 		_, token := memory.Enroll(fmt.Sprintf("edge-%d", i))
-		peers = append(peers, dial(t, s, token))
+		agents = append(agents, dial(t, s, token))
 	}
 	var all errgroup.Group
-	for _, p := range peers {
-		all.Go(p.introduce)
+	for _, p := range agents {
+		all.Go(p.handshake)
 	}
 	if err := all.Wait(); err != nil {
 		t.Fatal(err)
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for turn := range slices.Chunk(l.heard, 2) {
-		if slices.ContainsFunc(turn, func(id fleet.AgentID) bool { return id != turn[0] }) {
-			t.Fatalf("another agent was served before one had its Welcome: %v", l.heard)
+	for calls := range slices.Chunk(l.served, 2) {
+		if slices.ContainsFunc(calls, func(id fleet.AgentID) bool { return id != calls[0] }) {
+			t.Fatalf("another agent was served before the Welcome of the previous one: %v", l.served)
 		}
 	}
 }
 
-func TestAnAgentThatSaysNothingKeepsNobodyOut(t *testing.T) {
+func TestAgentWithoutHelloOccupiesNoHandshakeSlot(t *testing.T) {
 	t.Parallel()
 	memory := gatewaytest.NewMemory()
-	s := serve(t, memory, gatewaytest.Options{Arrivals: 1})
+	s := serve(t, memory, gatewaytest.Options{Handshakes: 1})
 	_, silent := memory.Enroll("silent")
 	_, token := memory.Enroll("edge")
 	p := dial(t, s, silent)
 	connect(t, s, token, nil)
-	if err := p.introduce(); err != nil {
+	if err := p.handshake(); err != nil {
 		t.Error(err)
 	}
 }
 
-func TestHeldThatComesEarlyIsNotLost(t *testing.T) {
+func TestHeldBeforeWelcomeIsNotLost(t *testing.T) {
 	t.Parallel()
 	memory := gatewaytest.NewMemory()
 	s := serve(t, memory, gatewaytest.Options{})
@@ -99,7 +99,7 @@ func TestHeldThatComesEarlyIsNotLost(t *testing.T) {
 		p.held()
 		p.recv() // Welcome
 		if sent := p.snapshot(); len(sent) != 1 {
-			t.Fatalf("%d targets were sent, want the one", len(sent))
+			t.Fatalf("%d targets were sent, want one", len(sent))
 		}
 		p.cancel()
 	}

@@ -13,14 +13,14 @@ import (
 	"github.com/kedge-dev/kedge/server/internal/gateway"
 )
 
-// covers: G8 (what a cluster offers is asked for once, and again when it has changed)
-func TestCapabilitiesAreAskedForWhenTheyAreNotKnown(t *testing.T) {
+// covers: G8 (the server asks for the capabilities of a cluster once, and again when they change)
+func TestServerAsksForUnknownCapabilities(t *testing.T) {
 	t.Parallel()
 	m := gatewaytest.NewMemory()
 	agent, token := m.Enroll("edge-1")
 	srv := serve(t, m, gatewaytest.Options{})
 	if p, w := connect(t, srv, token, nil); w.SendCapabilities {
-		t.Error("an agent that knows none is asked for them")
+		t.Error("the server asks an agent that has no capabilities")
 	} else {
 		p.cancel()
 	}
@@ -29,7 +29,7 @@ func TestCapabilitiesAreAskedForWhenTheyAreNotKnown(t *testing.T) {
 		tell := func(h *wire.Hello) { h.Capabilities = c }
 		p, w := connect(t, srv, token, tell)
 		if !w.SendCapabilities {
-			t.Fatalf("%s is not asked for", version)
+			t.Fatalf("the server does not ask for %s", version)
 		}
 		p.send(&agentv1.ConnectRequest{Frame: &agentv1.ConnectRequest_Capabilities{Capabilities: wire.CapabilitiesProto(c)}})
 		if err := m.AwaitCapable(p.ctx, agent, c); err != nil {
@@ -37,16 +37,16 @@ func TestCapabilitiesAreAskedForWhenTheyAreNotKnown(t *testing.T) {
 		}
 		p.cancel()
 		if p, w := connect(t, srv, token, tell); w.SendCapabilities {
-			t.Error("what is known is asked for again")
+			t.Error("the server asks for capabilities that it knows")
 		} else {
 			p.cancel()
 		}
 	}
 }
 
-// Each Capabilities may have all charts of an agent rendered again, so their number is bounded, and only the replica
-// that leads tells them.
-func TestCapabilitiesAreTakenAgainWhenTheyChange(t *testing.T) {
+// Each Capabilities frame may render all charts of an agent again. So the rate is limited, and only the leader
+// may send them.
+func TestChangedCapabilitiesAreRecordedWithinTheRateLimit(t *testing.T) {
 	t.Parallel()
 	m := gatewaytest.NewMemory()
 	agent, token := m.Enroll("edge-1")
@@ -59,11 +59,11 @@ func TestCapabilitiesAreTakenAgainWhenTheyChange(t *testing.T) {
 	tell := func(h *wire.Hello) { h.Capabilities = first }
 	waits, w := connect(t, srv, token, func(h *wire.Hello) { tell(h); standby("r-1")(h) })
 	if w.SendCapabilities || w.TakeCapabilities {
-		t.Error("a replica that waits is asked for them")
+		t.Error("the server asks a standby replica")
 	}
 	p, w := connect(t, srv, token, tell)
 	if !w.SendCapabilities || !w.TakeCapabilities {
-		t.Errorf("the agent is welcomed with %+v", w)
+		t.Errorf("the leader receives %+v", w)
 	}
 	for _, c := range []fleet.Capabilities{first, other} {
 		p.send(frame(c))
@@ -73,13 +73,13 @@ func TestCapabilitiesAreTakenAgainWhenTheyChange(t *testing.T) {
 	}
 	p.send(frame(first))
 	if err := p.ended(); status.Code(err) != codes.ResourceExhausted {
-		t.Errorf("too many end the stream with %v", err)
+		t.Errorf("too many frames end the stream with %v", err)
 	}
 	waits.send(frame(first))
 	if err := waits.ended(); status.Code(err) != codes.InvalidArgument {
-		t.Errorf("of a replica that waits they end the stream with %v", err)
+		t.Errorf("Capabilities of a standby replica end the stream with %v", err)
 	}
 	if err := m.AwaitCapable(within(t), agent, other); err != nil {
-		t.Errorf("what was refused was taken: %v", err)
+		t.Errorf("rejected capabilities were recorded: %v", err)
 	}
 }
