@@ -115,7 +115,7 @@ func (s *server) handler() http.Handler {
 		}})
 	})
 	mux.HandleFunc("GET "+tenant+"stream", s.stream)
-	s.room(mux)
+	s.adminRoutes(mux)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Header.Get("Authorization") != "Bearer "+token {
 			write(w, 401, apiv1.Problem{Status: 401, Detail: `the token is missing, wrong or revoked: send the header "Authorization: Bearer TOKEN"`})

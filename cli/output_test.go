@@ -10,7 +10,7 @@ import (
 )
 
 // covers: O4 (in part), C6 and C10 (replicas, versions, last seen), D7 (stale with its age everywhere)
-func TestOutputIsAsRecorded(t *testing.T) {
+func TestOutputMatchesGoldenFiles(t *testing.T) {
 	t.Parallel()
 	_, url := newServer(t)
 	env := home(t, url)
@@ -101,7 +101,7 @@ func TestNothingOfALostAgentReadsHealthy(t *testing.T) {
 	}
 }
 
-func TestRequestsHoldWhatWasAsked(t *testing.T) {
+func TestRequestsMatchTheCommandLine(t *testing.T) {
 	t.Parallel()
 	s, url := newServer(t)
 	env := home(t, url)

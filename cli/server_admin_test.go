@@ -9,8 +9,8 @@ import (
 	"github.com/kedge-dev/kedge/internal/apiv1"
 )
 
-// room adds what a control room has besides agents and deployments.
-func (s *server) room(mux *http.ServeMux) {
+// adminRoutes adds the routes besides agents and deployments.
+func (s *server) adminRoutes(mux *http.ServeMux) {
 	const top, tenant = "/api/v1/", "/api/v1/tenants/default/"
 	frozen := &apiv1.Suspension{At: born, By: "ann", Reason: "the freeze of december"}
 	expiry := born.Add(90 * 24 * time.Hour)

@@ -10,8 +10,8 @@ import (
 	"github.com/kedge-dev/kedge/internal/testkit"
 )
 
-// roomCommands are the command lines of the control room, by the names of their golden files.
-var roomCommands = map[string]string{
+// adminCommands are the command lines of administration, by the names of their golden files.
+var adminCommands = map[string]string{
 	"tenant-create":            "tenant create shop --max-agents 3",
 	"tenant-quota":             "tenant quota shop --max-agents 5",
 	"tenant-get":               "tenant get",
@@ -108,21 +108,21 @@ var roomCommands = map[string]string{
 }
 
 // covers: O4 (in part), T1 (the same by the command line)
-func TestOutputOfTheControlRoomIsAsRecorded(t *testing.T) {
+func TestAdminOutputMatchesGoldenFiles(t *testing.T) {
 	t.Parallel()
 	_, url := newServer(t)
 	env := home(t, url)
-	for name, args := range roomCommands {
+	for name, args := range adminCommands {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			got := run(t, env, "", strings.Fields(args)...)
 			text := strings.ReplaceAll(got.String(), strings.TrimPrefix(url, "http://"), "HOST")
-			testkit.Golden(t, "room/"+name+".golden", "$ kedge "+args+"\n"+text)
+			testkit.Golden(t, "admin/"+name+".golden", "$ kedge "+args+"\n"+text)
 		})
 	}
 }
 
-func TestRequestsOfTheControlRoomHoldWhatWasAsked(t *testing.T) {
+func TestAdminRequestsMatchTheCommandLine(t *testing.T) {
 	t.Parallel()
 	s, url := newServer(t)
 	env := home(t, url)
@@ -244,7 +244,7 @@ func TestStatusSaysWhatHoldsADeploymentAndWhatWasLetGo(t *testing.T) {
 	s.set(func(s *server) { s.deployments = []apiv1.Deployment{held} })
 	for name, args := range map[string]string{"status-held": "status web", "get-held": "get deployments", "deploy-history-pinned": "deploy history web"} {
 		got := run(t, env, "", strings.Fields(args)...)
-		testkit.Golden(t, "room/"+name+".golden", "$ kedge "+args+"\n"+got.String())
+		testkit.Golden(t, "admin/"+name+".golden", "$ kedge "+args+"\n"+got.String())
 	}
 	// A target that was let go is not waited for.
 	arrived := deployment("web", "Synced", "Current", target("prod", "Synced", "Current"), let)
