@@ -279,7 +279,7 @@ func TestNamesAreCompleted(t *testing.T) {
 		{"token revoke", "tok-1 tok-2 tok-3"},
 		{"repo refresh", "https://git.example.com/web https://git.example.com/nope https://git.example.com/new"},
 		{"operation get", "op-2 op-1"},
-		{"tenant get -o", "table json yaml name"},
+		{"tenant get -o", "table wide json yaml name jsonpath="},
 		{"token create x --role", "viewer deployer admin fleet-admin"},
 	}
 	for _, c := range cases {

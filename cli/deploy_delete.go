@@ -23,20 +23,20 @@ type deleteOptions struct {
 func (a *app) deployDeleteCommand() *cobra.Command {
 	var o deleteOptions
 	cmd := &cobra.Command{
-		Use:   "delete NAME",
+		Use:   "delete NAME…",
 		Short: "Delete a deployment, and its objects in every cluster",
 		Long: "Deletes a deployment and its objects in every cluster, after saying how many there are and asking. Namespaces,\n" +
 			"CustomResourceDefinitions and PersistentVolumeClaims are kept, because others or data may depend on them, and so is what is\n" +
 			"annotated kedge.dev/prune: disabled; events name what was kept. With --keep-objects every object is kept and nobody manages it\n" +
 			"any longer.",
 		Example: "kedge deploy delete web --wait\nkedge deploy delete web --keep-objects    # stop managing it; the clusters keep running it",
-		Args:    cobra.ExactArgs(1),
+		Args:    cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c, err := a.connect()
 			if err != nil {
 				return err
 			}
-			return a.deleteDeployment(cmd.Context(), c, args[0], o)
+			return a.deleteDeployments(cmd.Context(), c, args, o)
 		},
 	}
 	f := cmd.Flags()
@@ -47,14 +47,32 @@ func (a *app) deployDeleteCommand() *cobra.Command {
 	return cmd
 }
 
-func (a *app) deleteDeployment(ctx context.Context, c *client.Client, name string, o deleteOptions) error {
-	d, err := c.Deployment(ctx, name)
-	if err != nil {
-		return err
+// deleteDeployments asks about all of the deployments before it deletes the first.
+func (a *app) deleteDeployments(ctx context.Context, c *client.Client, names []string, o deleteOptions) error {
+	words := deploymentResource().words()
+	var found []apiv1.Deployment
+	failed := eachName(names, words, func(name string) error {
+		d, err := c.Deployment(ctx, name)
+		if err != nil {
+			return err
+		}
+		found = append(found, d)
+		return a.confirmDeletion(ctx, c, name, o)
+	})
+	if failed != nil {
+		return failed
 	}
-	if err := a.confirmDeletion(ctx, c, name, o); err != nil {
-		return err
+	var failures errorList
+	for _, d := range found {
+		if err := a.deleteDeployment(ctx, c, d, o); err != nil {
+			failures = append(failures, err)
+		}
 	}
+	return failures.orNil()
+}
+
+func (a *app) deleteDeployment(ctx context.Context, c *client.Client, d apiv1.Deployment, o deleteOptions) error {
+	name := d.Name
 	if err := c.DeleteDeployment(ctx, name, o.keepObjects); err != nil {
 		return err
 	}
@@ -119,7 +137,7 @@ func (a *app) awaitGone(ctx context.Context, c *client.Client, id string) error 
 	relevant := func(change apiv1.Change) bool {
 		return change.DeploymentID == id || change.ID == id || change.Kind == "agent"
 	}
-	return a.follow(ctx, c, relevant, func(ctx context.Context) (step, error) {
+	return a.follow(ctx, []*client.Client{c}, relevant, func(ctx context.Context) (step, error) {
 		left, err := client.List[apiv1.Deployment](ctx, c, c.In("deployments"), client.Everything(), 0)
 		return step{done: err == nil && !slices.ContainsFunc(left, func(v apiv1.Deployment) bool { return v.ID == id })}, err
 	})

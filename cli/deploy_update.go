@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"strconv"
 	"time"
@@ -9,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/kedge-dev/kedge/cli/internal/client"
+	"github.com/kedge-dev/kedge/cli/internal/output"
 	"github.com/kedge-dev/kedge/internal/apiv1"
 )
 
@@ -69,8 +71,8 @@ func (a *app) deploySetCommand() *cobra.Command {
 	f.StringVar(&revision, "revision", "", "branch, tag or commit; empty is the default branch")
 	f.StringArrayVar(&globs, "glob", nil, "which files below the path; may be repeated")
 	source.add(f)
-	pairsFlag(f, &variables, "variables", "replace ${name} in the objects; empty removes them")
-	pairsFlag(f, &labels, "labels", "labels of the deployment; empty removes them")
+	pairsFlag(f, &variables, "var", "replace ${NAME} in the objects; empty removes them")
+	pairsFlag(f, &labels, "label", "labels of the deployment; empty removes them")
 	f.StringVar(&env, "env", "", "environment to deploy to; OWNER/NAME for a granted one")
 	f.StringVar(&namespace, "namespace", "", "namespace of objects that name none")
 	f.BoolVar(&prune, "prune", true, "delete objects that have left the source")
@@ -80,16 +82,17 @@ func (a *app) deploySetCommand() *cobra.Command {
 }
 
 func (a *app) deployReleaseCommand() *cobra.Command {
-	return a.verb("release NAME", "End the pin of a rollback: the deployment follows its source again", 1, func(ctx context.Context, c *client.Client, args []string) error {
-		if err := client.Do(ctx, c, http.MethodPost, deploymentPath(c, args[0])+"/release", nil); err != nil {
-			return err
-		}
-		return a.say("Deployment %q follows its source again.", args[0])
-	})
+	return a.verbs("release NAME…", "Unpin a deployment after a rollback, so that it follows its source again", deploymentResource().words(),
+		func(ctx context.Context, c *client.Client, name string) error {
+			if err := client.Do(ctx, c, http.MethodPost, deploymentPath(c, name)+"/release", nil); err != nil {
+				return err
+			}
+			return a.say("Deployment %q follows its source again.", name)
+		})
 }
 
 func (a *app) deployHistoryCommand() *cobra.Command {
-	return getOf(a, "history NAME", "List the revisions that a rollback can go back to, newest first", revisionResource)
+	return getOf(a, "history NAME", "List the revisions that a rollback can go back to, newest first", deploymentResource().words(), revisionResource)
 }
 
 func revisionResource(deployment string) resource[apiv1.Revision] {
@@ -97,7 +100,7 @@ func revisionResource(deployment string) resource[apiv1.Revision] {
 	var d apiv1.Deployment
 	var newest int64
 	return resource[apiv1.Revision]{
-		use: "revisions", kinds: []string{"deployment"}, bounded: true,
+		kind: "revision", use: "revisions", changes: []string{"deployment"}, bounded: true,
 		list: func(ctx context.Context, c *client.Client) (kept []apiv1.Revision, err error) {
 			if d, err = c.Deployment(ctx, deployment); err != nil {
 				return nil, err
@@ -108,16 +111,16 @@ func revisionResource(deployment string) resource[apiv1.Revision] {
 			}
 			return kept, err
 		},
-		key: seq, name: seq, header: []string{"REVISION", "COMMIT", "RENDERED", "STATE"},
-		rows: func(v apiv1.Revision, _ time.Time) [][]string {
+		key: seq, name: seq, header: []string{"REVISION", "COMMIT", "AGE", "STATE"},
+		rows: func(v apiv1.Revision, now time.Time) [][]string {
 			state := "-"
 			switch {
 			case d.Pin != nil && d.Pin.Revision == v.Seq:
-				state = "Pinned by " + d.Pin.By + " since " + stamp(d.Pin.At)
+				state = fmt.Sprintf("Pinned by %s (%s)", d.Pin.By, output.Age(d.Pin.At, now))
 			case v.Seq == newest:
 				state = "Newest"
 			}
-			return [][]string{{seq(v), shortCommit(v.Commit), stamp(v.RenderedAt), state}}
+			return [][]string{{seq(v), shortCommit(v.Commit), output.Age(v.RenderedAt, now), state}}
 		},
 	}
 }

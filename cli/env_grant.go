@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/kedge-dev/kedge/cli/internal/client"
+	"github.com/kedge-dev/kedge/cli/internal/output"
 	"github.com/kedge-dev/kedge/internal/apiv1"
 )
 
@@ -79,13 +80,13 @@ func (a *app) grantCommand() *cobra.Command {
 func grantResource() resource[apiv1.Grant] {
 	id := func(v apiv1.Grant) string { return v.ID }
 	return resource[apiv1.Grant]{
-		use: "grants", aliases: []string{"grant"}, short: "List grants given and received", kinds: []string{"environment", "tenant"},
+		kind: "grant", use: "grants", short: "List grants given and received", changes: []string{"environment", "tenant"},
 		list: func(ctx context.Context, c *client.Client) ([]apiv1.Grant, error) {
 			return client.List[apiv1.Grant](ctx, c, c.In("grants"), nil, 0)
 		},
-		key: id, name: id, header: []string{"ID", "DIRECTION", "ENVIRONMENT", "TENANT", "NAMESPACES", "KINDS", "SERVICE ACCOUNT"},
-		rows: func(v apiv1.Grant, _ time.Time) [][]string {
-			return [][]string{{v.ID, v.Direction, v.Environment, v.Grantee, cell(orAll(v.Limits.Namespaces)), cell(orAll(v.Limits.Kinds)), orDash(v.ServiceAccount)}}
+		key: id, name: id, header: []string{"ID", "DIRECTION", "ENVIRONMENT", "TENANT", "NAMESPACES", "KINDS", "SERVICE ACCOUNT", "AGE"},
+		rows: func(v apiv1.Grant, now time.Time) [][]string {
+			return [][]string{{v.ID, v.Direction, v.Environment, v.Grantee, cell(orAll(v.Limits.Namespaces)), cell(orAll(v.Limits.Kinds)), orDash(v.ServiceAccount), output.Age(v.CreatedAt, now)}}
 		},
 	}
 }

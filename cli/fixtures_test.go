@@ -9,13 +9,13 @@ import (
 func agents() []apiv1.Agent {
 	return []apiv1.Agent{
 		{
-			Name: "lost", Scope: "cluster", Targets: 1, LastSeenAt: born, Connections: []apiv1.Connection{
+			Name: "lost", Scope: "cluster", CreatedAt: born.Add(-76 * time.Hour), Labels: map[string]string{"region": "eu", "tier": "prod"}, Targets: 1, LastSeenAt: born, Connections: []apiv1.Connection{
 				{Replica: "pod-x", Version: "v8", KubeVersion: "v1.36.3", ClusterUID: "0123456789", LastSeenAt: born},
 			},
 		},
-		{Name: "new", Scope: "cluster"},
+		{Name: "new", Scope: "cluster", CreatedAt: now},
 		{
-			Name: "prod", Scope: "namespaced", Namespaces: []string{"dude", "team-a"}, Connected: true, LastSeenAt: now, Targets: 2,
+			Name: "prod", Scope: "namespaced", CreatedAt: born, Namespaces: []string{"dude", "team-a"}, Connected: true, LastSeenAt: now, Targets: 2,
 			Warnings: []string{"replica pod-b runs version v8, the server runs v9"},
 			Connections: []apiv1.Connection{
 				{Replica: "pod-a", Version: "v9", KubeVersion: "v1.36.3", ConnectedAt: born, LastSeenAt: now, Connected: true},

@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/kedge-dev/kedge/cli/internal/client"
+	"github.com/kedge-dev/kedge/cli/internal/output"
 	"github.com/kedge-dev/kedge/internal/apiv1"
 )
 
@@ -31,31 +32,41 @@ func (a *app) fleetCommand() *cobra.Command {
 		}
 		return a.say("The fleet is no longer frozen.")
 	})
-	get := a.verb("get", "Show how large the fleet is, and whether it is frozen", 0, func(ctx context.Context, c *client.Client, _ []string) error {
+	var out outputFlags
+	get := a.verb("get", "Show the size of the fleet and whether it is frozen", 0, func(ctx context.Context, c *client.Client, _ []string) error {
+		if err := out.parse(); err != nil {
+			return err
+		}
 		v, err := client.Get[apiv1.Fleet](ctx, c, c.Top("fleet"))
 		if err != nil {
 			return err
 		}
-		t := table{header: []string{"STATE", "AGENTS", "CONNECTED", "DEPLOYMENTS", "TARGETS"}, colour: a.colour()}
-		t.rows = [][]string{{suspended(v.Suspension, "Active"), strconv.Itoa(v.Agents), strconv.Itoa(v.Connected), strconv.Itoa(v.Deployments), strconv.Itoa(v.Targets)}}
-		return t.write(a.Out)
+		return a.printOne(out, v, "fleet", func() error {
+			return a.table(out, []string{"STATE", "AGENTS", "CONNECTED", "DEPLOYMENTS", "TARGETS"}, []string{
+				suspended(v.Suspension, "Active", a.Now()), strconv.Itoa(v.Agents), strconv.Itoa(v.Connected), strconv.Itoa(v.Deployments), strconv.Itoa(v.Targets),
+			}).Write(a.Out)
+		})
 	})
+	get.Aliases = listAliases
+	out.add(get)
 	return group("fleet", "See and freeze the whole fleet", get, freeze, unfreeze)
 }
 
 func (a *app) operationCommand() *cobra.Command {
-	return group("operation", "Follow work that goes on after a command has returned", getCommand(a, "get", operationResource()))
+	cmd := group("operation", "Follow work that goes on after a command has returned", getCommand(a, "get", operationResource()))
+	cmd.Aliases = []string{"operations", "op", "ops"}
+	return cmd
 }
 
 func operationResource() resource[apiv1.Operation] {
 	name := func(v apiv1.Operation) string { return v.ID }
 	filter := url.Values{}
 	return resource[apiv1.Operation]{
-		use: "operations", aliases: []string{"operation", "ops"}, short: "List operations, newest first", kinds: []string{"operation"}, bounded: true,
+		kind: "operation", use: "operations", aliases: []string{"op", "ops"}, short: "List operations, newest first", changes: []string{"operation"}, bounded: true,
 		flags: func(f *pflag.FlagSet) {
-			queryFlag(f, filter, "state", "only those that are Waiting, InProgress, Completed or Failed")
-			queryFlag(f, filter, "kind", "only those of this kind of resource, such as deployment")
-			queryFlag(f, filter, "name", "only those of the resource of this name")
+			queryFlag(f, filter, "state", "state", "only those that are Waiting, InProgress, Completed or Failed")
+			queryFlag(f, filter, "kind", "kind", "only those of this kind of resource, such as deployment")
+			queryFlag(f, filter, "name", "name", "only those of the resource of this name")
 		},
 		list: func(ctx context.Context, c *client.Client) ([]apiv1.Operation, error) {
 			return client.List[apiv1.Operation](ctx, c, c.In("operations"), filter, 100)
@@ -63,22 +74,28 @@ func operationResource() resource[apiv1.Operation] {
 		get: func(ctx context.Context, c *client.Client, id string) (apiv1.Operation, error) {
 			return client.Get[apiv1.Operation](ctx, c, c.In("operations", id))
 		},
-		key: name, name: name, header: []string{"ID", "ACTION", "RESOURCE", "STATE", "BY", "SINCE", "MESSAGE"},
-		rows: func(v apiv1.Operation, _ time.Time) [][]string {
-			return [][]string{{v.ID, v.Action, v.Kind + "/" + v.Name, v.State, orDash(v.By), stamp(v.CreatedAt), cell(orDash(v.Message))}}
+		key: name, name: name, header: []string{"ID", "ACTION", "RESOURCE", "STATE", "BY", "AGE", "MESSAGE"},
+		rows: func(v apiv1.Operation, now time.Time) [][]string {
+			return [][]string{{v.ID, v.Action, v.Kind + "/" + v.Name, v.State, orDash(v.By), output.Age(v.CreatedAt, now), cell(sentence(v.Message))}}
 		},
 	}
 }
 
-// queryFlag is a flag that goes into the query of a listing.
-func queryFlag(f *pflag.FlagSet, into url.Values, name, usage string) {
+// queryFlag is a flag that sets a parameter of a listing.
+func queryFlag(f *pflag.FlagSet, into url.Values, name, parameter, usage string) {
 	f.Func(name, usage, func(value string) error {
-		into.Add(name, value)
+		into.Add(parameter, value)
 		return nil
 	})
 }
 
-// timeFlag is a queryFlag that takes a moment: so long ago, or a time.
+// labelFilterFlag is the older form of --selector, kept for scripts.
+func labelFilterFlag(f *pflag.FlagSet, into url.Values) {
+	queryFlag(f, into, "label", "label", "only resources with this label, KEY=VALUE")
+	must(f.MarkHidden("label"))
+}
+
+// timeFlag is a queryFlag that takes a time, or a duration before now.
 func timeFlag(f *pflag.FlagSet, into url.Values, name, usage string, now func() time.Time) {
 	f.Func(name, usage, func(value string) error {
 		at, err := moment(value, now())
@@ -117,12 +134,12 @@ func auditResource(now func() time.Time) resource[apiv1.AuditEvent] {
 	filter := url.Values{}
 	key := func(v apiv1.AuditEvent) string { return strconv.FormatInt(v.Seq, 10) }
 	return resource[apiv1.AuditEvent]{
-		use: "audit", short: "Show who did what, newest first", kinds: []string{"event"}, bounded: true,
+		use: "audit events", short: "Show who did what, newest first", changes: []string{"event"}, bounded: true,
 		flags: func(f *pflag.FlagSet) {
-			queryFlag(f, filter, "actor", "only what this token or person did")
-			queryFlag(f, filter, "action", "only this action, such as deployment.create")
-			queryFlag(f, filter, "kind", "only what was done to this kind of resource")
-			queryFlag(f, filter, "name", "only what was done to the resource of this name")
+			queryFlag(f, filter, "actor", "actor", "only what this token or person did")
+			queryFlag(f, filter, "action", "action", "only this action, such as deployment.create")
+			queryFlag(f, filter, "kind", "kind", "only what was done to this kind of resource")
+			queryFlag(f, filter, "name", "name", "only what was done to the resource of this name")
 			timeFlag(f, filter, "since", "only what happened after this: a duration such as 10m, or a time (RFC 3339)", now)
 			timeFlag(f, filter, "until", "only what happened before this: a duration such as 10m, or a time (RFC 3339)", now)
 			f.IntVar(&most, "limit", most, "at most this many")
@@ -140,9 +157,9 @@ func auditResource(now func() time.Time) resource[apiv1.AuditEvent] {
 			}
 			return found[:min(most, len(found))], nil
 		},
-		key: key, name: key, header: []string{"TIME", "ACTOR", "DOOR", "ACTION", "RESOURCE", "FROM", "DETAIL"},
-		rows: func(v apiv1.AuditEvent, _ time.Time) [][]string {
-			return [][]string{{stamp(v.At), v.Actor, orDash(v.Door), v.Action, orDash(v.Name), orDash(v.Address), cell(orDash(v.Detail))}}
+		key: key, name: key, header: []string{"AGE", "ACTOR", "API", "ACTION", "RESOURCE", "ADDRESS", "+TIME", "DETAIL"},
+		rows: func(v apiv1.AuditEvent, now time.Time) [][]string {
+			return [][]string{{output.Age(v.At, now), v.Actor, orDash(v.Door), v.Action, orDash(v.Name), orDash(v.Address), stamp(v.At), cell(orDash(v.Detail))}}
 		},
 	}
 }

@@ -59,11 +59,23 @@ func TestOutputMatchesGoldenFiles(t *testing.T) {
 		"version":              "version",
 		"mistake-command":      "gett agents",
 		"mistake-subcommand":   "get agnets",
-		"mistake-flag":         "get agents --wide",
-		"mistake-format":       "get agents -o wide",
+		"mistake-flag":         "get deployments --healt Failed",
+		"mistake-format":       "get agents -o xml",
+		"mistake-jsonpath":     "get agents -o jsonpath={.a",
+		"mistake-all-tenants":  "get agents prod -A",
+		"get-agents-wide":      "get agents -o wide",
+		"get-deployments-wide": "get deployments -o wide --no-headers",
+		"get-deployments-path": "get -o jsonpath={.items[*].name} dep",
+		"get-some":             "get deployments web deployment/away nothing",
+		"get-type-name":        "get -o name deployment/web",
+		"get-all-tenants":      "ls agents -A",
+		"get-all-tenants-json": "list env -A -o json",
+		"status-several":       "status web away",
+		"status-wide":          "status failing -o name",
+		"version-flag":         "--version",
 		"mistake-missing-flag": "deploy create web",
 		"mistake-argument":     "status",
-		"mistake-arguments":    "status a b",
+		"mistake-arguments":    "rollback a b",
 		"mistake-no-argument":  "get events x",
 		"mistake-clusters":     "demo --clusters 0",
 		"mistake-token-file":   "get agents --token-file does-not-exist",
@@ -90,7 +102,7 @@ func TestNothingOfALostAgentReadsHealthy(t *testing.T) {
 			if !strings.HasPrefix(line, "lost") && !strings.HasPrefix(line, "away") {
 				continue
 			}
-			found = found || strings.Contains(line, "Stale since 2026-11-15T12:0")
+			found = found || strings.Contains(line, "Stale (")
 			if strings.Contains(line, "Current") || strings.Contains(line, "Connected") {
 				t.Errorf("kedge %s: %q reads as if it were known", args, line)
 			}
@@ -163,7 +175,7 @@ func TestLoginIsCheckedBeforeItIsStored(t *testing.T) {
 	if err != nil || info.Mode().Perm() != 0o600 {
 		t.Errorf("the login is stored as %v, %v; want it readable by its owner alone", info.Mode(), err)
 	}
-	if r := run(t, env, "", "get", "agents", "-o", "name"); r.code != 0 || r.out != "lost\nnew\nprod\n" {
+	if r := run(t, env, "", "get", "agents", "-o", "name"); r.code != 0 || r.out != "agent/lost\nagent/new\nagent/prod\n" {
 		t.Errorf("after the login: %s", r)
 	}
 }
@@ -201,7 +213,7 @@ func TestContextsAreKeptApart(t *testing.T) {
 	if r := run(t, env, "", "get", "agents"); r.out != "" || !strings.Contains(r.err, "No agents found") {
 		t.Errorf("the last login is not the current one: %s", r)
 	}
-	if r := run(t, env, "", "get", "agents", "-o", "name", "--context", strings.TrimPrefix(one, "http://")); r.out != "lost\nnew\nprod\n" {
+	if r := run(t, env, "", "get", "agents", "-o", "name", "--context", strings.TrimPrefix(one, "http://")); r.out != "agent/lost\nagent/new\nagent/prod\n" {
 		t.Errorf("the first login: %s", r)
 	}
 }

@@ -21,6 +21,8 @@ func (s *server) adminRoutes(mux *http.ServeMux) {
 		{ID: "ten-1", Name: "default", CreatedAt: born}, {ID: "ten-2", Name: "shop", Quota: apiv1.Quota{Agents: 3, Targets: 100}, Suspension: frozen, CreatedAt: born},
 	}})
 	list(top+"tenants/shop", apiv1.Tenant{ID: "ten-2", Name: "shop", Quota: apiv1.Quota{Agents: 3, Targets: 100}, CreatedAt: born})
+	list(top+"tenants/shop/agents", apiv1.List[apiv1.Agent]{Items: []apiv1.Agent{{Name: "till", Scope: "cluster", CreatedAt: born}}})
+	list(top+"tenants/shop/environments", apiv1.List[apiv1.Environment]{Items: []apiv1.Environment{{Name: "default", CreatedAt: born}}})
 	list(tenant+"members", apiv1.List[apiv1.Member]{Items: []apiv1.Member{{Kind: "group", Subject: "web team", Role: "deployer", CreatedAt: born}}})
 	ada := apiv1.Person{Name: "ada@example.com", DisplayName: "Ada Lovelace", Issuer: "https://id.example.com", Subject: "8f3a", Sessions: 2, CreatedAt: born, LoggedInAt: now}
 	list(top+"people", apiv1.List[apiv1.Person]{Items: []apiv1.Person{ada, {Name: "bob@example.com", Issuer: "https://id.example.com", Subject: "77c1", CreatedAt: born, LoggedInAt: born}}})

@@ -75,6 +75,13 @@ func noRedirect(*http.Request, []*http.Request) error { return http.ErrUseLastRe
 // Tenant is the tenant that the client works in.
 func (c *Client) Tenant() string { return c.cfg.Tenant }
 
+// WithTenant returns a client of the same server that works in another tenant.
+func (c *Client) WithTenant(tenant string) *Client {
+	other := *c
+	other.cfg.Tenant = tenant
+	return &other
+}
+
 // StatusError is an answer that says no.
 type StatusError struct {
 	Status  int
