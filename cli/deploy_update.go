@@ -95,6 +95,12 @@ func (a *app) deployHistoryCommand() *cobra.Command {
 	return getOf(a, "history NAME", "List the revisions that a rollback can go back to, newest first", deploymentResource().words(), revisionResource)
 }
 
+func (a *app) historyCommand() *cobra.Command {
+	cmd := a.deployHistoryCommand()
+	cmd.Use, cmd.Long = "history DEPLOYMENT", "The same as kedge deploy history."
+	return cmd
+}
+
 func revisionResource(deployment string) resource[apiv1.Revision] {
 	seq := func(v apiv1.Revision) string { return strconv.FormatInt(v.Seq, 10) }
 	var d apiv1.Deployment

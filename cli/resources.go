@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
 	"github.com/kedge-dev/kedge/cli/internal/client"
@@ -167,9 +168,15 @@ func eventResource(now func() time.Time) resource[apiv1.Event] {
 		name:   func(v apiv1.Event) string { return strconv.FormatInt(v.Seq, 10) },
 		header: []string{"LAST SEEN", "TYPE", "REASON", "AGENT", "DEPLOYMENT", "OBJECT", "+TIME", "MESSAGE"},
 		rows: func(v apiv1.Event, now time.Time) [][]string {
-			return [][]string{{output.Age(v.At, now), v.Type, v.Reason, orDash(v.Agent), orDash(v.Deployment), orDash(v.Object), stamp(v.At), sentence(v.Message)}}
+			return [][]string{{output.Age(v.At, now), v.Type, v.Reason, orDash(v.Agent), orDash(v.Deployment), orDash(v.Object), stamp(v.At), eventMessage(v)}}
 		},
 	}
+}
+
+func (a *app) eventsCommand() *cobra.Command {
+	cmd := getCommand(a, "events", eventResource(a.Now))
+	cmd.Long = "The same as kedge get events."
+	return cmd
 }
 
 func repositoryResource() resource[apiv1.Repository] {

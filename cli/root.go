@@ -73,6 +73,8 @@ func build(o Options) (*cobra.Command, *app) {
 
 	root.AddCommand(
 		a.loginCommand(),
+		a.logoutCommand(),
+		a.whoamiCommand(),
 		a.contextCommand(),
 		a.agentCommand(),
 		a.envCommand(),
@@ -93,6 +95,11 @@ func build(o Options) (*cobra.Command, *app) {
 		a.fleetCommand(),
 		a.auditCommand(),
 		a.getCommand(),
+		a.describeCommand(),
+		a.treeCommand(),
+		a.waitCommand(),
+		a.historyCommand(),
+		a.eventsCommand(),
 		a.statusCommand(),
 		a.demoCommand(),
 		a.doctorCommand(),

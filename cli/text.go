@@ -41,6 +41,15 @@ func sentence(s string) string {
 	return strings.ToUpper(s[:1]) + s[1:]
 }
 
+// eventMessage is the message of an event. No name of a resource comes before it, so that it always begins a sentence.
+func eventMessage(e apiv1.Event) string {
+	word, rest, ok := strings.Cut(e.Message, ":")
+	if ok && word != "" && !strings.ContainsFunc(word, func(r rune) bool { return r < 'a' || r > 'z' }) {
+		return sentence(strings.ToUpper(word[:1]) + word[1:] + ":" + rest)
+	}
+	return sentence(e.Message)
+}
+
 // labelText is labels as kubectl prints them.
 func labelText(labels map[string]string) string {
 	var parts []string
