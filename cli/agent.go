@@ -1,7 +1,7 @@
 package cli
 
 import (
-	"fmt"
+	"context"
 	"net/http"
 
 	"github.com/spf13/cobra"
@@ -10,9 +10,11 @@ import (
 )
 
 func (a *app) agentCommand() *cobra.Command {
-	return group("agent", "Enrol, label, upgrade, uninstall and delete agents",
+	cmd := group("agent", "Enrol, label, upgrade, uninstall and delete agents",
 		a.agentEnrollCommand(), a.agentManifestCommand(), a.agentLabelCommand(), a.agentRotateCommand(), a.agentTokenCommand(), a.agentConfigCommand(),
 		a.agentUninstallCommand(), a.agentDeleteCommand(), a.agentDismissCommand(), getCommand(a, "get", agentResource()))
+	cmd.Aliases = []string{"agents", "ag"}
+	return cmd
 }
 
 func (a *app) agentManifestCommand() *cobra.Command {
@@ -47,22 +49,15 @@ func (a *app) agentManifestCommand() *cobra.Command {
 }
 
 func (a *app) agentDeleteCommand() *cobra.Command {
-	return &cobra.Command{
-		Use:   "delete NAME",
-		Short: "Forget an agent: its token is worth nothing from then on",
-		Long: "Removes an agent, its token and its targets from the server, at once. Its objects stay in the cluster, and so does its installation:\n" +
-			"delete that first with kedge agent manifest NAME --without-deployment | kubectl delete -f -. To remove what was deployed, delete the deployments before.",
-		Args: cobra.ExactArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			c, err := a.connect()
-			if err != nil {
+	cmd := a.verbs("delete NAME…", "Delete an agent from the server and revoke its token", agentResource().words(),
+		func(ctx context.Context, c *client.Client, name string) error {
+			if err := client.Do(ctx, c, http.MethodDelete, c.In("agents", name), nil); err != nil {
 				return err
 			}
-			if err := client.Do(cmd.Context(), c, http.MethodDelete, c.In("agents", args[0]), nil); err != nil {
-				return err
-			}
-			fmt.Fprintf(a.Out, "Agent %q is deleted. Everything that it has deployed stays in its cluster.\n", args[0])
-			return nil
-		},
-	}
+			return a.say("Agent %q deleted. The objects that it has deployed stay in its cluster.", name)
+		})
+	cmd.Long = "Deletes an agent, its token and its targets from the server. The objects that it has deployed stay in the cluster, and so does its\n" +
+		"installation: delete that first with kedge agent manifest NAME --without-deployment | kubectl delete -f -. To remove the deployed\n" +
+		"objects, delete the deployments first."
+	return cmd
 }

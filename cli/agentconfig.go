@@ -5,13 +5,13 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"slices"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/kedge-dev/kedge/cli/internal/client"
+	"github.com/kedge-dev/kedge/cli/internal/output"
 	"github.com/kedge-dev/kedge/internal/apiv1"
 	"github.com/kedge-dev/kedge/internal/fleet"
 )
@@ -48,12 +48,11 @@ func (a *app) agentConfigUnsetCommand() *cobra.Command {
 }
 
 func (a *app) agentConfigGetCommand() *cobra.Command {
-	format := "table"
-	known := []string{"table", "json", "yaml"}
+	var out outputFlags
 	cmd := a.verb("get NAME", "Show the configuration of an agent in Git, what it declares and everything that is wrong with it", 1,
 		func(ctx context.Context, c *client.Client, args []string) error {
-			if !slices.Contains(known, format) {
-				return &exitError{exitUsage, fmt.Sprintf("-o %s is not known", format), "use one of " + strings.Join(known, ", ")}
+			if err := out.parse(); err != nil {
+				return err
 			}
 			config, err := client.Get[apiv1.AgentConfig](ctx, c, c.In("agents", args[0], "config"))
 			if client.Status(err) == http.StatusNotFound {
@@ -63,13 +62,9 @@ func (a *app) agentConfigGetCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if format != "table" {
-				return a.encode(config, format)
-			}
-			return a.printAgentConfig(config)
+			return a.printOne(out, config, "agent/"+config.Agent, func() error { return a.printAgentConfig(config, out) })
 		})
-	cmd.Flags().StringVarP(&format, "output", "o", "table", "how to print: "+strings.Join(known, ", "))
-	must(cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(known, cobra.ShellCompDirectiveNoFileComp)))
+	out.add(cmd)
 	return cmd
 }
 
@@ -87,7 +82,7 @@ func stateText(state string) string {
 	}
 }
 
-func (a *app) printAgentConfig(c apiv1.AgentConfig) error {
+func (a *app) printAgentConfig(c apiv1.AgentConfig, o outputFlags) error {
 	facts := [][]string{
 		{"Agent", c.Agent},
 		{"Repository", c.RepoURL},
@@ -99,7 +94,7 @@ func (a *app) printAgentConfig(c apiv1.AgentConfig) error {
 	if c.Message != "" {
 		facts = append(facts, []string{"Problem", c.Message})
 	}
-	if err := (table{header: []string{"", ""}, rows: facts, colour: a.colour()}).write(a.Out); err != nil {
+	if err := a.facts(facts); err != nil {
 		return err
 	}
 	if err := printFindings(a.Out, "Errors", c.Errors, c.MoreErrors); err != nil {
@@ -115,14 +110,14 @@ func (a *app) printAgentConfig(c apiv1.AgentConfig) error {
 	for _, d := range c.Deployments {
 		state := "Declared"
 		if !d.ReleasedAt.IsZero() {
-			state = "Let go " + age(a.Now().Sub(d.ReleasedAt).Truncate(time.Second)) + " ago: its objects stay"
+			state = fmt.Sprintf("Released (%s): its objects stay in the cluster", output.Age(d.ReleasedAt, a.Now()))
 		}
 		rows = append(rows, []string{d.Name, d.Deployment, d.OnRemove, state})
 	}
 	if _, err := fmt.Fprintln(a.Out); err != nil {
 		return err
 	}
-	return table{header: []string{"NAME", "DEPLOYMENT", "ON REMOVE", "STATE"}, rows: rows, colour: a.colour()}.write(a.Out)
+	return a.table(o, []string{"NAME", "DEPLOYMENT", "ON REMOVE", "STATE"}, rows...).Write(a.Out)
 }
 
 func printFindings(w io.Writer, title string, findings []apiv1.ConfigFinding, more int) error {
@@ -156,6 +151,7 @@ func (a *app) gitLabProjectCommand() *cobra.Command {
 	})
 	cmd := group("gitlab-project", "Say where projects are that configuration files of GitLab's name by a number",
 		set, unset, getCommand(a, "get", gitLabProjectResource()))
+	cmd.Aliases = []string{"gitlab-projects"}
 	cmd.Long = "A file of GitLab's names a project by its path, which is looked for on the host of the file, or by its number, which only GitLab knows:\n" +
 		"then the tenant says here where it is."
 	return cmd
@@ -164,7 +160,7 @@ func (a *app) gitLabProjectCommand() *cobra.Command {
 func gitLabProjectResource() resource[apiv1.GitLabProject] {
 	project := func(v apiv1.GitLabProject) string { return v.Project }
 	return resource[apiv1.GitLabProject]{
-		use: "gitlab-projects", aliases: []string{"gitlab-project"}, short: "List where projects of GitLab's are", kinds: []string{"agentconfig"},
+		kind: "gitlab-project", use: "gitlab-projects", short: "List the URLs of GitLab projects", changes: []string{"agentconfig"},
 		list: func(ctx context.Context, c *client.Client) ([]apiv1.GitLabProject, error) {
 			return client.List[apiv1.GitLabProject](ctx, c, c.In("gitlab-projects"), client.Everything(), 0)
 		},

@@ -57,10 +57,11 @@ func TestConfigurationsInGitAreSetAndShown(t *testing.T) {
 	}{
 		"agent config get prod": {"GET agents/prod/config", 0, []string{
 			"Invalid: what was applied before holds", "Errors:\n  line 7: deployments[0].policy.drift: \"fix\" is none of correct, report, ignore\n  and 3 more",
-			"Not used:\n  line 20: ci_access: is not used", "prod.web", "Let go", "aaaaaaaaaaaa",
+			"Not used:\n  line 20: ci_access: is not used", "prod.web", "Released (60m)", "aaaaaaaaaaaa",
 		}},
 		"agent config get prod -o json":                      {"GET agents/prod/config", 0, []string{`"field": "deployments[0].policy.drift"`}},
-		"agent config get prod -o name":                      {"", 2, []string{"-o name is not known"}},
+		"agent config get prod -o name":                      {"GET agents/prod/config", 0, []string{"agent/prod"}},
+		"agent config get prod -o xml":                       {"", 2, []string{"output format \"xml\" is not supported here"}},
 		"agent config get none":                              {"GET agents/none/config", 1, []string{"kedge agent config set none URL"}},
 		"agent config set prod https://git.example/f.git":    {`PUT agents/prod/config {"repoURL":"https://git.example/f.git"}`, 0, []string{"kedge agent config get prod"}},
 		"agent config unset prod":                            {"DELETE agents/prod/config", 0, []string{"its objects stay"}},

@@ -63,6 +63,9 @@ func (s *server) handler() http.Handler {
 		write(w, 200, apiv1.List[apiv1.Deployment]{Items: list})
 	})
 	mux.HandleFunc("GET "+tenant+"deployments/{name}", func(w http.ResponseWriter, r *http.Request) { s.deployment(w, r.PathValue("name")) })
+	mux.HandleFunc("GET "+tenant+"deployments/{name}/targets/{agent}", func(w http.ResponseWriter, r *http.Request) {
+		write(w, 200, apiv1.Target{Agent: r.PathValue("agent"), Objects: []apiv1.Object{{Kind: "Secret", Namespace: "web", Name: "b", Sync: "Synced", Health: "Current"}}})
+	})
 	mux.HandleFunc("DELETE "+tenant+"deployments/{name}", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusAccepted) })
 	mux.HandleFunc("GET "+tenant+"diagnosis", func(w http.ResponseWriter, _ *http.Request) { write(w, 200, diagnosis()) })
 	mux.HandleFunc("GET "+tenant+"deployments/{name}/deletion", func(w http.ResponseWriter, _ *http.Request) {
@@ -115,7 +118,7 @@ func (s *server) handler() http.Handler {
 		}})
 	})
 	mux.HandleFunc("GET "+tenant+"stream", s.stream)
-	s.room(mux)
+	s.adminRoutes(mux)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Header.Get("Authorization") != "Bearer "+token {
 			write(w, 401, apiv1.Problem{Status: 401, Detail: `the token is missing, wrong or revoked: send the header "Authorization: Bearer TOKEN"`})

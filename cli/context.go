@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 
@@ -10,22 +11,62 @@ import (
 )
 
 func (a *app) contextCommand() *cobra.Command {
-	list := &cobra.Command{Use: "get", Short: "List the logins that are remembered", Args: cobra.NoArgs}
-	list.RunE = func(*cobra.Command, []string) error {
+	cmd := group("context", "Choose between the servers and tenants that you are logged in to",
+		a.contextGetCommand(), a.contextUseCommand(), a.contextDeleteCommand())
+	cmd.Aliases = []string{"contexts", "ctx"}
+	return cmd
+}
+
+// contextView is a context without its token.
+type contextView struct {
+	Name    string `json:"name"`
+	Server  string `json:"server"`
+	Tenant  string `json:"tenant,omitempty"`
+	Current bool   `json:"current"`
+}
+
+func (a *app) contextGetCommand() *cobra.Command {
+	var out outputFlags
+	cmd := &cobra.Command{Use: "get", Aliases: listAliases, Short: "List contexts: servers and tenants with a stored login", Args: cobra.NoArgs}
+	cmd.RunE = func(*cobra.Command, []string) error {
+		if err := out.parse(); err != nil {
+			return err
+		}
 		return a.withProfile(func(file *profile.File) (bool, error) {
-			t := table{header: []string{"CURRENT", "NAME", "SERVER", "TENANT"}, colour: a.colour()}
+			views := []contextView{}
 			for _, c := range file.Contexts {
-				current := ""
-				if c.Name == file.Current {
-					current = "*"
-				}
-				t.rows = append(t.rows, []string{current, c.Name, c.Server, orDash(c.Tenant)})
+				views = append(views, contextView{c.Name, c.Server, c.Tenant, c.Name == file.Current})
 			}
-			return false, t.write(a.Out)
+			return false, a.printContexts(views, out)
 		})
 	}
-	use := &cobra.Command{Use: "use NAME", Short: "Use this login from now on", Args: cobra.ExactArgs(1)}
-	use.RunE = func(cmd *cobra.Command, args []string) error {
+	out.add(cmd)
+	return cmd
+}
+
+func (a *app) printContexts(views []contextView, out outputFlags) error {
+	if !out.IsTable() && !out.IsName() {
+		return out.Encode(a.Out, map[string]any{"items": views})
+	}
+	t := a.table(out, []string{"CURRENT", "NAME", "SERVER", "TENANT"})
+	for _, v := range views {
+		if out.IsName() {
+			fmt.Fprintln(a.Out, v.Name)
+		}
+		t.Rows = append(t.Rows, []string{map[bool]string{true: "*"}[v.Current], v.Name, v.Server, orDash(v.Tenant)})
+	}
+	if out.IsName() {
+		return nil
+	}
+	return t.Write(a.Out)
+}
+
+func (a *app) contextUseCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "use NAME", Short: "Set the current context", Args: cobra.ExactArgs(1), ValidArgsFunction: a.completeContexts,
+		Long: "Sets the context that later commands use. With --tenant the context also changes to that tenant.",
+	}
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		return a.withProfile(func(file *profile.File) (bool, error) {
 			i := slices.IndexFunc(file.Contexts, func(c profile.Context) bool { return c.Name == args[0] })
 			if i < 0 {
@@ -35,32 +76,47 @@ func (a *app) contextCommand() *cobra.Command {
 			if cmd.Flags().Changed("tenant") {
 				file.Contexts[i].Tenant = a.flags.tenant
 			}
-			return true, a.say("Using %s, tenant %q.", args[0], file.Contexts[i].Tenant)
+			return true, a.say("Switched to context %q, tenant %q.", args[0], file.Contexts[i].Tenant)
 		})
 	}
-	use.Long = "Uses a login from now on; with --tenant also that tenant."
-	forget := &cobra.Command{Use: "delete NAME", Short: "Forget a login and its token", Args: cobra.ExactArgs(1)}
-	forget.RunE = func(_ *cobra.Command, args []string) error {
+	return cmd
+}
+
+func (a *app) contextDeleteCommand() *cobra.Command {
+	cmd := &cobra.Command{Use: "delete NAME", Short: "Delete a context and its stored token", Args: cobra.ExactArgs(1), ValidArgsFunction: a.completeContexts}
+	cmd.RunE = func(_ *cobra.Command, args []string) error {
 		return a.withProfile(func(file *profile.File) (bool, error) {
-			before := len(file.Contexts)
-			file.Contexts = slices.DeleteFunc(file.Contexts, func(c profile.Context) bool { return c.Name == args[0] })
-			if len(file.Contexts) == before {
+			if !file.Remove(args[0]) {
 				return false, noContext(args[0])
 			}
-			if file.Current == args[0] {
-				file.Current = ""
-			}
-			return true, a.say("Login %s is forgotten. Its token stays valid: kedge token revoke ends one.", args[0])
+			return true, a.say("Deleted context %q. Its token is still valid: kedge token revoke ID revokes one.", args[0])
 		})
 	}
-	return group("context", "Choose between servers and tenants that you are logged in to", list, use, forget)
+	return cmd
+}
+
+func (a *app) completeContexts(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+	var names []string
+	if len(args) > 0 {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	err := a.withProfile(func(file *profile.File) (bool, error) {
+		for _, c := range file.Contexts {
+			names = append(names, c.Name)
+		}
+		return false, nil
+	})
+	if err != nil {
+		return nil, cobra.ShellCompDirectiveError
+	}
+	return names, cobra.ShellCompDirectiveNoFileComp
 }
 
 func noContext(name string) error {
-	return failure(fmt.Sprintf("there is no login named %q", name), "kedge context get lists them; kedge login URL makes one")
+	return failure(fmt.Sprintf("context %q not found", cmp.Or(name, "(current)")), "kedge context get lists contexts; kedge login URL creates one")
 }
 
-// withProfile works on what is remembered and saves it when change says so.
+// withProfile works on the stored contexts and saves them when change says so.
 func (a *app) withProfile(change func(*profile.File) (save bool, err error)) error {
 	path, err := profile.Path(a.Env)
 	if err != nil {

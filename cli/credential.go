@@ -11,13 +11,16 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/kedge-dev/kedge/cli/internal/client"
+	"github.com/kedge-dev/kedge/cli/internal/output"
 	"github.com/kedge-dev/kedge/internal/apiv1"
 )
 
 func (a *app) credentialCommand() *cobra.Command {
-	return group("credential", "Keep passwords, tokens and keys for Git", a.credentialCreateCommand(), a.credentialSetCommand(),
+	cmd := group("credential", "Keep passwords, tokens and keys for Git", a.credentialCreateCommand(), a.credentialSetCommand(),
 		getCommand(a, "get", credentialResource()),
-		a.removeVerb("credential", "Deletes a credential that no repository uses.", func(c *client.Client, name string) string { return c.In("credentials", name) }))
+		a.removeVerb("credential", "Deletes a credential that no repository uses.", credentialResource().words(), func(c *client.Client, name string) string { return c.In("credentials", name) }))
+	cmd.Aliases = []string{"credentials", "cred", "creds"}
+	return cmd
 }
 
 // secretOf reads a secret from a file. A key ends with a line break, and that belongs to it; a
@@ -111,16 +114,16 @@ func (a *app) credentialSetCommand() *cobra.Command {
 func credentialResource() resource[apiv1.Credential] {
 	name := func(v apiv1.Credential) string { return v.Name }
 	return resource[apiv1.Credential]{
-		use: "credentials", aliases: []string{"credential"}, short: "List credentials, without their secrets", kinds: []string{"credential"},
+		kind: "credential", use: "credentials", aliases: []string{"cred", "creds"}, short: "List credentials, without their secrets", changes: []string{"credential"},
 		list: func(ctx context.Context, c *client.Client) ([]apiv1.Credential, error) {
 			return client.List[apiv1.Credential](ctx, c, c.In("credentials"), nil, 0)
 		},
 		get: func(ctx context.Context, c *client.Client, name string) (apiv1.Credential, error) {
 			return client.Get[apiv1.Credential](ctx, c, c.In("credentials", name))
 		},
-		key: name, name: name, header: []string{"NAME", "KIND", "USERNAME", "CREATED", "CHANGED"},
-		rows: func(v apiv1.Credential, _ time.Time) [][]string {
-			return [][]string{{v.Name, v.Kind, orDash(v.Username), stamp(v.CreatedAt), stamp(v.UpdatedAt)}}
+		key: name, name: name, header: []string{"NAME", "KIND", "USERNAME", "CHANGED", "AGE"},
+		rows: func(v apiv1.Credential, now time.Time) [][]string {
+			return [][]string{{v.Name, v.Kind, orDash(v.Username), output.Age(v.UpdatedAt, now), output.Age(v.CreatedAt, now)}}
 		},
 	}
 }

@@ -17,7 +17,8 @@ func (a *app) deployCommand() *cobra.Command {
 	cmd := group("deploy", "Create, change, suspend, read and delete deployments",
 		a.deployCreateCommand(), a.deploySetCommand(), getCommand(a, "get", deploymentResource()), a.deployHistoryCommand(),
 		a.deployPrunesCommand(), a.deployConfirmPruneCommand(), a.deployReleaseCommand(), a.deployDetachedCommand(), a.deployDismissCommand(), a.deployDeleteCommand())
-	cmd.AddCommand(a.suspendVerbs("deployment", deploymentPath)...)
+	cmd.Aliases = []string{"deployment", "deployments", "dep"}
+	cmd.AddCommand(a.suspendVerbs("deployment", deploymentResource().words(), deploymentPath)...)
 	return cmd
 }
 
@@ -60,8 +61,8 @@ func (a *app) deployCreateCommand() *cobra.Command {
 	f.StringVar(&req.Namespace, "namespace", "", "namespace of objects that name none (default: default)")
 	f.BoolVar(&noPrune, "no-prune", false, "keep objects that have left the source")
 	policy.add(f)
-	f.StringToStringVar(&req.Source.Variables, "variables", nil, "replace ${name} in the objects, name=value,…; values may use {agent.name} and {agent.labels.KEY}")
-	f.StringToStringVar(&req.Labels, "labels", nil, "labels of the deployment, key=value,…")
+	f.StringToStringVar(&req.Source.Variables, "var", nil, "replace ${NAME} in the objects, NAME=VALUE,…; values may use {agent.name} and {agent.labels.KEY}")
+	f.StringToStringVar(&req.Labels, "label", nil, "labels of the deployment, KEY=VALUE,…; may be repeated")
 	noCheckFlag(f, &noCheck)
 	f.BoolVar(&wait, "wait", false, "wait until it has arrived in every cluster, as status --watch does")
 	f.DurationVar(&w.timeout, "timeout", 5*time.Minute, "with --wait: give up after this long; 0 is never")

@@ -15,7 +15,7 @@ import (
 
 func (a *app) deployPrunesCommand() *cobra.Command {
 	var agent string
-	cmd := getOf(a, "prunes NAME", "List the objects that have left the source and are kept until their deletion is confirmed",
+	cmd := getOf(a, "prunes NAME", "List the objects that have left the source and are kept until their deletion is confirmed", deploymentResource().words(),
 		func(name string) resource[apiv1.HeldPrune] { return heldPruneResource(name, agent) })
 	cmd.Flags().StringVar(&agent, "agent", "", "only on this agent")
 	return cmd
@@ -28,11 +28,11 @@ func heldPruneResource(deployment, agent string) resource[apiv1.HeldPrune] {
 		query.Set("agent", agent)
 	}
 	return resource[apiv1.HeldPrune]{
-		use: "prunes", kinds: []string{"deployment", "desired", "status"},
+		use: "prunes", changes: []string{"deployment", "desired", "status"},
 		list: func(ctx context.Context, c *client.Client) ([]apiv1.HeldPrune, error) {
 			return client.List[apiv1.HeldPrune](ctx, c, c.In("deployments", deployment, "held-prunes"), query, 0)
 		},
-		key: id, name: func(v apiv1.HeldPrune) string { return v.Object }, header: []string{"AGENT", "OBJECT", "STATE", "COMMIT", "REASON"},
+		key: id, name: func(v apiv1.HeldPrune) string { return v.Object }, header: []string{"AGENT", "OBJECT", "STATE", "COMMIT", "MESSAGE"},
 		rows: func(v apiv1.HeldPrune, _ time.Time) [][]string {
 			state := "Held"
 			switch {
@@ -41,7 +41,7 @@ func heldPruneResource(deployment, agent string) resource[apiv1.HeldPrune] {
 			case !v.Current:
 				state = "Pending"
 			}
-			return [][]string{{v.Agent, v.Object, state, shortCommit(v.Commit), cell(orDash(v.Reason))}}
+			return [][]string{{v.Agent, v.Object, state, shortCommit(v.Commit), cell(orDash(sentence(v.Reason)))}}
 		},
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/kedge-dev/kedge/cli/internal/client"
+	"github.com/kedge-dev/kedge/cli/internal/output"
 	"github.com/kedge-dev/kedge/internal/apiv1"
 )
 
@@ -23,9 +24,9 @@ func (a *app) deployDetachedCommand() *cobra.Command {
 }
 
 func detachedResource(deployment, agent *string) resource[apiv1.DetachedTarget] {
-	name := func(v apiv1.DetachedTarget) string { return v.Deployment }
+	name := func(v apiv1.DetachedTarget) string { return v.Target }
 	return resource[apiv1.DetachedTarget]{
-		use: "detached", kinds: []string{"deployment", "desired", "agent"},
+		kind: "target", use: "detached targets", changes: []string{"deployment", "desired", "agent"},
 		list: func(ctx context.Context, c *client.Client) ([]apiv1.DetachedTarget, error) {
 			query := url.Values{"limit": {"500"}}
 			for key, value := range map[string]string{"deployment": *deployment, "agent": *agent} {
@@ -35,14 +36,14 @@ func detachedResource(deployment, agent *string) resource[apiv1.DetachedTarget] 
 			}
 			return client.List[apiv1.DetachedTarget](ctx, c, c.In("detached-targets"), query, 0)
 		},
-		key: func(v apiv1.DetachedTarget) string { return v.Target }, name: name,
-		header: []string{"DEPLOYMENT", "AGENT", "SINCE", "STATE", "REASON", "TARGET"},
+		key: name, name: name,
+		header: []string{"DEPLOYMENT", "AGENT", "STATE", "AGE", "TARGET", "MESSAGE"},
 		rows: func(v apiv1.DetachedTarget, now time.Time) [][]string {
 			state := "Released"
 			if v.Managed {
 				state = "Releasing"
 			}
-			return [][]string{{v.Deployment, v.Agent, stamp(v.DetachedAt), state, cell(orDash(v.Reason)), v.Target}}
+			return [][]string{{v.Deployment, v.Agent, state, output.Age(v.DetachedAt, now), v.Target, cell(orDash(sentence(v.Reason)))}}
 		},
 	}
 }

@@ -10,14 +10,16 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/kedge-dev/kedge/cli/internal/client"
+	"github.com/kedge-dev/kedge/cli/internal/output"
 	"github.com/kedge-dev/kedge/internal/apiv1"
 )
 
 // diffFlags are what kedge diff is told beside its arguments.
 type diffFlags struct {
-	from, to, format string
-	exitCode         bool
-	local            renderFlags
+	outputFlags
+	from, to string
+	exitCode bool
+	local    renderFlags
 }
 
 func (a *app) diffCommand() *cobra.Command {
@@ -43,12 +45,12 @@ func (a *app) diffCommand() *cobra.Command {
 	f.StringSliceVar(&q.Helm.ValuesFiles, "values", nil, "with folders: values file for a chart, as kedge render takes it")
 	f.StringVar(&q.Helm.ReleaseName, "release", "", "with folders: name of the release of a chart (default \"release\")")
 	pairsFlag(f, &q.Variables, "var", "with folders: variables, each replaces ${NAME} in the objects")
-	outputFlag(cmd, &d.format)
+	d.add(cmd, output.TableFormat, output.JSON, output.YAML, output.JSONPath+"=")
 	return cmd
 }
 
 func (a *app) diff(cmd *cobra.Command, args []string, d diffFlags) error {
-	if err := checkFormat(d.format); err != nil {
+	if err := d.parse(); err != nil {
 		return err
 	}
 	var diff apiv1.Diff
@@ -64,11 +66,7 @@ func (a *app) diff(cmd *cobra.Command, args []string, d diffFlags) error {
 	if err != nil {
 		return err
 	}
-	if d.format != "table" {
-		err = a.encode(diff, d.format)
-	} else {
-		err = a.printDiff(diff)
-	}
+	err = a.printOne(d.outputFlags, diff, "deployment/"+args[0], func() error { return a.printDiff(diff) })
 	return concludeDiff(diff, d.exitCode, err)
 }
 

@@ -38,7 +38,7 @@ func (a *app) agentEnrollCommand() *cobra.Command {
 		},
 	}
 	f := cmd.Flags()
-	f.StringToStringVar(&req.Labels, "labels", nil, "labels that environments select by, key=value,…")
+	f.StringToStringVar(&req.Labels, "label", nil, "labels that environments select by, KEY=VALUE,…; may be repeated")
 	f.StringSliceVar(&req.Namespaces, "namespaces", nil, "limit the agent to these namespaces (default: the whole cluster)")
 	f.StringVar(&req.Image, "image", "", "image of the agent (default: the server's --agent-image)")
 	f.BoolVar(&req.WithoutDeployment, "without-deployment", false, "leave the Deployment out, for an agent that runs outside of its cluster")

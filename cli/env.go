@@ -12,8 +12,9 @@ import (
 
 func (a *app) envCommand() *cobra.Command {
 	cmd := group("env", "Name places to deploy to", a.envCreateCommand(), a.envSetCommand(), getCommand(a, "get", environmentResource()), a.grantCommand(),
-		a.removeVerb("environment", "Deletes an environment that no deployment uses.", environmentPath))
-	cmd.AddCommand(a.suspendVerbs("environment", environmentPath)...)
+		a.removeVerb("environment", "Deletes an environment that no deployment uses.", environmentResource().words(), environmentPath))
+	cmd.Aliases = []string{"environment", "environments", "envs"}
+	cmd.AddCommand(a.suspendVerbs("environment", environmentResource().words(), environmentPath)...)
 	return cmd
 }
 

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"sync"
 	"time"
 
 	"github.com/kedge-dev/kedge/cli/internal/client"
@@ -13,60 +14,63 @@ import (
 )
 
 const (
-	// backstop is for changes that the feed did not tell of.
-	backstop = 15 * time.Second
-	// breath keeps a busy fleet from being read anew for each of its changes.
-	breath = 100 * time.Millisecond
+	// resync bounds how long a change that the feed has missed stays unseen.
+	resync = 15 * time.Second
+	// minInterval is the least time between two reads: a busy fleet changes more often than that.
+	minInterval = 100 * time.Millisecond
 )
 
-// step is what a look at the server led to.
+// step is the result of one read.
 type step struct {
 	done  bool
-	again time.Duration // look again after this long at the latest; 0 means whenever
+	again time.Duration // read again after this long at the latest; 0 means the resync interval
 }
 
-// follow calls look at once and after each relevant change, until it is done or fails. A server
-// that goes away while we watch is waited for.
-func (a *app) follow(ctx context.Context, c *client.Client, relevant func(apiv1.Change) bool, look func(context.Context) (step, error)) error {
+// follow calls read at once and after each relevant change in the tenants of the clients, until it is done or fails. If the
+// server goes away meanwhile, follow waits for it.
+func (a *app) follow(ctx context.Context, clients []*client.Client, relevant func(apiv1.Change) bool, read func(context.Context) (step, error)) error {
 	ctx, cancel := context.WithCancel(ctx)
-	wake, ended := make(chan struct{}, 1), make(chan error, 1)
-	go func() {
-		ended <- c.Follow(ctx, func(n client.Notice) error {
-			if n.Reread || relevant(n.Change) {
-				select {
-				case wake <- struct{}{}:
-				default: // a look is due already
-				}
+	wake, ended := make(chan struct{}, 1), make(chan error, len(clients))
+	notify := func(n client.Notice) error {
+		if n.Reread || relevant(n.Change) {
+			select {
+			case wake <- struct{}{}:
+			default: // a read is due already
 			}
-			return nil
-		})
-	}()
-	defer func() { cancel(); <-ended }()
+		}
+		return nil
+	}
+	var feeds sync.WaitGroup
+	for _, c := range clients {
+		feeds.Go(func() { ended <- c.Follow(ctx, notify) })
+	}
+	defer feeds.Wait()
+	defer cancel()
 	for away, first := false, true; ; first = false {
-		now, err := look(ctx)
+		now, err := read(ctx)
 		switch {
 		case err == nil && now.done:
 			return nil
 		case err == nil:
 			away = false
 		case ctx.Err() != nil:
-			return ctx.Err() // it is we who gave up, not the server
+			return ctx.Err() // the caller gave up, not the server
 		case first || !temporary(err):
 			return err
 		case !away:
 			away = true
-			fmt.Fprintf(a.Err, "Lost the server, trying again: %v\n", err)
+			fmt.Fprintf(a.Err, "Lost the connection to the server, retrying: %v\n", err)
 		}
-		if err := pause(ctx, breath, nil, ended); err != nil {
+		if err := pause(ctx, minInterval, nil, ended); err != nil {
 			return err
 		}
-		if err := pause(ctx, cmp.Or(now.again, backstop), wake, ended); err != nil {
+		if err := pause(ctx, cmp.Or(now.again, resync), wake, ended); err != nil {
 			return err
 		}
 	}
 }
 
-// pause waits for a wake-up, or for d; it fails when the feed has ended, and puts that back.
+// pause waits for a change, or for d. It fails when a feed has ended, and keeps the error for the next call.
 func pause(ctx context.Context, d time.Duration, wake <-chan struct{}, ended chan error) error {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

@@ -4,22 +4,24 @@ import (
 	"context"
 	"fmt"
 	"net/http"
-	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/kedge-dev/kedge/cli/internal/client"
+	"github.com/kedge-dev/kedge/cli/internal/output"
 	"github.com/kedge-dev/kedge/internal/apiv1"
 )
 
 func (a *app) imageCommand() *cobra.Command {
-	return group("image", "See and change which images a deployment runs, in its repository", a.imageSetCommand(), a.imageListCommand())
+	cmd := group("image", "See and change which images a deployment runs, in its repository", a.imageSetCommand(), a.imageListCommand())
+	cmd.Aliases = []string{"images"}
+	return cmd
 }
 
 func (a *app) imageSetCommand() *cobra.Command {
 	var req apiv1.SetImages
-	var format string
+	var out outputFlags
 	cmd := &cobra.Command{
 		Use: "set DEPLOYMENT NAME=REF…", Short: "Commit new images to the repository of a deployment", Args: cobra.MinimumNArgs(2),
 		Long: "Changes the images where the source says them: the images of a kustomization, the values of a chart, or the containers of plain\n" +
@@ -29,7 +31,7 @@ func (a *app) imageSetCommand() *cobra.Command {
 		Example: "kedge image set web nginx=:1.28.1\nkedge image set web ghcr.io/team/web=ghcr.io/team/web@sha256:… --dry-run",
 	}
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		if err := checkFormat(format); err != nil {
+		if err := out.parse(); err != nil {
 			return err
 		}
 		req.Images = nil
@@ -48,16 +50,13 @@ func (a *app) imageSetCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		if format != "table" {
-			return a.encode(update, format)
-		}
-		return a.printUpdate(args[0], update, req)
+		return a.printOne(out, update, "deployment/"+args[0], func() error { return a.printUpdate(args[0], update, req) })
 	}
 	f := cmd.Flags()
 	f.StringVarP(&req.Message, "message", "m", "", "message of the commit (default: what changes)")
 	f.StringVar(&req.Branch, "branch", "", "commit to a new branch of this name")
 	f.BoolVar(&req.DryRun, "dry-run", false, "print what would change, and change nothing")
-	outputFlag(cmd, &format)
+	out.add(cmd, output.TableFormat, output.JSON, output.YAML, output.JSONPath+"=")
 	return cmd
 }
 
@@ -124,42 +123,34 @@ func field(p apiv1.ImagePlace) string {
 }
 
 func (a *app) imageListCommand() *cobra.Command {
-	var format string
-	cmd := a.verb("list DEPLOYMENT", "List the images of a deployment and where its repository says them", 1, func(ctx context.Context, c *client.Client, args []string) error {
-		if err := checkFormat(format); err != nil {
+	var out outputFlags
+	cmd := a.verb("list DEPLOYMENT", "List the images of a deployment and where its repository names them", 1, func(ctx context.Context, c *client.Client, args []string) error {
+		if err := out.parse(); err != nil {
 			return err
 		}
 		images, err := client.Get[apiv1.Images](ctx, c, c.In("deployments", args[0], "images"))
 		if err != nil {
 			return err
 		}
-		if format != "table" {
-			return a.encode(images, format)
-		}
-		if len(images.Items) == 0 {
+		switch {
+		case out.IsName():
+			for _, p := range images.Items {
+				fmt.Fprintln(a.Out, printable(p.Image))
+			}
+			return nil
+		case !out.IsTable():
+			return out.Encode(a.Out, images)
+		case len(images.Items) == 0:
 			fmt.Fprintln(a.Err, "No images found.")
 			return nil
 		}
-		t := table{header: []string{"IMAGE", "FILE", "FIELD", "NOTE"}}
+		t := a.table(out, []string{"IMAGE", "FILE", "FIELD", "NOTE"})
 		for _, p := range images.Items {
-			t.rows = append(t.rows, []string{printable(p.Image), position(p), field(p), cell(orDash(printable(strings.TrimSpace(p.Fixed + " " + p.Note))))})
+			t.Rows = append(t.Rows, []string{printable(p.Image), position(p), field(p), cell(orDash(printable(strings.TrimSpace(p.Fixed + " " + p.Note))))})
 		}
-		return t.write(a.Out)
+		return t.Write(a.Out)
 	})
-	outputFlag(cmd, &format)
+	cmd.Aliases = []string{"get", "ls"}
+	out.add(cmd)
 	return cmd
-}
-
-var encodings = []string{"table", "json", "yaml"}
-
-func outputFlag(cmd *cobra.Command, format *string) {
-	cmd.Flags().StringVarP(format, "output", "o", "table", "how to print: "+strings.Join(encodings, ", "))
-	must(cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(encodings, cobra.ShellCompDirectiveNoFileComp)))
-}
-
-func checkFormat(format string) error {
-	if slices.Contains(encodings, format) {
-		return nil
-	}
-	return &exitError{exitUsage, fmt.Sprintf("-o %s is not known", format), "use one of " + strings.Join(encodings, ", ")}
 }

@@ -27,9 +27,11 @@ func (a *app) loginCommand() *cobra.Command {
 	var sso bool
 	cmd := &cobra.Command{
 		Use:   "login URL",
-		Short: "Log in to a server and remember it",
-		Long: "Checks the token with the server and stores it, readable for you alone, in $XDG_CONFIG_HOME/kedge/config.yaml " +
-			"(or $KEDGE_CONFIG), with the tenant to work in: --tenant or $KEDGE_TENANT, else \"" + fleet.DefaultTenant + "\" if the token may use it, else the first that it may use. The token comes from --token-file, from standard input, or is asked for; with --sso you log in with a browser.",
+		Short: "Log in to a server and store the login as a context",
+		Long: "Checks the token with the server and stores it, readable only by you, in $XDG_CONFIG_HOME/kedge/config.yaml (or $KEDGE_CONFIG). The\n" +
+			"tenant is --tenant or $KEDGE_TENANT, else \"" + fleet.DefaultTenant + "\" if the token may use it, else the first that it may use. The context is\n" +
+			"named after the server, and with --tenant after server and tenant (HOST/TENANT); --context chooses another name. The token comes from\n" +
+			"--token-file, from standard input or from a prompt. With --sso you log in with a browser.",
 		Example: "kedge login https://kedge.example.com --token-file token\nkedge login http://127.0.0.1:8080 < token",
 		Args:    cobra.ExactArgs(1),
 		RunE:    func(cmd *cobra.Command, args []string) error { return a.runLogin(cmd.Context(), args[0], sso) },
@@ -63,12 +65,19 @@ func (a *app) runLogin(ctx context.Context, address string, sso bool) error {
 	if u.Scheme == "http" && !loopback(u.Hostname()) {
 		fmt.Fprintln(a.Err, "Warning: this address is not encrypted: everyone on the way can read the token. Use https://.")
 	}
-	name, tenant := cmp.Or(a.flags.context, u.Host), cmp.Or(a.tenant(), tenantOf(who))
+	name, tenant := cmp.Or(a.flags.context, contextName(u.Host, a.tenant())), cmp.Or(a.tenant(), tenantOf(who))
 	if err := a.remember(profile.Context{Name: name, Server: address, Token: token, CA: string(ca), Tenant: tenant}); err != nil {
 		return err
 	}
-	fmt.Fprintf(a.Out, "Logged in to %s as %s (%s), tenant %q.\n", address, who.Name, cmp.Or(who.Role, "no role yet"), tenant)
-	return nil
+	return a.say("Logged in to %s as %s (%s), tenant %q. The context is %q.", address, who.Name, cmp.Or(who.Role, "no role yet"), tenant, name)
+}
+
+// contextName is the name of the context of a login: one per server, and one per server and tenant that was named.
+func contextName(host, tenant string) string {
+	if tenant == "" {
+		return host
+	}
+	return host + "/" + tenant
 }
 
 // tenantOf is the tenant to work in when none is named: "default" for whoever may use it, else the first of the caller's.

@@ -10,7 +10,7 @@ import (
 )
 
 // covers: O4 (in part), C6 and C10 (replicas, versions, last seen), D7 (stale with its age everywhere)
-func TestOutputIsAsRecorded(t *testing.T) {
+func TestOutputMatchesGoldenFiles(t *testing.T) {
 	t.Parallel()
 	_, url := newServer(t)
 	env := home(t, url)
@@ -59,11 +59,41 @@ func TestOutputIsAsRecorded(t *testing.T) {
 		"version":              "version",
 		"mistake-command":      "gett agents",
 		"mistake-subcommand":   "get agnets",
-		"mistake-flag":         "get agents --wide",
-		"mistake-format":       "get agents -o wide",
+		"mistake-flag":         "get deployments --healt Failed",
+		"mistake-format":       "get agents -o xml",
+		"mistake-jsonpath":     "get agents -o jsonpath={.a",
+		"mistake-all-tenants":  "get agents prod -A",
+		"get-agents-wide":      "get agents -o wide",
+		"get-deployments-wide": "get deployments -o wide --no-headers",
+		"get-deployments-path": "get -o jsonpath={.items[*].name} dep",
+		"get-some":             "get deployments web deployment/away nothing",
+		"get-type-name":        "get -o name deployment/web",
+		"get-all-tenants":      "ls agents -A",
+		"get-all-tenants-json": "list env -A -o json",
+		"status-several":       "status web away",
+		"status-wide":          "status failing -o name",
+		"version-flag":         "--version",
+		"describe-deployment":  "describe deployment failing",
+		"describe-edited":      "describe dep edited",
+		"describe-several":     "describe agent/prod deployment/nothing env/eu",
+		"describe-repository":  "describe repo https://git.example.com/nope",
+		"describe-others":      "describe tenant/shop cred/git op/op-1",
+		"describe-no-type":     "describe web",
+		"describe-no-name":     "describe agent",
+		"tree":                 "tree away failing",
+		"tree-agent":           "tree away --agent lost --no-headers",
+		"tree-no-agent":        "tree away --agent nobody",
+		"wait-healthy":         "wait web --for=healthy",
+		"wait-kubectl":         "wait deployment/web --for=condition=Synced",
+		"wait-deleted":         "wait nothing --for=deleted",
+		"wait-unknown":         "wait nothing --for=synced",
+		"wait-no-condition":    "wait web --for=happy",
+		"wait-nothing":         "wait --for=synced",
+		"history":              "history web",
+		"events":               "events --deployment failing -o wide",
 		"mistake-missing-flag": "deploy create web",
 		"mistake-argument":     "status",
-		"mistake-arguments":    "status a b",
+		"mistake-arguments":    "rollback a b",
 		"mistake-no-argument":  "get events x",
 		"mistake-clusters":     "demo --clusters 0",
 		"mistake-token-file":   "get agents --token-file does-not-exist",
@@ -90,7 +120,7 @@ func TestNothingOfALostAgentReadsHealthy(t *testing.T) {
 			if !strings.HasPrefix(line, "lost") && !strings.HasPrefix(line, "away") {
 				continue
 			}
-			found = found || strings.Contains(line, "Stale since 2026-11-15T12:0")
+			found = found || strings.Contains(line, "Stale (")
 			if strings.Contains(line, "Current") || strings.Contains(line, "Connected") {
 				t.Errorf("kedge %s: %q reads as if it were known", args, line)
 			}
@@ -101,7 +131,7 @@ func TestNothingOfALostAgentReadsHealthy(t *testing.T) {
 	}
 }
 
-func TestRequestsHoldWhatWasAsked(t *testing.T) {
+func TestRequestsMatchTheCommandLine(t *testing.T) {
 	t.Parallel()
 	s, url := newServer(t)
 	env := home(t, url)
@@ -163,7 +193,7 @@ func TestLoginIsCheckedBeforeItIsStored(t *testing.T) {
 	if err != nil || info.Mode().Perm() != 0o600 {
 		t.Errorf("the login is stored as %v, %v; want it readable by its owner alone", info.Mode(), err)
 	}
-	if r := run(t, env, "", "get", "agents", "-o", "name"); r.code != 0 || r.out != "lost\nnew\nprod\n" {
+	if r := run(t, env, "", "get", "agents", "-o", "name"); r.code != 0 || r.out != "agent/lost\nagent/new\nagent/prod\n" {
 		t.Errorf("after the login: %s", r)
 	}
 }
@@ -201,7 +231,7 @@ func TestContextsAreKeptApart(t *testing.T) {
 	if r := run(t, env, "", "get", "agents"); r.out != "" || !strings.Contains(r.err, "No agents found") {
 		t.Errorf("the last login is not the current one: %s", r)
 	}
-	if r := run(t, env, "", "get", "agents", "-o", "name", "--context", strings.TrimPrefix(one, "http://")); r.out != "lost\nnew\nprod\n" {
+	if r := run(t, env, "", "get", "agents", "-o", "name", "--context", strings.TrimPrefix(one, "http://")); r.out != "agent/lost\nagent/new\nagent/prod\n" {
 		t.Errorf("the first login: %s", r)
 	}
 }

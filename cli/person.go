@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/kedge-dev/kedge/cli/internal/client"
+	"github.com/kedge-dev/kedge/cli/internal/output"
 	"github.com/kedge-dev/kedge/internal/apiv1"
 )
 
@@ -29,22 +30,24 @@ func (a *app) personCommand() *cobra.Command {
 	})
 	forget.Long = "A name stands for the person who first logged in by it, and is refused to everybody else. When the identity provider " +
 		"gives it to somebody new, this frees it: all that the name had goes, so that the next one begins with nothing."
-	return group("person", "See who has logged in, and log people out", getCommand(a, "get", personResource()), logout, forget)
+	cmd := group("person", "See who has logged in, and log people out", getCommand(a, "get", personResource()), logout, forget)
+	cmd.Aliases = []string{"people", "persons"}
+	return cmd
 }
 
 func personResource() resource[apiv1.Person] {
 	name := func(v apiv1.Person) string { return v.Name }
 	return resource[apiv1.Person]{
-		use: "people", aliases: []string{"person", "persons"}, short: "List who has logged in", kinds: []string{"token"},
+		kind: "person", use: "people", aliases: []string{"persons"}, short: "List the people who have logged in", global: true, changes: []string{"token"},
 		list: func(ctx context.Context, c *client.Client) ([]apiv1.Person, error) {
 			return client.List[apiv1.Person](ctx, c, c.Top("people"), nil, 0)
 		},
 		get: func(ctx context.Context, c *client.Client, name string) (apiv1.Person, error) {
 			return client.Get[apiv1.Person](ctx, c, c.Top("people", name))
 		},
-		key: name, name: name, header: []string{"NAME", "CALLED", "SESSIONS", "LAST LOGIN", "SUBJECT", "ISSUER"},
-		rows: func(v apiv1.Person, _ time.Time) [][]string {
-			return [][]string{{v.Name, cell(orDash(v.DisplayName)), strconv.Itoa(v.Sessions), stamp(v.LoggedInAt), cell(v.Subject), v.Issuer}}
+		key: name, name: name, header: []string{"NAME", "DISPLAY NAME", "SESSIONS", "LAST LOGIN", "AGE", "+SUBJECT", "+ISSUER"},
+		rows: func(v apiv1.Person, now time.Time) [][]string {
+			return [][]string{{v.Name, cell(orDash(v.DisplayName)), strconv.Itoa(v.Sessions), output.Age(v.LoggedInAt, now), output.Age(v.CreatedAt, now), cell(v.Subject), v.Issuer}}
 		},
 	}
 }

@@ -14,8 +14,10 @@ import (
 )
 
 func (a *app) repoCommand() *cobra.Command {
-	return group("repo", "Work with Git repositories", a.repoAddCommand(), a.repoSetCommand(), a.repoRefreshCommand(), a.repoWebhookCommand(),
+	cmd := group("repo", "Work with Git repositories", a.repoAddCommand(), a.repoSetCommand(), a.repoRefreshCommand(), a.repoWebhookCommand(),
 		a.repoDeleteCommand(), getCommand(a, "get", repositoryResource()))
+	cmd.Aliases = []string{"repository", "repositories", "repos"}
+	return cmd
 }
 
 // repository finds one by its URL or ID.
@@ -32,10 +34,10 @@ func repository(ctx context.Context, c *client.Client, urlOrID string) (apiv1.Re
 	return apiv1.Repository{}, failure("there is no repository "+urlOrID, "kedge repo get lists what there is; kedge repo add URL adds one")
 }
 
-// onRepository is a verb on the repository that the first argument names.
+// onRepository is a verb on repositories, by URL or ID.
 func (a *app) onRepository(use, short string, run func(ctx context.Context, c *client.Client, r apiv1.Repository) error) *cobra.Command {
-	return a.verb(use, short, 1, func(ctx context.Context, c *client.Client, args []string) error {
-		r, err := repository(ctx, c, args[0])
+	return a.verbs(use, short, repositoryResource().words(), func(ctx context.Context, c *client.Client, name string) error {
+		r, err := repository(ctx, c, name)
 		if err != nil {
 			return err
 		}
@@ -130,20 +132,20 @@ func howRead(url string, req apiv1.UpdateRepository) string {
 }
 
 func (a *app) repoRefreshCommand() *cobra.Command {
-	return a.onRepository("refresh URL", "Look at a repository now", func(ctx context.Context, c *client.Client, r apiv1.Repository) error {
+	return a.onRepository("refresh URL…", "Fetch a repository now", func(ctx context.Context, c *client.Client, r apiv1.Repository) error {
 		if err := client.Do(ctx, c, http.MethodPost, c.In("repositories", r.ID, "refresh"), nil); err != nil {
 			return err
 		}
-		return a.say("Repository %s is looked at.", r.URL)
+		return a.say("Repository %s will be fetched now.", r.URL)
 	})
 }
 
 func (a *app) repoDeleteCommand() *cobra.Command {
-	return a.onRepository("delete URL", "Delete a repository that no deployment uses", func(ctx context.Context, c *client.Client, r apiv1.Repository) error {
+	return a.onRepository("delete URL…", "Delete a repository that no deployment uses", func(ctx context.Context, c *client.Client, r apiv1.Repository) error {
 		if err := client.Do(ctx, c, http.MethodDelete, c.In("repositories", r.ID), nil); err != nil {
 			return err
 		}
-		return a.say("Repository %s is deleted.", r.URL)
+		return a.say("Repository %s deleted.", r.URL)
 	})
 }
 

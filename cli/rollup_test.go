@@ -21,9 +21,9 @@ func TestStatesThatNotAllTargetsAreInAreCounted(t *testing.T) {
 	s.set(func(s *server) { s.deployments = []apiv1.Deployment{web, half, behind} })
 	got := run(t, env, "", "get", "deployments")
 	for name, want := range map[string]string{
-		"web":    "Synced 2/3, 1 never connected   Current 2/3      2/3     c0ffee012345 ",
-		"half":   "Failed 1/2                      InProgress 1/2   1/2     c0ffee012345 ",
-		"behind": "OutOfSync                       Current          0/1     c0ffee012345 +1 other (newest beef01234567) ",
+		"web":    "Synced 2/3, 1 never connected   Current 2/3      2/3     HEAD       c0ffee012345 ",
+		"half":   "Failed 1/2                      InProgress 1/2   1/2     HEAD       c0ffee012345 ",
+		"behind": "OutOfSync                       Current          0/1     HEAD       c0ffee012345 +1 other (newest beef01234567) ",
 	} {
 		lines := strings.Split(got.out, "\n")
 		i := slices.IndexFunc(lines, func(line string) bool { return strings.HasPrefix(line, name+" ") })

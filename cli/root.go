@@ -59,6 +59,8 @@ func build(o Options) (*cobra.Command, *app) {
 			"Exit codes: 0 done, 1 could not be carried out, 2 used wrongly (an unknown flag, or a value that the server refuses), 3 a deployment has failed, 4 timed out.",
 		SilenceUsage: true, SilenceErrors: true,
 	}
+	root.Version = o.Version
+	root.SetVersionTemplate("kedge version {{.Version}}\n")
 	root.SetIn(o.In)
 	root.SetOut(o.Out)
 	root.SetErr(o.Err)
@@ -71,6 +73,8 @@ func build(o Options) (*cobra.Command, *app) {
 
 	root.AddCommand(
 		a.loginCommand(),
+		a.logoutCommand(),
+		a.whoamiCommand(),
 		a.contextCommand(),
 		a.agentCommand(),
 		a.envCommand(),
@@ -91,6 +95,11 @@ func build(o Options) (*cobra.Command, *app) {
 		a.fleetCommand(),
 		a.auditCommand(),
 		a.getCommand(),
+		a.describeCommand(),
+		a.treeCommand(),
+		a.waitCommand(),
+		a.historyCommand(),
+		a.eventsCommand(),
 		a.statusCommand(),
 		a.demoCommand(),
 		a.doctorCommand(),
@@ -98,8 +107,9 @@ func build(o Options) (*cobra.Command, *app) {
 	)
 	a.markStart(root)
 	a.complete(root)
+	root.SetGlobalNormalizationFunc(canonicalFlag)
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
-		return &exitError{exitUsage, firstLine(err), cmd.CommandPath() + " --help"}
+		return &exitError{exitUsage, firstLine(err) + similarFlags(cmd, err), cmd.CommandPath() + " --help"}
 	})
 	return root, a
 }
@@ -162,7 +172,7 @@ func group(use, short string, subs ...*cobra.Command) *cobra.Command {
 			if len(args) == 0 {
 				return cmd.Help()
 			}
-			return &exitError{exitUsage, fmt.Sprintf("unknown command %q for %q", args[0], cmd.CommandPath()), cmd.CommandPath() + " --help"}
+			return &exitError{exitUsage, fmt.Sprintf("unknown command %q for %q", args[0], cmd.CommandPath()) + similarCommands(cmd, args[0]), cmd.CommandPath() + " --help"}
 		},
 	}
 	cmd.AddCommand(subs...)

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -41,19 +42,45 @@ func failure(text, next string) error { return &exitError{code: exitFailed, text
 // Run carries out one command line, without the program's name, and returns the exit code.
 func Run(ctx context.Context, args []string, o Options) int {
 	root, a := build(o)
-	root.SetArgs(args)
+	root.SetArgs(typeFirst(root, args))
 	err := execute(ctx, root, isTerminal(o.Out) && asksForHelp(args))
 	if err == nil {
 		return exitOK
 	}
-	exit := a.explain(ctx, err)
-	if exit.text != "" {
-		fmt.Fprintln(o.Err, "Error:", exit.text)
+	var many errorList
+	if !errors.As(err, &many) {
+		many = errorList{err}
 	}
-	if exit.next != "" {
-		fmt.Fprintln(o.Err, "Next: ", exit.next)
+	code := exitOK
+	for _, err := range many {
+		exit := a.explain(ctx, err)
+		if exit.text != "" {
+			fmt.Fprintln(o.Err, "Error:", exit.text)
+		}
+		if exit.next != "" {
+			fmt.Fprintln(o.Err, "Next: ", exit.next)
+		}
+		code = cmp.Or(code, exit.code)
 	}
-	return exit.code
+	return code
+}
+
+// errorList are the errors of a command that goes on with its other names after one has failed. The first decides the
+// exit code.
+type errorList []error
+
+// Error implements error.
+func (l errorList) Error() string { return errors.Join(l...).Error() }
+
+// Unwrap implements the interface of errors.Is and errors.As.
+func (l errorList) Unwrap() []error { return l }
+
+// orNil is nil for an empty list.
+func (l errorList) orNil() error {
+	if len(l) == 0 {
+		return nil
+	}
+	return l
 }
 
 // asksForHelp keeps fang out of everything else: it questions the terminal about its colours.
@@ -93,7 +120,7 @@ func (a *app) explain(ctx context.Context, err error) *exitError {
 // misused is for command lines that no command could begin with.
 func (a *app) misused(err error) *exitError {
 	if a.chosen == nil {
-		return &exitError{exitUsage, firstLine(err), "kedge --help"}
+		return &exitError{exitUsage, strings.TrimSpace(firstLine(err) + didYouMean(err)), "kedge --help"}
 	}
 	text, help := firstLine(err), a.chosen.CommandPath()+" --help"
 	if rest, ok := strings.CutPrefix(text, `required flag(s) "`); ok {
@@ -135,6 +162,15 @@ func listing(noun string) string {
 		return "kedge run get DEPLOYMENT"
 	}
 	return "kedge get " + noun
+}
+
+// didYouMean is the suggestion that cobra appends to some errors, in one line.
+func didYouMean(err error) string {
+	_, rest, ok := strings.Cut(err.Error(), "Did you mean this?\n")
+	if !ok {
+		return ""
+	}
+	return "; did you mean " + quoted(strings.Fields(rest)) + "?"
 }
 
 // firstLine drops the usage that cobra appends to some errors.

@@ -29,49 +29,59 @@ type watchOptions struct {
 func (a *app) statusCommand() *cobra.Command {
 	var watch bool
 	var w watchOptions
-	var format string
+	var out outputFlags
 	cmd := &cobra.Command{
-		Use:   "status NAME",
-		Short: "Show a deployment on every target, and each object that is not as it should be",
-		Long: "Shows a deployment on every target, and each object that is not as it should be.\n\n" +
-			"With --watch it follows until every target is Synced and Current for the newest generation (exit code 0), something has failed " +
-			"for --fail-after (3), or --timeout has passed (4). --commit waits for a commit; one that changes nothing of the deployment has " +
-			"arrived when the server has seen that, and what was there before has arrived. Without --watch it exits with 3 when something has failed, also if its agent is not connected now, else with 0.",
+		Use:   "status NAME…",
+		Short: "Show the targets and objects of a deployment",
+		Long: "Shows the state of a deployment, its targets and their objects.\n\n" +
+			"With --watch the command follows the deployment until every target is Synced and Current at the newest generation (exit code 0), " +
+			"something has failed for --fail-after (3), or --timeout has passed (4). --commit waits for a commit. A commit that does not change the " +
+			"deployment is reached when the server has evaluated it and all targets hold the objects from before. Without --watch the exit code is 3 " +
+			"if something has failed, also if the agent is disconnected now, else 0.",
 		Example: "kedge status web\nkedge status web --watch --timeout 2m --commit $(git rev-parse HEAD)",
-		Args:    cobra.ExactArgs(1),
+		Args:    cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := checkStatusFlags(cmd, watch, format); err != nil {
+			if err := checkStatusFlags(cmd, watch, &out, len(args)); err != nil {
 				return err
 			}
 			c, err := a.connect()
 			if err != nil {
 				return err
 			}
+			words := deploymentResource().words()
 			if watch {
-				return a.watchStatus(cmd.Context(), c, args[0], w)
+				return eachName(args, words, func(name string) error { return a.watchStatus(cmd.Context(), c, name, w) })
 			}
-			return a.status(cmd.Context(), c, args[0], format)
+			first := true
+			return eachName(args, words, func(name string) error {
+				if !first && out.IsTable() {
+					fmt.Fprintln(a.Out)
+				}
+				first = false
+				return a.status(cmd.Context(), c, name, out)
+			})
 		},
 	}
 	f := cmd.Flags()
-	f.BoolVarP(&watch, "watch", "w", false, "follow until it has arrived everywhere or has failed")
+	f.BoolVarP(&watch, "watch", "w", false, "follow until every target is synced and healthy, or has failed")
 	f.DurationVar(&w.timeout, "timeout", 0, "with --watch: give up after this long; 0 is never")
 	f.DurationVar(&w.failAfter, "fail-after", defaultFailAfter, "with --watch: how long a failure has to last")
 	f.StringVar(&w.commit, "commit", "", "with --watch: wait for this commit, full or its beginning")
-	f.StringVarP(&format, "output", "o", "table", "how to print without --watch: table, json, yaml")
+	out.add(cmd)
 	return cmd
 }
 
-var statusFormats = []string{"table", "json", "yaml"}
-
-// checkStatusFlags refuses what would not do what it says.
-func checkStatusFlags(cmd *cobra.Command, watch bool, format string) error {
+// checkStatusFlags refuses flags that have no effect together.
+func checkStatusFlags(cmd *cobra.Command, watch bool, out *outputFlags, names int) error {
 	help := cmd.CommandPath() + " --help"
-	if !slices.Contains(statusFormats, format) {
-		return &exitError{exitUsage, fmt.Sprintf("-o %s is not known", format), "use one of " + strings.Join(statusFormats, ", ")}
+	if err := out.parse(); err != nil {
+		return err
 	}
-	if watch && format != "table" {
-		return &exitError{exitUsage, "-o " + format + " does not go with --watch", "kedge get deployments NAME --watch -o " + format + " prints what changes; or see " + help}
+	if watch && !out.IsTable() {
+		return &exitError{exitUsage, "-o " + out.text + " cannot be used with --watch", "kedge get deployments NAME --watch -o " + out.text + " prints every change; or see " + help}
+	}
+	if names > 1 && !out.IsTable() && !out.IsName() {
+		return &exitError{exitUsage, "-o " + out.text + " takes one deployment", "kedge get deployments NAME… -o " + out.text}
 	}
 	for _, name := range []string{"commit", "timeout", "fail-after"} {
 		if !watch && cmd.Flags().Changed(name) {
@@ -81,16 +91,12 @@ func checkStatusFlags(cmd *cobra.Command, watch bool, format string) error {
 	return nil
 }
 
-func (a *app) status(ctx context.Context, c *client.Client, name, format string) error {
+func (a *app) status(ctx context.Context, c *client.Client, name string, out outputFlags) error {
 	d, err := c.Deployment(ctx, name)
 	if err != nil {
 		return err
 	}
-	if format == "table" {
-		err = a.printStatus(d)
-	} else {
-		err = a.encode(d, format)
-	}
+	err = a.printOne(out, d, "deployment/"+d.Name, func() error { return a.printStatus(d, out) })
 	if err != nil {
 		return err
 	}
@@ -166,7 +172,7 @@ func (a *app) watchStatus(ctx context.Context, c *client.Client, name string, w 
 		defer cancel()
 	}
 	s := &statusWatch{app: a, opts: w, printed: map[string]string{}}
-	err := a.follow(ctx, c, s.relevant, func(ctx context.Context) (step, error) {
+	err := a.follow(ctx, []*client.Client{c}, s.relevant, func(ctx context.Context) (step, error) {
 		d, err := c.Deployment(ctx, name)
 		if err != nil {
 			return step{}, err
@@ -175,7 +181,7 @@ func (a *app) watchStatus(ctx context.Context, c *client.Client, name string, w 
 	})
 	if errors.Is(ctx.Err(), context.DeadlineExceeded) && err != nil {
 		if s.last.Name != "" {
-			if err := a.printStatus(s.last); err != nil {
+			if err := a.printStatus(s.last, outputFlags{}); err != nil {
 				return err
 			}
 		}
@@ -187,7 +193,7 @@ func (a *app) watchStatus(ctx context.Context, c *client.Client, name string, w 
 // sayHeldPrunes says how many deletions wait to be confirmed, if any.
 func (a *app) sayHeldPrunes(d apiv1.Deployment) {
 	if n := d.Counts.HeldPrunes; n > 0 {
-		fmt.Fprintf(a.Out, "%s held until they are confirmed: kedge deploy prunes %s\n", count(n, "deletion"), d.Name)
+		fmt.Fprintf(a.Out, "Deletions that wait for confirmation: %d. To list them: kedge deploy prunes %s\n", n, d.Name)
 	}
 }
 
@@ -247,7 +253,7 @@ func (s *statusWatch) fail(d apiv1.Deployment, reason string) (step, error) {
 	if left := s.opts.failAfter - now.Sub(s.failing); left > 0 {
 		return step{again: left}, nil
 	}
-	if err := s.app.printStatus(d); err != nil {
+	if err := s.app.printStatus(d, outputFlags{}); err != nil {
 		return step{}, err
 	}
 	return step{}, &exitError{exitUnhealthy, fmt.Sprintf("deployment %q has failed: %s", d.Name, reason),
@@ -275,7 +281,7 @@ func (s *statusWatch) report(d apiv1.Deployment) {
 	for _, t := range d.Targets {
 		health := t.Health
 		if !t.StaleSince.IsZero() {
-			health = "Stale since " + stamp(t.StaleSince) // no age: it would be a new line each time
+			health = "Stale since " + stamp(t.StaleSince) // an age would make a new line each time
 		}
 		line := fmt.Sprintf("%s: %s, %s at %s", t.Agent, targetSync(t), health, shortCommit(t.Commit))
 		if t.Message != "" {

@@ -1,53 +1,69 @@
 package cli
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 	"time"
 
+	"github.com/kedge-dev/kedge/cli/internal/output"
 	"github.com/kedge-dev/kedge/internal/apiv1"
 	"github.com/kedge-dev/kedge/internal/fleet"
 )
 
-// printStatus shows a deployment on every target and each object that is not as it should be.
-func (a *app) printStatus(d apiv1.Deployment) error {
-	facts := table{header: []string{"", ""}, colour: a.colour(), rows: statusFacts(d, a.Now())}
-	if err := facts.write(a.Out); err != nil {
+// maxHealthy bounds how many healthy objects status lists; tree lists all.
+const maxHealthy = 200
+
+// printStatus shows a deployment, its targets and their objects: those with a problem first.
+func (a *app) printStatus(d apiv1.Deployment, o outputFlags) error {
+	if err := a.facts(statusFacts(d, a.Now())); err != nil {
 		return err
 	}
 	fmt.Fprintln(a.Out)
 	if len(d.Targets) == 0 {
-		_, err := fmt.Fprintf(a.Out, "No agent belongs to environment %s: kedge agent enroll NAME\n", d.Environment)
-		return err
+		return a.say("No agent belongs to environment %s: kedge agent enroll NAME", d.Environment)
 	}
 	now := a.Now()
-	targets := table{header: []string{"AGENT", "SYNC", "HEALTH", "COMMIT", "GENERATION", "AS OF", "MESSAGE"}, colour: a.colour()}
-	objects := table{header: []string{"AGENT", "OBJECT", "SYNC", "HEALTH", "MESSAGE"}, colour: a.colour()}
+	targets := a.table(o, []string{"AGENT", "SYNC", "HEALTH", "COMMIT", "GENERATION", "REPORTED", "MESSAGE"})
+	var problems, healthy [][]string
 	for _, t := range d.Targets {
-		targets.rows = append(targets.rows, []string{
+		targets.Rows = append(targets.Rows, []string{
 			t.Agent, targetSync(t), targetHealth(t, now), shortCommit(t.Commit),
-			fmt.Sprintf("%d of %d", t.ObservedGeneration, t.Generation), stamp(t.AsOf), cell(t.Message),
+			fmt.Sprintf("%d/%d", t.ObservedGeneration, t.Generation), output.Age(t.AsOf, now), cell(sentence(t.Message)),
 		})
-		for _, o := range t.Objects {
-			if !well(o) {
-				objects.rows = append(objects.rows, objectRow(t, o))
+		for _, object := range t.Objects {
+			if well(object) && t.StaleSince.IsZero() {
+				healthy = append(healthy, objectRow(t, object))
+			} else {
+				problems = append(problems, objectRow(t, object))
 			}
 		}
 	}
-	if err := targets.write(a.Out); err != nil {
+	if err := targets.Write(a.Out); err != nil {
 		return err
 	}
-	if len(objects.rows) > 0 {
-		fmt.Fprintln(a.Out)
-		if err := objects.write(a.Out); err != nil {
-			return err
-		}
+	if err := a.printObjects(d, o, problems, healthy); err != nil {
+		return err
 	}
 	if err := a.printHeld(d); err != nil {
 		return err
 	}
 	return a.printDetached(d)
+}
+
+func (a *app) printObjects(d apiv1.Deployment, o outputFlags, problems, healthy [][]string) error {
+	shown := healthy[:min(len(healthy), maxHealthy)]
+	if len(problems)+len(shown) == 0 {
+		return nil
+	}
+	fmt.Fprintln(a.Out)
+	objects := a.table(o, []string{"AGENT", "OBJECT", "SYNC", "HEALTH", "MESSAGE"}, slices.Concat(problems, shown)...)
+	if err := objects.Write(a.Out); err != nil {
+		return err
+	}
+	if more := len(healthy) - len(shown); more > 0 {
+		return a.say("%s not shown: kedge tree %s", count(more, "healthy object"), d.Name)
+	}
+	return nil
 }
 
 // printHeld says how to go on when deletions wait to be confirmed.
@@ -56,11 +72,11 @@ func (a *app) printHeld(d apiv1.Deployment) error {
 	if n == 0 {
 		return nil
 	}
-	return a.say("\nHeld is what has left the source and is not deleted before you say so (%s): kedge deploy prunes %s, kedge deploy confirm-prune %s --all --count %d",
-		count(n, "deletion"), d.Name, d.Name, n)
+	return a.say("\nDeletions that wait for confirmation: %d. To list them: kedge deploy prunes %s. To confirm them: kedge deploy confirm-prune %s --all --count %d",
+		n, d.Name, d.Name, n)
 }
 
-// printDetached says what became of targets that were let go, and how to be rid of their lines.
+// printDetached explains detached targets and how to remove them from the list.
 func (a *app) printDetached(d apiv1.Deployment) error {
 	for _, t := range d.Targets {
 		if t.DetachedAt.IsZero() {
@@ -70,8 +86,8 @@ func (a *app) printDetached(d apiv1.Deployment) error {
 		if why == "" {
 			why = "it left the environment"
 		}
-		if _, err := fmt.Fprintf(a.Out, "\n%s was let go at %s: %s. Its objects stay and nobody manages them; forget them with: kedge deploy dismiss %s --agent %s\n",
-			t.Agent, stamp(t.DetachedAt), why, d.Name, t.Agent); err != nil {
+		if err := a.say("\nThe target on agent %s is detached (%s): %s. Its objects stay in the cluster unmanaged. To remove it from this list: kedge deploy dismiss %s --agent %s",
+			t.Agent, output.Age(t.DetachedAt, a.Now()), why, d.Name, t.Agent); err != nil {
 			return err
 		}
 	}
@@ -82,27 +98,19 @@ func well(o apiv1.Object) bool {
 	return o.Sync == string(fleet.SyncSynced) && o.Health == string(fleet.HealthCurrent)
 }
 
-// objectRow keeps the whole message: it says what to mend.
+// objectRow keeps the whole message: it names the cause.
 func objectRow(t apiv1.Target, o apiv1.Object) []string {
 	sync, health := o.Sync, o.Health
 	if !t.StaleSince.IsZero() {
 		sync, health = "was "+sync, "was "+health
 	}
-	return []string{t.Agent, objectName(o), sync, health, o.Message}
+	return []string{t.Agent, objectName(o), sync, health, sentence(o.Message)}
 }
 
 func statusFacts(d apiv1.Deployment, now time.Time) [][]string {
-	revision := d.Source.Revision
-	if revision == "" {
-		revision = "the default branch"
-	}
-	path := d.Source.Path
-	if path == "" {
-		path = "."
-	}
 	rows := [][]string{
 		{"Deployment", d.Name},
-		{"Source", fmt.Sprintf("%s, folder %s, %s", d.Source.RepoURL, path, revision)},
+		{"Source", sourceText(d.Source)},
 		{"Destination", fmt.Sprintf("environment %s, namespace %s", d.Environment, d.Namespace)},
 		{"Commit", orDash(d.Commit)},
 		{"Sync", deploymentSync(d)},
@@ -114,7 +122,7 @@ func statusFacts(d apiv1.Deployment, now time.Time) [][]string {
 	if by := d.DeclaredBy; by != nil {
 		text := fmt.Sprintf("%s of %s, for agent %s", by.File, by.RepoURL, by.Agent)
 		if !by.ReleasedAt.IsZero() {
-			text = "no longer, since " + stamp(by.ReleasedAt) + ", by " + text
+			text = fmt.Sprintf("no longer (%s), by %s", output.Age(by.ReleasedAt, now), text)
 		}
 		rows = append(rows, []string{"Declared", text})
 	}
@@ -137,15 +145,19 @@ func statusFacts(d apiv1.Deployment, now time.Time) [][]string {
 		rows = append(rows, []string{"Held", d.Held})
 	}
 	if !d.DeletedAt.IsZero() {
-		rows = append(rows, []string{"Deleted", stamp(d.DeletedAt) + ", while its objects are being deleted"})
+		rows = append(rows, []string{"Deleted", fmt.Sprintf("deleting its objects (%s)", output.Age(d.DeletedAt, now))})
 	}
 	return rows
 }
 
+// sourceText is a source in one line.
+func sourceText(s apiv1.Source) string {
+	return fmt.Sprintf("%s, path %s, revision %s", s.RepoURL, pathText(s), revisionText(s))
+}
+
 // inForceText is the spec that agents have, in one line.
 func inForceText(s apiv1.Spec) string {
-	text := fmt.Sprintf("%s, folder %s, %s; environment %s, namespace %s", s.Source.RepoURL, cmp.Or(s.Source.Path, "."),
-		cmp.Or(s.Source.Revision, "the default branch"), s.Environment, s.Namespace)
+	text := fmt.Sprintf("%s; environment %s, namespace %s", sourceText(s.Source), s.Environment, s.Namespace)
 	if policy := policyText(s.Policy); policy != "" {
 		text += "; " + policy
 	}
@@ -162,7 +174,7 @@ func kindText(d apiv1.Deployment) string {
 		return ""
 	}
 	if d.Volatile {
-		how += ", uses time or randomness: rendered again only when what it reads has changed"
+		how += ", uses time or random values: rendered again only when its input changes"
 	}
 	return kind + how
 }

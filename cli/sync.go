@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/kedge-dev/kedge/cli/internal/client"
+	"github.com/kedge-dev/kedge/cli/internal/output"
 	"github.com/kedge-dev/kedge/internal/apiv1"
 )
 
@@ -19,13 +20,14 @@ func deploymentPath(c *client.Client, name string) string { return c.In("deploym
 func (a *app) syncCommand() *cobra.Command {
 	var req apiv1.CreateRun
 	var w waiting
-	cmd := a.verb("sync DEPLOYMENT", "Sync now: what a manual deployment waits for", 1, func(ctx context.Context, c *client.Client, args []string) error {
-		run, err := client.Send[apiv1.SyncRun](ctx, c, http.MethodPost, c.In("deployments", args[0], "runs"), req)
-		if err != nil {
-			return err
-		}
-		return a.followRun(ctx, c, run, w)
-	})
+	cmd := a.verbs("sync DEPLOYMENT…", "Sync deployments to the newest commit of their source, or to a revision", deploymentResource().words(),
+		func(ctx context.Context, c *client.Client, name string) error {
+			run, err := client.Send[apiv1.SyncRun](ctx, c, http.MethodPost, c.In("deployments", name, "runs"), req)
+			if err != nil {
+				return err
+			}
+			return a.followRun(ctx, c, run, w)
+		})
 	cmd.Long = "Syncs a deployment to the newest commit of its source, or to a revision. Syncing an automated deployment to a revision pins it there\n" +
 		"until kedge deploy release. Runs of one deployment go one after another. A sync also puts right what was changed in the clusters, whatever\n" +
 		"the policy says of drift; a dry run changes nothing."
@@ -140,7 +142,7 @@ func waitsFor(ctx context.Context, c *client.Client, id string) (string, error) 
 func lower(phase string) string { return string(phase[0]-'A'+'a') + phase[1:] }
 
 func (a *app) runCommand() *cobra.Command {
-	get := getOf(a, "get DEPLOYMENT", "List the sync runs of a deployment, newest first", runResource)
+	get := getOf(a, "get DEPLOYMENT", "List the sync runs of a deployment, newest first", deploymentResource().words(), runResource)
 	terminate := a.verb("terminate ID", "End a run: agents that have not finished it stop, and what they have applied stays", 1, func(ctx context.Context, c *client.Client, args []string) error {
 		run, err := client.Send[apiv1.SyncRun](ctx, c, http.MethodPost, c.In("runs", args[0], "terminate"), nil)
 		if err != nil {
@@ -149,34 +151,36 @@ func (a *app) runCommand() *cobra.Command {
 		return a.say("Run %s is %s.", run.ID, lower(run.Phase))
 	})
 	terminate.ValidArgsFunction = cobra.NoFileCompletions // which run depends on the deployment
-	return group("run", "Follow and end sync runs", get, terminate)
+	cmd := group("run", "Follow and end sync runs", get, terminate)
+	cmd.Aliases = []string{"runs"}
+	return cmd
 }
 
 func runResource(deployment string) resource[apiv1.SyncRun] {
 	id := func(v apiv1.SyncRun) string { return v.ID }
 	return resource[apiv1.SyncRun]{
-		use: "runs", kinds: []string{"run"}, bounded: true,
+		kind: "run", use: "runs", changes: []string{"run"}, bounded: true,
 		list: func(ctx context.Context, c *client.Client) ([]apiv1.SyncRun, error) {
 			return client.List[apiv1.SyncRun](ctx, c, c.In("deployments", deployment, "runs"), nil, 100)
 		},
-		key: id, name: id, header: []string{"ID", "RUN", "KIND", "REVISION", "COMMIT", "PHASE", "BY", "CREATED", "TOOK", "MESSAGE"},
+		key: id, name: id, header: []string{"ID", "RUN", "KIND", "REVISION", "COMMIT", "PHASE", "BY", "DURATION", "AGE", "MESSAGE"},
 		rows: func(v apiv1.SyncRun, now time.Time) [][]string {
 			revision := orDash(v.Revision)
 			if v.Kept > 0 {
-				revision = "kept " + strconv.FormatInt(v.Kept, 10)
+				revision = "#" + strconv.FormatInt(v.Kept, 10)
 			}
-			return [][]string{{v.ID, strconv.FormatInt(v.Seq, 10), v.Kind, revision, shortCommit(v.Commit), v.Phase, orDash(v.By), stamp(v.CreatedAt), took(v, now), cell(orDash(v.Message))}}
+			return [][]string{{v.ID, strconv.FormatInt(v.Seq, 10), v.Kind, revision, shortCommit(v.Commit), v.Phase, orDash(v.By), runDuration(v, now), output.Age(v.CreatedAt, now), cell(sentence(v.Message))}}
 		},
 	}
 }
 
-func took(v apiv1.SyncRun, now time.Time) string {
+func runDuration(v apiv1.SyncRun, now time.Time) string {
 	switch {
 	case v.StartedAt.IsZero():
 		return "-"
 	case v.FinishedAt.IsZero():
-		return age(now.Sub(v.StartedAt))
+		return output.Age(v.StartedAt, now)
 	default:
-		return v.FinishedAt.Sub(v.StartedAt).Round(time.Millisecond).String()
+		return output.Duration(v.FinishedAt.Sub(v.StartedAt))
 	}
 }

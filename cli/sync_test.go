@@ -11,7 +11,7 @@ func TestSyncSaysWhatItDidNotDo(t *testing.T) {
 	env := home(t, url)
 	s.set(func(s *server) { s.deployments[0].Counts.HeldPrunes = 3 })
 	r := run(t, env, "", "sync", "web", "--wait")
-	if r.code != 0 || !strings.Contains(r.out, "has succeeded.\n3 deletions held until they are confirmed: kedge deploy prunes web\n") {
+	if r.code != 0 || !strings.Contains(r.out, "has succeeded.\nDeletions that wait for confirmation: 3. To list them: kedge deploy prunes web\n") {
 		t.Errorf("with held deletions: %s", r)
 	}
 	s.set(func(s *server) { s.deployments[0].Policy.PreviewOnly = true })

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/kedge-dev/kedge/cli/internal/client"
+	"github.com/kedge-dev/kedge/cli/internal/output"
 	"github.com/kedge-dev/kedge/internal/apiv1"
 )
 
@@ -18,8 +19,9 @@ func (a *app) tenantCommand() *cobra.Command {
 	path := func(c *client.Client, name string) string { return c.Top("tenants", name) }
 	cmd := group("tenant", "Wall teams off from each other: tenants, their quotas and members",
 		a.tenantCreateCommand(), a.tenantQuotaCommand(), getCommand(a, "get", tenantResource()), a.memberCommand(),
-		a.removeVerb("tenant", "Deletes an empty tenant. Agents, environments, repositories, credentials and deployments have to be deleted before.", path))
-	cmd.AddCommand(a.suspendVerbs("tenant", path)...)
+		a.removeVerb("tenant", "Deletes an empty tenant. Agents, environments, repositories, credentials and deployments must be deleted first.", tenantResource().words(), path))
+	cmd.Aliases = []string{"tenants"}
+	cmd.AddCommand(a.suspendVerbs("tenant", tenantResource().words(), path)...)
 	return cmd
 }
 
@@ -91,26 +93,26 @@ func quotaText(q apiv1.Quota) string {
 func tenantResource() resource[apiv1.Tenant] {
 	name := func(v apiv1.Tenant) string { return v.Name }
 	return resource[apiv1.Tenant]{
-		use: "tenants", aliases: []string{"tenant"}, short: "List the tenants that you may read", kinds: []string{"tenant"},
+		kind: "tenant", use: "tenants", global: true, short: "List the tenants that you may read", changes: []string{"tenant"},
 		list: func(ctx context.Context, c *client.Client) ([]apiv1.Tenant, error) {
 			return client.List[apiv1.Tenant](ctx, c, c.Top("tenants"), nil, 0)
 		},
 		get: func(ctx context.Context, c *client.Client, name string) (apiv1.Tenant, error) {
 			return client.Get[apiv1.Tenant](ctx, c, c.Top("tenants", name))
 		},
-		key: name, name: name, header: []string{"NAME", "STATE", "QUOTA", "CREATED"},
-		rows: func(v apiv1.Tenant, _ time.Time) [][]string {
-			return [][]string{{v.Name, suspended(v.Suspension, "Active"), cell(quotaText(v.Quota)), stamp(v.CreatedAt)}}
+		key: name, name: name, header: []string{"NAME", "STATE", "QUOTA", "AGE"},
+		rows: func(v apiv1.Tenant, now time.Time) [][]string {
+			return [][]string{{v.Name, suspended(v.Suspension, "Active", now), cell(quotaText(v.Quota)), output.Age(v.CreatedAt, now)}}
 		},
 	}
 }
 
 // suspended reads a suspension, or what is true without one.
-func suspended(s *apiv1.Suspension, else_ string) string {
+func suspended(s *apiv1.Suspension, otherwise string, now time.Time) string {
 	if s == nil {
-		return else_
+		return otherwise
 	}
-	text := "Suspended by " + s.By + " since " + stamp(s.At)
+	text := fmt.Sprintf("Suspended by %s (%s)", s.By, output.Age(s.At, now))
 	if s.Reason != "" {
 		text += ": " + s.Reason
 	}
@@ -142,13 +144,13 @@ func (a *app) memberCommand() *cobra.Command {
 func memberResource() resource[apiv1.Member] {
 	name := func(v apiv1.Member) string { return v.Kind + "/" + v.Subject }
 	return resource[apiv1.Member]{
-		use: "members", aliases: []string{"member"}, short: "List who has which role in the tenant", kinds: []string{"tenant"},
+		kind: "member", use: "members", short: "List who has which role in the tenant", changes: []string{"tenant"},
 		list: func(ctx context.Context, c *client.Client) ([]apiv1.Member, error) {
 			return client.List[apiv1.Member](ctx, c, c.In("members"), nil, 0)
 		},
-		key: name, name: name, header: []string{"KIND", "SUBJECT", "ROLE", "SINCE"},
-		rows: func(v apiv1.Member, _ time.Time) [][]string {
-			return [][]string{{v.Kind, v.Subject, v.Role, stamp(v.CreatedAt)}}
+		key: name, name: name, header: []string{"KIND", "SUBJECT", "ROLE", "AGE"},
+		rows: func(v apiv1.Member, now time.Time) [][]string {
+			return [][]string{{v.Kind, v.Subject, v.Role, output.Age(v.CreatedAt, now)}}
 		},
 	}
 }

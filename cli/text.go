@@ -1,10 +1,14 @@
 package cli
 
 import (
+	"cmp"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"time"
 
+	"github.com/kedge-dev/kedge/cli/internal/output"
 	"github.com/kedge-dev/kedge/internal/apiv1"
 	"github.com/kedge-dev/kedge/internal/fleet"
 )
@@ -22,24 +26,48 @@ func stamp(t time.Time) string {
 	return t.UTC().Format(time.RFC3339)
 }
 
-// age reads a duration the way people say it.
-func age(d time.Duration) string {
-	switch d = max(d, 0); {
-	case d < time.Minute:
-		return fmt.Sprintf("%ds", int(d.Seconds()))
-	case d < time.Hour:
-		return fmt.Sprintf("%dm", int(d.Minutes()))
-	case d < 48*time.Hour:
-		return fmt.Sprintf("%dh", int(d.Hours()))
-	default:
-		return fmt.Sprintf("%dd", int(d.Hours())/24)
+// stale is the state of everything that is known only from before an agent was lost.
+func stale(since, now time.Time) string { return fmt.Sprintf("Stale (%s)", output.Age(since, now)) }
+
+// sentence is a message as Kubernetes prints it: one line that begins with a capital letter. A first word that is a name,
+// such as that of an agent before a colon, stays as it is.
+func sentence(s string) string {
+	s = strings.Join(strings.Fields(s), " ")
+	word, _, _ := strings.Cut(s, " ")
+	word = strings.TrimRight(word, ",;")
+	if word == "" || strings.ContainsFunc(word, func(r rune) bool { return r < 'a' || r > 'z' }) {
+		return s
 	}
+	return strings.ToUpper(s[:1]) + s[1:]
 }
 
-// stale is how everything reads that is known only from before an agent was lost.
-func stale(since, now time.Time) string {
-	return fmt.Sprintf("Stale since %s (%s)", stamp(since), age(now.Sub(since)))
+// eventMessage is the message of an event. No name of a resource comes before it, so that it always begins a sentence.
+func eventMessage(e apiv1.Event) string {
+	word, rest, ok := strings.Cut(e.Message, ":")
+	if ok && word != "" && !strings.ContainsFunc(word, func(r rune) bool { return r < 'a' || r > 'z' }) {
+		return sentence(strings.ToUpper(word[:1]) + word[1:] + ":" + rest)
+	}
+	return sentence(e.Message)
 }
+
+// labelText is labels as kubectl prints them.
+func labelText(labels map[string]string) string {
+	var parts []string
+	for _, key := range slices.Sorted(maps.Keys(labels)) {
+		parts = append(parts, key+"="+labels[key])
+	}
+	return strings.Join(parts, ",")
+}
+
+func readyText(d apiv1.Deployment) string {
+	return fmt.Sprintf("%d/%d", d.Counts.Ready, d.Counts.Targets-d.Counts.Detached)
+}
+
+// revisionText is the revision that a source follows.
+func revisionText(s apiv1.Source) string { return cmp.Or(s.Revision, "HEAD") }
+
+// pathText is the folder of a source.
+func pathText(s apiv1.Source) string { return cmp.Or(s.Path, ".") }
 
 // targetSync never says that a lost agent holds what is desired: only that it did.
 func targetSync(t apiv1.Target) string {

@@ -10,11 +10,14 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/kedge-dev/kedge/cli/internal/client"
+	"github.com/kedge-dev/kedge/cli/internal/output"
 	"github.com/kedge-dev/kedge/internal/apiv1"
 )
 
 func (a *app) tokenCommand() *cobra.Command {
-	return group("token", "Create and revoke API tokens", a.tokenCreateCommand(), getCommand(a, "get", tokenResource()), a.tokenRevokeCommand())
+	cmd := group("token", "Create and revoke API tokens", a.tokenCreateCommand(), getCommand(a, "get", tokenResource()), a.tokenRevokeCommand())
+	cmd.Aliases = []string{"tokens"}
+	return cmd
 }
 
 // tokens is where the tokens of the tenant, or of the fleet, are.
@@ -79,15 +82,15 @@ func (a *app) tokenRevokeCommand() *cobra.Command {
 func tokenResource() resource[apiv1.APIToken] {
 	var fleet bool
 	return resource[apiv1.APIToken]{
-		use: "tokens", aliases: []string{"token"}, short: "List API tokens, without the tokens themselves", kinds: []string{"token"},
+		kind: "token", use: "tokens", short: "List API tokens, without the tokens themselves", changes: []string{"token"},
 		flags: func(f *pflag.FlagSet) { fleetFlag(f, &fleet) },
 		list: func(ctx context.Context, c *client.Client) ([]apiv1.APIToken, error) {
 			return client.List[apiv1.APIToken](ctx, c, tokens(c, fleet), nil, 0)
 		},
 		key: func(v apiv1.APIToken) string { return v.ID }, name: func(v apiv1.APIToken) string { return v.ID },
-		header: []string{"ID", "NAME", "ROLE", "STATE", "CREATED", "BY", "EXPIRES"},
-		rows: func(v apiv1.APIToken, _ time.Time) [][]string {
-			return [][]string{{v.ID, v.Name, v.Role, validity(v.Valid, v.RevokedAt), stamp(v.CreatedAt), orDash(v.CreatedBy), stamp(v.ExpiresAt)}}
+		header: []string{"ID", "NAME", "ROLE", "STATE", "BY", "EXPIRES", "AGE"},
+		rows: func(v apiv1.APIToken, now time.Time) [][]string {
+			return [][]string{{v.ID, v.Name, v.Role, validity(v.Valid, v.RevokedAt), orDash(v.CreatedBy), output.Until(v.ExpiresAt, now), output.Age(v.CreatedAt, now)}}
 		},
 	}
 }
@@ -107,7 +110,7 @@ func (a *app) agentTokenCommand() *cobra.Command {
 	path := func(c *client.Client, parts ...string) string {
 		return c.In(append([]string{"agents", parts[0], "tokens"}, parts[1:]...)...)
 	}
-	get := getOf(a, "get AGENT", "List the tokens of an agent, without the tokens themselves", agentTokenResource)
+	get := getOf(a, "get AGENT", "List the tokens of an agent, without the tokens themselves", agentResource().words(), agentTokenResource)
 	var chosen string
 	create := a.verb("create AGENT", "Create a second token of an agent and print it, this once", 1, func(ctx context.Context, c *client.Client, args []string) error {
 		req, err := chosenToken(chosen)
@@ -134,13 +137,13 @@ func (a *app) agentTokenCommand() *cobra.Command {
 func agentTokenResource(agent string) resource[apiv1.AgentToken] {
 	id := func(v apiv1.AgentToken) string { return v.ID }
 	return resource[apiv1.AgentToken]{
-		use: "tokens", kinds: []string{"token"},
+		kind: "token", use: "tokens", changes: []string{"token"},
 		list: func(ctx context.Context, c *client.Client) ([]apiv1.AgentToken, error) {
 			return client.List[apiv1.AgentToken](ctx, c, c.In("agents", agent, "tokens"), nil, 0)
 		},
-		key: id, name: id, header: []string{"ID", "STATE", "CREATED", "BY", "LAST USED"},
-		rows: func(v apiv1.AgentToken, _ time.Time) [][]string {
-			return [][]string{{v.ID, validity(v.Valid, v.RevokedAt), stamp(v.CreatedAt), orDash(v.CreatedBy), stamp(v.LastUsedAt)}}
+		key: id, name: id, header: []string{"ID", "STATE", "BY", "LAST USED", "AGE"},
+		rows: func(v apiv1.AgentToken, now time.Time) [][]string {
+			return [][]string{{v.ID, validity(v.Valid, v.RevokedAt), orDash(v.CreatedBy), output.Age(v.LastUsedAt, now), output.Age(v.CreatedAt, now)}}
 		},
 	}
 }

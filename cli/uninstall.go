@@ -103,7 +103,7 @@ func (a *app) awaitDeleted(ctx context.Context, c *client.Client, name, path str
 	}
 	var left apiv1.AgentObjects
 	every := func(apiv1.Change) bool { return true }
-	err := a.follow(ctx, c, every, func(ctx context.Context) (_ step, err error) {
+	err := a.follow(ctx, []*client.Client{c}, every, func(ctx context.Context) (_ step, err error) {
 		left, err = client.Send[apiv1.AgentObjects](ctx, c, http.MethodGet, path, nil)
 		return step{done: err == nil && len(left.Deployments) == 0}, err
 	})

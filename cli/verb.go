@@ -28,6 +28,35 @@ func (a *app) verb(use, short string, args int, run func(ctx context.Context, c 
 	}
 }
 
+// verbs is a verb on one or more resources: run is called for each name, without the kind that may stand before it. A
+// name that fails does not stop the others.
+func (a *app) verbs(use, short string, words []string, run func(ctx context.Context, c *client.Client, name string) error) *cobra.Command {
+	return &cobra.Command{
+		Use: use, Short: short, Args: cobra.MinimumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			c, err := a.connect()
+			if err != nil {
+				return err
+			}
+			return eachName(args, words, func(name string) error { return run(cmd.Context(), c, name) })
+		},
+	}
+}
+
+// eachName calls run for each of the names and returns what failed.
+func eachName(names, words []string, run func(name string) error) error {
+	var failures errorList
+	for _, name := range names {
+		if err := run(bareName(name, words)); err != nil {
+			failures = append(failures, err)
+		}
+	}
+	if len(failures) == 1 {
+		return failures[0]
+	}
+	return failures.orNil()
+}
+
 // say prints one line about what was done.
 func (a *app) say(format string, args ...any) error {
 	_, err := fmt.Fprintf(a.Out, format+"\n", args...)
@@ -35,33 +64,33 @@ func (a *app) say(format string, args ...any) error {
 }
 
 // removeVerb deletes what path names.
-func (a *app) removeVerb(noun, long string, path func(c *client.Client, name string) string) *cobra.Command {
-	cmd := a.verb("delete NAME", "Delete "+article(noun), 1, func(ctx context.Context, c *client.Client, args []string) error {
-		if err := client.Do(ctx, c, http.MethodDelete, path(c, args[0]), nil); err != nil {
+func (a *app) removeVerb(noun, long string, words []string, path func(c *client.Client, name string) string) *cobra.Command {
+	cmd := a.verbs("delete NAME…", "Delete "+article(noun), words, func(ctx context.Context, c *client.Client, name string) error {
+		if err := client.Do(ctx, c, http.MethodDelete, path(c, name), nil); err != nil {
 			return err
 		}
-		return a.say("%s %q is deleted.", capital(noun), args[0])
+		return a.say("%s %q deleted.", capital(noun), name)
 	})
 	cmd.Long = long
 	return cmd
 }
 
 // suspendVerbs are suspend and resume of what path names.
-func (a *app) suspendVerbs(noun string, path func(c *client.Client, name string) string) []*cobra.Command {
+func (a *app) suspendVerbs(noun string, words []string, path func(c *client.Client, name string) string) []*cobra.Command {
 	var reason string
-	suspend := a.verb("suspend NAME", "Send nothing new to "+article(noun)+"; what runs goes on, and drift is healed", 1,
-		func(ctx context.Context, c *client.Client, args []string) error {
-			if err := client.Do(ctx, c, http.MethodPost, path(c, args[0])+"/suspend", apiv1.Suspend{Reason: reason}); err != nil {
+	suspend := a.verbs("suspend NAME…", "Stop sending changes to "+article(noun)+"; agents still correct drift", words,
+		func(ctx context.Context, c *client.Client, name string) error {
+			if err := client.Do(ctx, c, http.MethodPost, path(c, name)+"/suspend", apiv1.Suspend{Reason: reason}); err != nil {
 				return err
 			}
-			return a.say("%s %q is suspended; lift it with kedge %s resume %s.", capital(noun), args[0], commandOf(noun), args[0])
+			return a.say("%s %q suspended. To resume: kedge %s resume %s", capital(noun), name, commandOf(noun), name)
 		})
-	suspend.Flags().StringVar(&reason, "reason", "", "for those who wonder why nothing moves")
-	resume := a.verb("resume NAME", "Lift the suspension of "+article(noun), 1, func(ctx context.Context, c *client.Client, args []string) error {
-		if err := client.Do(ctx, c, http.MethodPost, path(c, args[0])+"/resume", nil); err != nil {
+	suspend.Flags().StringVar(&reason, "reason", "", "why; everyone who reads the status sees it")
+	resume := a.verbs("resume NAME…", "Resume "+article(noun), words, func(ctx context.Context, c *client.Client, name string) error {
+		if err := client.Do(ctx, c, http.MethodPost, path(c, name)+"/resume", nil); err != nil {
 			return err
 		}
-		return a.say("%s %q is resumed.", capital(noun), args[0])
+		return a.say("%s %q resumed.", capital(noun), name)
 	})
 	return []*cobra.Command{suspend, resume}
 }
@@ -113,7 +142,7 @@ func (a *app) awaitOperation(ctx context.Context, c *client.Client, id string, w
 	relevant := func(change apiv1.Change) bool {
 		return change.ID == id || why != nil && slices.Contains(waitKinds, change.Kind)
 	}
-	err := a.follow(ctx, c, relevant, func(ctx context.Context) (step, error) {
+	err := a.follow(ctx, []*client.Client{c}, relevant, func(ctx context.Context) (step, error) {
 		op, err := client.Get[apiv1.Operation](ctx, c, c.In("operations", id))
 		if err != nil {
 			return step{}, err

@@ -140,7 +140,7 @@ func TestGetWatchPrintsWhatChanges(t *testing.T) {
 	out.waitFor(t, "pod-n")
 	s.set(func(s *server) { s.agents = s.agents[1:] })
 	feed <- apiv1.Change{Seq: 3, Kind: "agent"}
-	out.waitFor(t, "lost   Gone")
+	out.waitFor(t, "lost   Deleted")
 	var column []int
 	for _, line := range strings.Split(out.String(), "\n") {
 		if i := strings.Index(line, "cluster  "); i >= 0 {

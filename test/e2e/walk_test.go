@@ -57,7 +57,7 @@ func TestCommandLineWalksThroughATenant(t *testing.T) {
 	kedge("deploy create web --repo "+repo.url+" --env eu --wait --tenant shop", "has arrived on 1 target", commit[:12])
 
 	kedge("get deployments --tenant shop --environment eu", "web", "Synced", "1/1")
-	if got := kedge("deploy get -o name --tenant shop"); strings.TrimSpace(got) != "web" {
+	if got := kedge("deploy get -o name --tenant shop"); strings.TrimSpace(got) != "deployment/web" {
 		t.Errorf("kedge deploy get -o name prints %q", got)
 	}
 	var one apiv1.Deployment

@@ -75,6 +75,16 @@ func noRedirect(*http.Request, []*http.Request) error { return http.ErrUseLastRe
 // Tenant is the tenant that the client works in.
 func (c *Client) Tenant() string { return c.cfg.Tenant }
 
+// Server is the address of the server.
+func (c *Client) Server() string { return c.base.String() }
+
+// WithTenant returns a client of the same server that works in another tenant.
+func (c *Client) WithTenant(tenant string) *Client {
+	other := *c
+	other.cfg.Tenant = tenant
+	return &other
+}
+
 // StatusError is an answer that says no.
 type StatusError struct {
 	Status  int

@@ -100,3 +100,13 @@ func (f *File) Set(c Context) {
 	f.Contexts = append(f.Contexts, c)
 	f.Current = c.Name
 }
+
+// Remove deletes a context and reports whether there was one. The current context is then none, if it was that one.
+func (f *File) Remove(name string) bool {
+	before := len(f.Contexts)
+	f.Contexts = slices.DeleteFunc(f.Contexts, func(c Context) bool { return c.Name == name })
+	if f.Current == name {
+		f.Current = ""
+	}
+	return len(f.Contexts) < before
+}

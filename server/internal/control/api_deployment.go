@@ -39,6 +39,7 @@ type ListDeployments struct {
 	Sync        fleet.SyncState
 	Health      fleet.Health
 	Labels      map[string]string
+	Selector    fleet.LabelSelector
 	Text        string
 }
 

@@ -41,7 +41,7 @@ func (s *Service) Deployments(ctx context.Context, p auth.Principal, tenant stri
 
 // filter turns names into ids; false when one of them does not exist, so that nothing matches.
 func (s *Service) filter(ctx context.Context, tx store.Tx, t fleet.Tenant, f ListDeployments) (store.DeploymentFilter, bool, error) {
-	out := store.DeploymentFilter{Page: f.Page, Sync: f.Sync, Health: f.Health, Labels: f.Labels, Text: f.Text}
+	out := store.DeploymentFilter{Page: f.Page, Sync: f.Sync, Health: f.Health, Labels: f.Labels, Selector: f.Selector, Text: f.Text}
 	if f.Environment != "" {
 		env, _, _, err := s.environmentOf(ctx, tx, t, f.Environment)
 		var invalid *fleet.InvalidError

@@ -31,9 +31,10 @@ type (
 	listAgentsInput struct {
 		InTenant
 		Paging
-		Label     []string `query:"label,explode" doc:"KEY=VALUE; repeated: agents that have all of them."`
-		Text      string   `query:"q" maxLength:"253" doc:"Part of the name."`
-		Connected string   `query:"connected" enum:"true,false" doc:"Only those with a connected replica, or only those without."`
+		Label []string `query:"label,explode" doc:"KEY=VALUE; repeated: agents that have all of them."`
+		LabelSelector
+		Text      string `query:"q" maxLength:"253" doc:"Part of the name."`
+		Connected string `query:"connected" enum:"true,false" doc:"Only those with a connected replica, or only those without."`
 	}
 	manifestInput struct {
 		Named
@@ -74,7 +75,11 @@ func (a *api) listAgents(ctx context.Context, p auth.Principal, in *listAgentsIn
 	if err != nil {
 		return nil, err
 	}
-	f := store.AgentFilter{Page: in.page(), Labels: labels, Text: in.Text}
+	selector, err := labelSelector(in.LabelSelector)
+	if err != nil {
+		return nil, err
+	}
+	f := store.AgentFilter{Page: in.page(), Labels: labels, Selector: selector, Text: in.Text}
 	if in.Connected != "" {
 		f.Connected = new(in.Connected == "true")
 	}

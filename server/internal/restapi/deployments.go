@@ -37,7 +37,8 @@ type listDeploymentsInput struct {
 	Sync        string   `query:"sync" enum:"Pending,Syncing,Synced,OutOfSync,Failed,Deleted,Rewound,Detached" doc:"State of at least one target; a source that cannot be used counts as Failed, that of a pending spec too."`
 	Health      string   `query:"health" enum:"Current,InProgress,Failed,Terminating,NotFound,Unknown,Stale" doc:"Health of at least one target."`
 	Label       []string `query:"label,explode" doc:"KEY=VALUE; repeated: deployments that have all of them."`
-	Text        string   `query:"q" maxLength:"253" doc:"Part of the name, repository URL, path, commit or source error."`
+	LabelSelector
+	Text string `query:"q" maxLength:"253" doc:"Part of the name, repository URL, path, commit or source error."`
 }
 
 func (a *api) registerDeployments() {
@@ -61,9 +62,13 @@ func (a *api) listDeployments(ctx context.Context, p auth.Principal, in *listDep
 	if err != nil {
 		return nil, err
 	}
+	selector, err := labelSelector(in.LabelSelector)
+	if err != nil {
+		return nil, err
+	}
 	views, err := a.control.Deployments(ctx, p, in.Tenant, control.ListDeployments{
 		Page: in.page(), Environment: in.Environment, Agent: in.Agent, Repository: in.Repository,
-		Sync: fleet.SyncState(in.Sync), Health: fleet.Health(in.Health), Labels: labels, Text: in.Text,
+		Sync: fleet.SyncState(in.Sync), Health: fleet.Health(in.Health), Labels: labels, Selector: selector, Text: in.Text,
 	})
 	if err != nil {
 		return nil, err

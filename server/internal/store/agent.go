@@ -34,8 +34,9 @@ type Agents interface {
 type AgentFilter struct {
 	Page
 	Labels    map[string]string // has all of these
-	Text      string            // part of the name
-	Connected *bool             // any replica is, or none
+	Selector  fleet.LabelSelector
+	Text      string // part of the name
+	Connected *bool  // any replica is, or none
 }
 
 // Connections holds the newest connection of each replica of each agent.

@@ -133,7 +133,8 @@ type DeploymentFilter struct {
 	Sync        fleet.SyncState
 	Health      fleet.Health
 	Labels      map[string]string // has all of these
-	Text        string            // part of name, repository URL, path, commit or source error; ASCII letters in either case
+	Selector    fleet.LabelSelector
+	Text        string // part of name, repository URL, path, commit or source error; ASCII letters in either case
 }
 
 // Revisions is what a rollback can go back to.

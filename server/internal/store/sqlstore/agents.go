@@ -49,6 +49,9 @@ func (s agents) List(ctx context.Context, tenant fleet.TenantID, f store.AgentFi
 		query += ` AND (SELECT COUNT(*) FROM agent_labels l WHERE l.tenant_id = agents.tenant_id AND l.agent_id = agents.id
 			AND l.key || '=' || l.value IN (SELECT value FROM json_each(` + a.add(idList(pairs(f.Labels))) + `))) = ` + a.add(len(f.Labels))
 	}
+	if len(f.Selector) > 0 {
+		query += ` AND ` + selected(&a, f.Selector, `agent_labels l WHERE l.tenant_id = agents.tenant_id AND l.agent_id = agents.id`)
+	}
 	out, err := s.list(ctx, tenant, query+` ORDER BY name LIMIT `+a.add(limitOf(f.Limit)), a...)
 	if err != nil {
 		return nil, fmt.Errorf("listing agents: %w", err)

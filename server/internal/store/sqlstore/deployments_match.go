@@ -24,6 +24,11 @@ func (l *listing) matchersOf(f store.DeploymentFilter) []matcher {
 	if len(f.Labels) > 0 {
 		out = append(out, l.labelled(f.Labels))
 	}
+	if len(f.Selector) > 0 {
+		out = append(out, matcher{where: func(a *args) string {
+			return selected(a, f.Selector, `deployment_labels l WHERE l.tenant_id = d.tenant_id AND l.deployment_id = d.id`)
+		}})
+	}
 	if f.Repository != "" {
 		out = append(out, l.having(`repository_id`, f.Repository))
 	}

@@ -36,7 +36,7 @@ func Matches(f store.DeploymentFilter, l Listed, presence func(fleet.AgentID) fl
 		(f.Agent == "" || slices.ContainsFunc(l.Targets, func(t fleet.Target) bool { return t.AgentID == f.Agent })) &&
 		(f.Sync == "" || matchesSync(f.Sync, l)) &&
 		(f.Health == "" || matchesHealth(f.Health, l, presence)) &&
-		matchesLabels(f.Labels, l.Labels) &&
+		matchesLabels(f.Labels, l.Labels) && f.Selector.Matches(l.Labels) &&
 		(f.Text == "" || matchesText(f.Text, l))
 }
 

@@ -33,6 +33,7 @@ func askEverything(ctx context.Context, tx store.Tx, tenant fleet.TenantID) erro
 	deployments := []store.DeploymentFilter{
 		{}, {Page: store.Page{After: "a", AfterID: "b"}}, {Environment: "e"}, {Repository: "r"}, {Agent: "a"}, {Text: "needle"},
 		{Text: "two words"}, {Labels: map[string]string{"a": "b"}}, {Labels: map[string]string{"a": "b", "c": "d"}},
+		{Selector: fleet.LabelSelector{{Key: "a", Operator: fleet.LabelIn, Values: []string{"b"}}, {Key: "c", Operator: fleet.LabelDoesNotExist}}},
 		{
 			Environment: "e", Repository: "r", Agent: "a", Sync: fleet.SyncSynced, Health: fleet.HealthCurrent,
 			Labels: map[string]string{"a": "b"}, Text: "needle",

@@ -141,6 +141,14 @@ func (m *model) drawFilter(rt *rapid.T) store.DeploymentFilter {
 	if chosen("labels") {
 		f.Labels = rapid.SampledFrom([]map[string]string{{"tier": ""}, {"tier": "web"}, {"tier": "web", "team": "web"}, {"none": ""}}).Draw(rt, "labels")
 	}
+	if chosen("selector") {
+		f.Selector = rapid.SampledFrom([]fleet.LabelSelector{
+			{{Key: "tier", Operator: fleet.LabelIn, Values: []string{"", "db"}}},
+			{{Key: "tier", Operator: fleet.LabelNotIn, Values: []string{"web"}}},
+			{{Key: "tier", Operator: fleet.LabelExists}, {Key: "team", Operator: fleet.LabelDoesNotExist}},
+			{{Key: "tier", Operator: fleet.LabelExists}, {Key: "team", Operator: fleet.LabelIn, Values: []string{"web"}}},
+		}).Draw(rt, "selector")
+	}
 	if chosen("text") {
 		f.Text = rapid.SampledFrom([]string{"web", "WEB-S", "b_s", "0%", "hop", "p", "-", "x-1", "c0f", "EEF", "bad y", "git.example", "apps", "ünd", "nowhere"}).Draw(rt, "text")
 	}

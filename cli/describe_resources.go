@@ -1,0 +1,203 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"net/url"
+	"strconv"
+	"strings"
+
+	"github.com/kedge-dev/kedge/cli/internal/client"
+	"github.com/kedge-dev/kedge/cli/internal/output"
+	"github.com/kedge-dev/kedge/internal/apiv1"
+	"github.com/kedge-dev/kedge/internal/fleet"
+)
+
+func (a *app) describeDeployment(ctx context.Context, c *client.Client, d apiv1.Deployment, w *describer) error {
+	w.field(0, "Name", d.Name)
+	w.field(0, "Tenant", c.Tenant())
+	w.labels("Labels", d.Labels)
+	w.field(0, "Created", output.Timestamp(d.CreatedAt))
+	if !d.DeletedAt.IsZero() {
+		w.field(0, "Deleting since", output.Timestamp(d.DeletedAt))
+	}
+	w.section("Source")
+	w.field(1, "Repository", d.Source.RepoURL)
+	w.field(1, "Path", pathText(d.Source))
+	w.field(1, "Revision", revisionText(d.Source))
+	w.optional(1, "Kind", kindText(d))
+	w.section("Destination")
+	w.field(1, "Environment", d.Environment)
+	w.field(1, "Namespace", d.Namespace)
+	w.field(0, "Policy", policyText(d.Policy))
+	if by := d.DeclaredBy; by != nil {
+		w.field(0, "Declared by", by.File+" of "+by.RepoURL)
+	}
+	w.field(0, "Commit", d.Commit)
+	if d.RunningCommit != d.Commit {
+		w.field(0, "Running commit", deploymentCommit(d))
+	}
+	w.field(0, "Ready targets", readyText(d))
+	w.optional(0, "Held", d.Held)
+	if p := d.Pending; p != nil {
+		w.field(0, "Spec in force", inForceText(p.InForce))
+	}
+	w.table("Conditions", []string{"Type", "Status", "Reason", "Message"}, deploymentConditions(d))
+	a.describeTargets(d, w)
+	return a.describeEvents(ctx, c, w, url.Values{"deployment": {d.Name}})
+}
+
+// deploymentConditions are the state of a deployment in the form of Kubernetes' conditions.
+func deploymentConditions(d apiv1.Deployment) [][]string {
+	row := func(kind, status, reason, message string) []string {
+		return []string{kind, status, orDash(reason), orDash(sentence(message))}
+	}
+	source := row("SourceReady", "True", "Rendered", "")
+	switch {
+	case d.Pending != nil:
+		source = row("SourceReady", "False", d.Pending.Reason, d.Pending.Message)
+	case d.SourceError != "":
+		source = row("SourceReady", "False", string(fleet.PendingUnrendered), d.SourceError)
+	case d.Commit == "":
+		source = row("SourceReady", "Unknown", string(fleet.PendingNotRead), "")
+	}
+	status := func(good bool, stale int) string {
+		switch {
+		case !good:
+			return "False"
+		case stale > 0:
+			return "Unknown"
+		}
+		return "True"
+	}
+	return [][]string{
+		source,
+		row("Synced", status(d.Sync == string(fleet.SyncSynced), d.Counts.Stale), d.Sync, d.Message),
+		row("Healthy", status(d.Health == string(fleet.HealthCurrent), 0), d.Health, ""),
+	}
+}
+
+func (a *app) describeTargets(d apiv1.Deployment, w *describer) {
+	var targets, objects [][]string
+	for _, t := range d.Targets {
+		targets = append(targets, []string{
+			t.Agent, targetSync(t), targetHealth(t, a.Now()), shortCommit(t.Commit), fmt.Sprintf("%d/%d", t.ObservedGeneration, t.Generation),
+			output.Age(t.AsOf, a.Now()), orDash(sentence(t.Message)),
+		})
+		for _, o := range t.Objects {
+			row := objectRow(t, o)
+			row[len(row)-1] = orDash(row[len(row)-1])
+			objects = append(objects, row)
+		}
+	}
+	w.table("Targets", []string{"Agent", "Sync", "Health", "Commit", "Generation", "Reported", "Message"}, targets)
+	if len(objects) > 0 {
+		w.table("Objects", []string{"Agent", "Object", "Sync", "Health", "Message"}, objects)
+	}
+}
+
+func (a *app) describeAgent(ctx context.Context, c *client.Client, v apiv1.Agent, w *describer) error {
+	w.field(0, "Name", v.Name)
+	w.field(0, "Tenant", c.Tenant())
+	w.labels("Labels", v.Labels)
+	w.field(0, "Created", output.Timestamp(v.CreatedAt))
+	w.field(0, "Scope", v.Scope)
+	w.optional(0, "Namespaces", strings.Join(v.Namespaces, ","))
+	w.field(0, "Targets", strconv.Itoa(v.Targets))
+	connected := []string{"Connected", "False", "NeverConnected", "-"}
+	switch {
+	case v.Connected:
+		connected = []string{"Connected", "True", "LeaderConnected", "-"}
+	case !v.LastSeenAt.IsZero():
+		connected = []string{"Connected", "False", "Disconnected", "Last seen at " + output.Timestamp(v.LastSeenAt)}
+	}
+	w.table("Conditions", []string{"Type", "Status", "Reason", "Message"}, [][]string{connected})
+	var replicas [][]string
+	for _, r := range v.Connections {
+		replicas = append(replicas, []string{
+			r.Replica, connectionState(r, v.Connected, a.Now()), orDash(r.Role), orDash(r.Version), orDash(r.KubeVersion), orDash(r.ClusterUID), orDash(r.RemoteAddr),
+		})
+	}
+	w.table("Replicas", []string{"Name", "State", "Role", "Version", "Kubernetes", "Cluster", "Address"}, replicas)
+	for _, warning := range v.Warnings {
+		w.field(0, "Warning", sentence(warning))
+	}
+	return a.describeEvents(ctx, c, w, url.Values{"agent": {v.Name}})
+}
+
+func (a *app) describeEnvironment(ctx context.Context, c *client.Client, v apiv1.Environment, w *describer) error {
+	w.field(0, "Name", v.Name)
+	w.field(0, "Tenant", c.Tenant())
+	w.field(0, "Created", output.Timestamp(v.CreatedAt))
+	w.field(0, "State", suspended(v.Suspension, "Active", a.Now()))
+	w.field(0, "Agents by name", strings.Join(v.Agents, ", "))
+	w.labels("Agents by label", v.MatchLabels)
+	w.field(0, "Selected agents", strings.Join(v.Selected, ", "))
+	found, err := client.List[apiv1.Deployment](ctx, c, c.In("deployments"), url.Values{"environment": {v.Name}, "limit": {"500"}}, 0)
+	if err != nil {
+		return err
+	}
+	var rows [][]string
+	for _, d := range found {
+		if d.Environment == v.Name {
+			rows = append(rows, []string{d.Name, deploymentSync(d), deploymentHealth(d, a.Now()), readyText(d)})
+		}
+	}
+	w.table("Deployments", []string{"Name", "Sync", "Health", "Ready"}, rows)
+	return nil
+}
+
+func (a *app) describeRepository(_ context.Context, c *client.Client, v apiv1.Repository, w *describer) error {
+	w.field(0, "URL", v.URL)
+	w.field(0, "ID", v.ID)
+	w.field(0, "Tenant", c.Tenant())
+	w.field(0, "Created", output.Timestamp(v.CreatedAt))
+	w.field(0, "Credential", v.Credential)
+	w.field(0, "Submodules", strconv.FormatBool(v.Submodules))
+	w.field(0, "Signatures required", strconv.FormatBool(v.Signers != ""))
+	w.field(0, "Deployments", strconv.Itoa(v.Deployments))
+	w.field(0, "Webhook", v.WebhookURL)
+	status := map[string]string{"Readable": "True", "Unreadable": "False"}[repositoryState(v)]
+	w.table("Conditions", []string{"Type", "Status", "Reason", "Age", "Message"}, [][]string{
+		{"Readable", orUnknown(status), repositoryState(v), output.Age(v.CheckedAt, a.Now()), orDash(sentence(v.Error))},
+	})
+	return nil
+}
+
+func orUnknown(status string) string {
+	if status == "" {
+		return "Unknown"
+	}
+	return status
+}
+
+func (a *app) describeCredential(_ context.Context, c *client.Client, v apiv1.Credential, w *describer) error {
+	w.field(0, "Name", v.Name)
+	w.field(0, "Tenant", c.Tenant())
+	w.field(0, "Kind", v.Kind)
+	w.field(0, "Username", v.Username)
+	w.field(0, "Known hosts", count(len(strings.FieldsFunc(v.KnownHosts, func(r rune) bool { return r == '\n' })), "line"))
+	w.field(0, "Created", output.Timestamp(v.CreatedAt))
+	w.field(0, "Changed", output.Timestamp(v.UpdatedAt))
+	return nil
+}
+
+func (a *app) describeTenant(_ context.Context, _ *client.Client, v apiv1.Tenant, w *describer) error {
+	w.field(0, "Name", v.Name)
+	w.field(0, "ID", v.ID)
+	w.field(0, "Created", output.Timestamp(v.CreatedAt))
+	w.field(0, "State", suspended(v.Suspension, "Active", a.Now()))
+	w.field(0, "Quota", quotaText(v.Quota))
+	return nil
+}
+
+func (a *app) describeOperation(_ context.Context, _ *client.Client, v apiv1.Operation, w *describer) error {
+	w.field(0, "ID", v.ID)
+	w.field(0, "Action", v.Action)
+	w.field(0, "Resource", v.Kind+"/"+v.Name)
+	w.field(0, "State", v.State)
+	w.field(0, "By", v.By)
+	w.field(0, "Created", output.Timestamp(v.CreatedAt))
+	w.field(0, "Message", sentence(v.Message))
+	return nil
+}
