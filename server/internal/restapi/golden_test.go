@@ -50,24 +50,24 @@ func deploymentView() control.DeploymentView {
 			Environment: "default", Namespace: "web", CreatedAt: born,
 			Policy:     fleet.Policy{Prune: true, Manual: true, Drift: fleet.DriftIgnore, Ignore: []string{"*:/spec/replicas"}, ReadyTimeout: 5 * time.Minute, PruneTimeout: time.Hour},
 			Suspension: held, Pin: fleet.Pin{Revision: 9, Commit: "c0ffee", At: later, By: "anna"}, Spec: 6,
-			Rendered: fleet.Rendered{Commit: "c0ffee", Digest: "sha256:abc", At: later, Volatile: true}, SourceError: "deploy/a.yaml: not YAML",
+			Rendered: fleet.Rendered{Commit: "c0ffee", Digest: "sha256:abc", At: later, Volatile: true}, SourceReason: fleet.ReasonRenderFailed, SourceError: "deploy/a.yaml: not YAML",
 		},
 		Pending: &fleet.PendingSpec{Spec: 6, Reason: fleet.PendingUnrendered, Problem: "deploy/b.yaml: not YAML", By: "anna"},
 		InForce: &fleet.Deployment{
 			Source: fleet.Source{RepoURL: "https://git.example.com/web", Path: "old"}, Environment: "staging", Namespace: "web", Policy: fleet.Policy{Prune: true},
 		},
-		Sync: fleet.SyncFailed, Health: fleet.HealthStale, Message: "deploy/a.yaml: not YAML", Held: "suspended by anna",
+		Sync: fleet.SyncFailed, Health: fleet.HealthStale, Reason: fleet.ReasonRenderFailed, Message: "deploy/a.yaml: not YAML", Held: "suspended by anna",
 		Operations: []fleet.Operation{anOperation()},
 		Counts: control.TargetCounts{
 			Targets: 3, Stale: 1, StaleSince: later, Sync: map[fleet.SyncState]int{fleet.SyncFailed: 2, fleet.SyncSynced: 1},
 			Health: map[fleet.Health]int{fleet.HealthInProgress: 2, fleet.HealthStale: 1},
 		},
 		Targets: []control.TargetView{
-			target("tgt-2", "lost", 3, fleet.View{Sync: fleet.SyncSynced, Health: fleet.HealthStale, AsOf: born, StaleSince: later}),
-			target("tgt-1", "prod", 4, fleet.View{Sync: fleet.SyncFailed, Health: fleet.HealthInProgress, Message: "1 object failed", AsOf: later},
+			target("tgt-2", "lost", 3, fleet.View{Sync: fleet.SyncSynced, Health: fleet.HealthStale, Reason: fleet.ReasonAgentDisconnected, AsOf: born, StaleSince: later}),
+			target("tgt-1", "prod", 4, fleet.View{Sync: fleet.SyncFailed, Health: fleet.HealthInProgress, Reason: fleet.ReasonObjectsFailed, Message: "1 object failed", AsOf: later},
 				fleet.ObjectStatus{
 					ObjectRef: fleet.ObjectRef{Group: "apps", Version: "v1", Kind: "Deployment", Namespace: "naww", Name: "nginx"},
-					Sync:      fleet.SyncFailed, Health: fleet.HealthNotFound, Message: "forbidden",
+					Sync:      fleet.SyncFailed, Health: fleet.HealthNotFound, Reason: fleet.ReasonForbidden, Message: "forbidden",
 				}),
 		},
 	}
