@@ -156,12 +156,8 @@ func (t *target) postpone(o *object, why string) {
 	}
 }
 
-// awaitClaims has the target look again when others claim less than when it was decided what goes.
-func (t *target) awaitClaims() {
-	if t.engine.claims.await(t.id, t.claimsSeen) {
-		t.post(func(in *inbox) { in.claimsReleased = true })
-	}
-}
+// awaitClaims has the target wake up when a claim is released after it was decided what is deleted.
+func (t *target) awaitClaims() { t.engine.claims.await(t.id, t.claimsSeen) }
 
 // removeLast deletes those of the last step. Each step is gone before the one before it goes.
 func (t *target) removeLast(now time.Time, remove []*object) {

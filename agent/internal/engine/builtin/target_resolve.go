@@ -168,10 +168,7 @@ func (t *target) suspendClaim(o *object, err error) {
 		t.engine.claims.suspend(o.key(), t.id, by.Target)
 	case errors.As(err, &refused), apierrors.IsForbidden(err) && o.retry.backoff.Tries >= forbiddenTries:
 		t.engine.claims.suspend(o.key(), t.id, "")
-	default:
-		return
 	}
-	t.engine.notifyReleased()
 }
 
 // pause is how long to wait before the next try.
