@@ -203,7 +203,7 @@ func (t *target) retryKinds(group string) {
 
 // retryAll makes everything that failed due now, and looks anew at what the agent may touch.
 func (t *target) retryAll() {
-	t.inv.writing.due = time.Time{}
+	t.inv.due = time.Time{}
 	for _, o := range t.order {
 		if o.live.recheck = o.busy(); !o.live.recheck {
 			t.allowed(o)
