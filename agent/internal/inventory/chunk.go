@@ -142,13 +142,13 @@ func (e entryLines) entry() Entry {
 }
 
 // configMap makes the object that holds text.
-func (b *Inventory) configMap(number int, text, resourceVersion string) *unstructured.Unstructured {
+func (inv *Inventory) configMap(number int, text, resourceVersion string) *unstructured.Unstructured {
 	obj := &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "v1", "kind": "ConfigMap",
-		"metadata": map[string]any{"name": chunkName(b.saved.Target, number)},
+		"metadata": map[string]any{"name": chunkName(inv.saved.Target, number)},
 		"data":     map[string]any{dataKey: text},
 	}}
-	obj.SetLabels(map[string]string{LabelAgent: string(b.agent), LabelInventory: string(b.saved.Target)})
+	obj.SetLabels(map[string]string{LabelAgent: string(inv.agent), LabelInventory: string(inv.saved.Target)})
 	obj.SetResourceVersion(resourceVersion)
 	return obj
 }

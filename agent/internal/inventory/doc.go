@@ -13,5 +13,5 @@
 // "nothing" whenever anything is in doubt. An inventory that is absent or damaged never leads to a
 // deletion.
 //
-// An Inventory is not safe for concurrent use; a Store is.
+// A Store is safe for concurrent use. An [Inventory] is written by one goroutine at a time and may be read by others.
 package inventory

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"sync"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -15,19 +16,26 @@ import (
 	"github.com/kedge-dev/kedge/internal/fleet"
 )
 
-// Inventory is the record of one target as the cluster holds it.
+// Inventory is the inventory of one target as the cluster holds it.
+//
+// Save, Reload and Delete write or read it, one at a time. The other methods return what is known of the cluster since the
+// last of them ended; they may be called while one of them runs.
 type Inventory struct {
 	configMaps dynamic.ResourceInterface
 	agent      fleet.AgentID
-	saved      Record
 	seq        int64
 	seqOf      map[Key]int64 // of the chunk that the entry was read from
 	chunks     map[int]*chunk
-	damaged    []string // chunks that could not be read or found
-	numbers    map[int]bool
+	numbers    map[int]bool // of the chunks in the cluster
 	listed     map[int]bool // chunks that the newest header names
-	stale      bool         // a write ended without an answer: what the cluster holds is not known
-	relabel    bool         // the chunks still carry the name of another agent
+	relabel    bool         // the chunks still carry the label of another agent
+
+	// Save, Reload and Delete read what follows without the lock, since nobody else writes it.
+	mu      sync.RWMutex
+	saved   Record
+	damaged []string // chunks that could not be read or found
+	exists  bool
+	stale   bool // a write ended without an answer: what the cluster holds is not known
 }
 
 func newInventory(configMaps dynamic.ResourceInterface, agent fleet.AgentID, target fleet.TargetID) *Inventory {
@@ -37,91 +45,118 @@ func newInventory(configMaps dynamic.ResourceInterface, agent fleet.AgentID, tar
 	}
 }
 
-// Agent is who the inventory belongs to.
-func (b *Inventory) Agent() fleet.AgentID { return b.agent }
+// Agent is the agent that owns the inventory.
+func (inv *Inventory) Agent() fleet.AgentID { return inv.agent }
 
-// SetAgent makes the inventory that of agent. The next Save writes that down.
-func (b *Inventory) SetAgent(agent fleet.AgentID) {
-	b.relabel = b.relabel || b.agent != agent && b.Exists()
-	b.agent = agent
+// SetAgent changes the agent that owns the inventory; the next Save writes it. Call it before the first Save.
+func (inv *Inventory) SetAgent(agent fleet.AgentID) {
+	inv.relabel = inv.relabel || inv.agent != agent && inv.Exists()
+	inv.agent = agent
 }
 
 // Record returns a copy of what the cluster holds.
-func (b *Inventory) Record() Record { return b.saved.clone() }
+func (inv *Inventory) Record() Record {
+	inv.mu.RLock()
+	defer inv.mu.RUnlock()
+	return inv.saved.clone()
+}
 
 // Deployment names the deployment of the target as tenant/name; "" when the cluster holds nothing.
-func (b *Inventory) Deployment() string {
-	if b.saved.Deployment == "" {
+func (inv *Inventory) Deployment() string {
+	inv.mu.RLock()
+	defer inv.mu.RUnlock()
+	if inv.saved.Deployment == "" {
 		return ""
 	}
-	return b.saved.Tenant + "/" + b.saved.Deployment
+	return inv.saved.Tenant + "/" + inv.saved.Deployment
 }
 
 // Entry returns what the cluster holds of one object; the zero Entry when nothing.
-func (b *Inventory) Entry(key Key) Entry { return b.saved.Entries[key] }
+func (inv *Inventory) Entry(key Key) Entry {
+	inv.mu.RLock()
+	defer inv.mu.RUnlock()
+	return inv.saved.Entries[key]
+}
 
 // Version returns the version that the cluster holds.
-func (b *Inventory) Version() fleet.Version { return b.saved.Version }
+func (inv *Inventory) Version() fleet.Version {
+	inv.mu.RLock()
+	defer inv.mu.RUnlock()
+	return inv.saved.Version
+}
 
 // Digest returns the bundle that the cluster holds as applied whole.
-func (b *Inventory) Digest() string { return b.saved.Digest }
+func (inv *Inventory) Digest() string {
+	inv.mu.RLock()
+	defer inv.mu.RUnlock()
+	return inv.saved.Digest
+}
 
 // Exists reports whether the cluster holds anything of this inventory.
-func (b *Inventory) Exists() bool { return len(b.numbers) > 0 }
+func (inv *Inventory) Exists() bool {
+	inv.mu.RLock()
+	defer inv.mu.RUnlock()
+	return inv.exists
+}
 
 // Damaged names the ConfigMaps of this inventory that could not be read, or are missing. They are never
 // overwritten, and a inventory stays damaged until they are restored or the whole inventory is removed.
-func (b *Inventory) Damaged() []string { return b.damaged }
+func (inv *Inventory) Damaged() []string {
+	inv.mu.RLock()
+	defer inv.mu.RUnlock()
+	return inv.damaged
+}
 
 // read adds one ConfigMap to the inventory: of an entry in two chunks, and of two headers, the newer counts.
-func (b *Inventory) read(cm *unstructured.Unstructured) {
-	target := b.saved.Target
+func (inv *Inventory) read(cm *unstructured.Unstructured) {
+	target := inv.saved.Target
 	number, err := chunkNumber(target, cm.GetName())
 	if err != nil {
-		b.damaged = append(b.damaged, cm.GetName())
+		inv.damaged = append(inv.damaged, cm.GetName())
 		return
 	}
-	b.numbers[number] = true
+	inv.numbers[number] = true
 	text, _, _ := unstructured.NestedString(cm.Object, "data", dataKey)
 	p, err := decode(target, text)
 	if err != nil {
-		b.damaged = append(b.damaged, cm.GetName())
+		inv.damaged = append(inv.damaged, cm.GetName())
 		return
 	}
-	if p.Seq > b.seq {
-		b.seq = p.Seq
-		b.saved.Tenant, b.saved.Deployment = p.Tenant, p.Deployment
-		b.saved.Version = fleet.Version{Epoch: p.Epoch, Generation: p.Generation}
-		b.saved.Digest, b.saved.Base = p.Digest, p.Base
-		b.listed = map[int]bool{}
+	if p.Seq > inv.seq {
+		inv.seq = p.Seq
+		inv.saved.Tenant, inv.saved.Deployment = p.Tenant, p.Deployment
+		inv.saved.Version = fleet.Version{Epoch: p.Epoch, Generation: p.Generation}
+		inv.saved.Digest, inv.saved.Base = p.Digest, p.Base
+		inv.listed = map[int]bool{}
 	}
-	if p.Seq == b.seq {
+	if p.Seq == inv.seq {
 		// What was written together names what there was then: the last of it names all.
 		for _, n := range p.Chunks {
-			b.listed[n] = true
+			inv.listed[n] = true
 		}
 	}
 	c := &chunk{resourceVersion: cm.GetResourceVersion(), entries: map[Key]Entry{}}
-	b.chunks[number] = c
+	inv.chunks[number] = c
 	for _, line := range p.Entries {
 		e := line.entry()
 		key := KeyOf(e.ObjectRef)
 		c.put(e)
-		if _, known := b.saved.Entries[key]; !known || p.Seq > b.seqOf[key] {
-			b.saved.Entries[key], b.seqOf[key] = e, p.Seq
+		if _, known := inv.saved.Entries[key]; !known || p.Seq > inv.seqOf[key] {
+			inv.saved.Entries[key], inv.seqOf[key] = e, p.Seq
 		}
 	}
 }
 
 // complete ends reading: a chunk that the newest header names and that was not there is damage.
-func (b *Inventory) complete() {
-	for _, number := range slices.Sorted(maps.Keys(b.listed)) {
-		if !b.numbers[number] {
-			b.numbers[number] = true // its number is not given to another
-			b.damaged = append(b.damaged, chunkName(b.saved.Target, number)+", which is missing")
+func (inv *Inventory) complete() {
+	for _, number := range slices.Sorted(maps.Keys(inv.listed)) {
+		if !inv.numbers[number] {
+			inv.numbers[number] = true // its number is not given to another
+			inv.damaged = append(inv.damaged, chunkName(inv.saved.Target, number)+", which is missing")
 		}
 	}
-	b.seqOf, b.listed = nil, nil // of use only until here
+	inv.seqOf, inv.listed = nil, nil // of use only until here
+	inv.exists = len(inv.numbers) > 0
 }
 
 // ErrSuperseded says that the cluster holds a newer version than the one that was to be written:
@@ -131,62 +166,70 @@ var ErrSuperseded = errors.New("the inventory is of a newer version")
 // Save makes the cluster hold rec. It sends nothing when nothing differs and otherwise writes
 // only the chunks that do. After an error the inventory may be partly written: call Reload before the
 // next Save. An older version than the cluster holds is refused with ErrSuperseded.
-func (b *Inventory) Save(ctx context.Context, rec Record) error {
-	if b.stale {
-		return fmt.Errorf("writing the inventory of %s: what the cluster holds is not known", b.saved.Target)
+func (inv *Inventory) Save(ctx context.Context, rec Record) error {
+	if inv.stale {
+		return fmt.Errorf("writing the inventory of %s: what the cluster holds is not known", inv.saved.Target)
 	}
-	if rec.Compare(b.saved.Version) < 0 {
-		return fmt.Errorf("writing the inventory of %s: %w", b.saved.Target, ErrSuperseded)
+	if rec.Compare(inv.saved.Version) < 0 {
+		return fmt.Errorf("writing the inventory of %s: %w", inv.saved.Target, ErrSuperseded)
 	}
 	rec = rec.clone()
-	rec.Target = b.saved.Target
-	dirty := b.assign(rec)
-	if b.relabel {
-		dirty = slices.Sorted(maps.Keys(b.chunks))
+	rec.Target = inv.saved.Target
+	dirty := inv.assign(rec)
+	if inv.relabel {
+		dirty = slices.Sorted(maps.Keys(inv.chunks))
 	}
-	if len(dirty) == 0 && rec.sameHeader(b.saved) {
+	if len(dirty) == 0 && rec.sameHeader(inv.saved) {
 		return nil
 	}
 	if len(dirty) == 0 {
-		dirty = []int{b.first()}
+		dirty = []int{inv.first()}
 	}
-	b.stale = true
-	b.seq++
-	writes := b.schedule(dirty)
+	inv.set(func() { inv.stale, inv.exists = true, true })
+	inv.seq++
+	writes := inv.schedule(dirty)
 	empty := map[int]bool{}
 	for _, number := range dirty {
-		if len(b.chunks[number].entries) == 0 && number != writes[len(writes)-1] {
+		if len(inv.chunks[number].entries) == 0 && number != writes[len(writes)-1] {
 			empty[number] = true
 		}
 	}
 	for _, number := range writes {
-		if err := b.write(ctx, rec, number, empty); err != nil {
+		if err := inv.write(ctx, rec, number, empty); err != nil {
 			return err
 		}
 	}
 	// The header is in the last one by now, so that an empty chunk carries nothing any more.
 	for _, number := range slices.Sorted(maps.Keys(empty)) {
-		if err := b.remove(ctx, number); err != nil {
+		if err := inv.remove(ctx, number); err != nil {
 			return err
 		}
 	}
-	b.saved, b.stale, b.relabel = rec, false, false
+	inv.relabel = false
+	inv.set(func() { inv.saved, inv.stale = rec, false })
 	return nil
+}
+
+// set changes what the other methods return.
+func (inv *Inventory) set(change func()) {
+	inv.mu.Lock()
+	defer inv.mu.Unlock()
+	change()
 }
 
 // schedule returns the order in which to write: new chunks first, so that no header ever names one
 // that is yet to come, and at last one whose header names them all.
-func (b *Inventory) schedule(dirty []int) []int {
+func (inv *Inventory) schedule(dirty []int) []int {
 	var fresh, known []int
 	for _, number := range dirty {
-		if b.chunks[number].resourceVersion == "" {
+		if inv.chunks[number].resourceVersion == "" {
 			fresh = append(fresh, number)
 		} else {
 			known = append(known, number)
 		}
 	}
-	if len(fresh) > 0 && len(known) == 0 && len(b.chunks) > 1 {
-		known = []int{b.first()}
+	if len(fresh) > 0 && len(known) == 0 && len(inv.chunks) > 1 {
+		known = []int{inv.first()}
 	}
 	slices.Reverse(known) // the lowest is the one that stays when all are empty
 	return append(fresh, known...)
@@ -194,10 +237,10 @@ func (b *Inventory) schedule(dirty []int) []int {
 
 // present lists the chunks that there are when the chunk number is written, those that could not be
 // read or found among them, without those that are about to be removed.
-func (b *Inventory) present(number int, leaving map[int]bool) []int {
+func (inv *Inventory) present(number int, leaving map[int]bool) []int {
 	var out []int
-	for _, n := range slices.Sorted(maps.Keys(b.numbers)) {
-		c := b.chunks[n]
+	for _, n := range slices.Sorted(maps.Keys(inv.numbers)) {
+		c := inv.chunks[n]
 		if !leaving[n] && (n == number || c == nil || c.resourceVersion != "") {
 			out = append(out, n)
 		}
@@ -207,11 +250,11 @@ func (b *Inventory) present(number int, leaving map[int]bool) []int {
 
 // assign brings the entries of the chunks in line with rec and returns, sorted, the numbers of
 // those that changed. Entries stay in the chunk that they are in, so that a change writes one.
-func (b *Inventory) assign(rec Record) []int {
+func (inv *Inventory) assign(rec Record) []int {
 	dirty := map[int]bool{}
 	placed := map[Key]bool{}
-	for _, number := range slices.Sorted(maps.Keys(b.chunks)) {
-		c := b.chunks[number]
+	for _, number := range slices.Sorted(maps.Keys(inv.chunks)) {
+		c := inv.chunks[number]
 		for key, held := range maps.Clone(c.entries) {
 			want, ok := rec.Entries[key]
 			switch {
@@ -229,54 +272,54 @@ func (b *Inventory) assign(rec Record) []int {
 		if placed[KeyOf(e.ObjectRef)] {
 			continue
 		}
-		number := b.chunkFor(sizeOf(e))
-		b.chunks[number].put(e)
+		number := inv.chunkFor(sizeOf(e))
+		inv.chunks[number].put(e)
 		dirty[number] = true
 	}
 	return slices.Sorted(maps.Keys(dirty))
 }
 
 // chunkFor returns the number of a chunk that has size bytes left, making one if there is none.
-func (b *Inventory) chunkFor(size int) int {
-	for _, number := range slices.Sorted(maps.Keys(b.chunks)) {
-		if b.chunks[number].size+size <= chunkLimit {
+func (inv *Inventory) chunkFor(size int) int {
+	for _, number := range slices.Sorted(maps.Keys(inv.chunks)) {
+		if inv.chunks[number].size+size <= chunkLimit {
 			return number
 		}
 	}
-	return b.add()
+	return inv.add()
 }
 
 // first returns the lowest chunk, making one if there is none.
-func (b *Inventory) first() int {
-	if len(b.chunks) == 0 {
-		return b.add()
+func (inv *Inventory) first() int {
+	if len(inv.chunks) == 0 {
+		return inv.add()
 	}
-	return slices.Min(slices.Collect(maps.Keys(b.chunks)))
+	return slices.Min(slices.Collect(maps.Keys(inv.chunks)))
 }
 
 // add makes an empty chunk under a number that nothing in the cluster has.
-func (b *Inventory) add() int {
+func (inv *Inventory) add() int {
 	number := 0
-	for b.numbers[number] {
+	for inv.numbers[number] {
 		number++
 	}
-	b.numbers[number] = true
-	b.chunks[number] = &chunk{entries: map[Key]Entry{}}
+	inv.numbers[number] = true
+	inv.chunks[number] = &chunk{entries: map[Key]Entry{}}
 	return number
 }
 
-func (b *Inventory) write(ctx context.Context, rec Record, number int, leaving map[int]bool) error {
-	c := b.chunks[number]
-	text, err := encode(rec, b.seq, b.present(number, leaving), c.entries)
+func (inv *Inventory) write(ctx context.Context, rec Record, number int, leaving map[int]bool) error {
+	c := inv.chunks[number]
+	text, err := encode(rec, inv.seq, inv.present(number, leaving), c.entries)
 	if err != nil {
 		return err
 	}
-	obj := b.configMap(number, text, c.resourceVersion)
+	obj := inv.configMap(number, text, c.resourceVersion)
 	var out *unstructured.Unstructured
 	if c.resourceVersion == "" {
-		out, err = b.configMaps.Create(ctx, obj, metav1.CreateOptions{})
+		out, err = inv.configMaps.Create(ctx, obj, metav1.CreateOptions{})
 	} else {
-		out, err = b.configMaps.Update(ctx, obj, metav1.UpdateOptions{})
+		out, err = inv.configMaps.Update(ctx, obj, metav1.UpdateOptions{})
 	}
 	if err != nil {
 		return fmt.Errorf("writing the inventory of %s: %w", rec.Target, err)
@@ -285,59 +328,66 @@ func (b *Inventory) write(ctx context.Context, rec Record, number int, leaving m
 	return nil
 }
 
-func (b *Inventory) remove(ctx context.Context, number int) error {
+func (inv *Inventory) remove(ctx context.Context, number int) error {
 	// Bound to what was read or written last: another replica may have gone on with it.
-	version := b.chunks[number].resourceVersion
-	err := b.configMaps.Delete(ctx, chunkName(b.saved.Target, number), metav1.DeleteOptions{
+	version := inv.chunks[number].resourceVersion
+	err := inv.configMaps.Delete(ctx, chunkName(inv.saved.Target, number), metav1.DeleteOptions{
 		Preconditions: &metav1.Preconditions{ResourceVersion: &version},
 	})
 	if err != nil && !apierrors.IsNotFound(err) {
-		return fmt.Errorf("removing a part of the inventory of %s: %w", b.saved.Target, err)
+		return fmt.Errorf("removing a part of the inventory of %s: %w", inv.saved.Target, err)
 	}
-	delete(b.chunks, number)
-	delete(b.numbers, number)
+	delete(inv.chunks, number)
+	delete(inv.numbers, number)
+	inv.set(func() { inv.exists = len(inv.numbers) > 0 })
 	return nil
 }
 
 // Stale reports whether a write failed, so that Reload is due.
-func (b *Inventory) Stale() bool { return b.stale }
+func (inv *Inventory) Stale() bool {
+	inv.mu.RLock()
+	defer inv.mu.RUnlock()
+	return inv.stale
+}
 
 // Reload reads the inventory again.
-func (b *Inventory) Reload(ctx context.Context) error {
-	items, err := list(ctx, b.configMaps, LabelInventory+"="+string(b.saved.Target))
+func (inv *Inventory) Reload(ctx context.Context) error {
+	items, err := list(ctx, inv.configMaps, LabelInventory+"="+string(inv.saved.Target))
 	if err != nil {
 		return err
 	}
-	fresh := newInventory(b.configMaps, b.agent, b.saved.Target)
+	fresh := newInventory(inv.configMaps, inv.agent, inv.saved.Target)
 	for i := range items {
 		fresh.read(&items[i])
-		fresh.relabel = fresh.relabel || items[i].GetLabels()[LabelAgent] != string(b.agent)
+		fresh.relabel = fresh.relabel || items[i].GetLabels()[LabelAgent] != string(inv.agent)
 	}
 	fresh.complete()
-	*b = *fresh
+	inv.seq, inv.seqOf, inv.chunks, inv.numbers, inv.listed, inv.relabel = fresh.seq, nil, fresh.chunks, fresh.numbers, nil, fresh.relabel
+	inv.set(func() {
+		inv.saved, inv.damaged, inv.exists, inv.stale = fresh.saved, fresh.damaged, fresh.exists, false
+	})
 	return nil
 }
 
 // Delete removes the whole inventory. A damaged one is refused: it may name objects that still exist.
-func (b *Inventory) Delete(ctx context.Context) error {
-	if len(b.damaged) > 0 {
-		return fmt.Errorf("removing the inventory of %s: %s cannot be read and may name objects that still exist", b.saved.Target, b.damaged[0])
+func (inv *Inventory) Delete(ctx context.Context) error {
+	if len(inv.damaged) > 0 {
+		return fmt.Errorf("removing the inventory of %s: %s cannot be read and may name objects that still exist", inv.saved.Target, inv.damaged[0])
 	}
-	if len(b.chunks) > 1 {
+	if len(inv.chunks) > 1 {
 		// Down to one chunk first: a removal that stops half way must not look like damage.
-		rec := b.Record()
+		rec := inv.Record()
 		rec.Entries = nil
-		if err := b.Save(ctx, rec); err != nil {
+		if err := inv.Save(ctx, rec); err != nil {
 			return err
 		}
 	}
-	b.stale = true
-	for _, number := range slices.Sorted(maps.Keys(b.chunks)) {
-		if err := b.remove(ctx, number); err != nil {
+	inv.set(func() { inv.stale = true })
+	for _, number := range slices.Sorted(maps.Keys(inv.chunks)) {
+		if err := inv.remove(ctx, number); err != nil {
 			return err
 		}
 	}
-	b.saved = Record{Target: b.saved.Target, Entries: map[Key]Entry{}}
-	b.stale = false
+	inv.set(func() { inv.saved, inv.stale = Record{Target: inv.saved.Target, Entries: map[Key]Entry{}}, false })
 	return nil
 }

@@ -11,13 +11,15 @@ import (
 	"github.com/kedge-dev/kedge/internal/manifest"
 )
 
-// claims knows which target desires which object, so that an object which moves from one target
-// to another is handed over and never deleted in between. Safe for concurrent use.
+// claims knows which target desires which object, so that an object that moves from one target to another is handed over
+// and never deleted in between. It tells its listener when that changes for a target. Safe for concurrent use.
 //
-// A claim that cannot be made good keeps an object from nobody: one of a target that only rehearses, and
-// one that is idle, because its target has tried and may not. What is idle counts again when the target
-// is set anew, when whoever has the object lets go of it, and when it was applied after all.
+// A claim that cannot succeed keeps an object from nobody: the claim of a dry run, and a suspended one, whose target has
+// tried and may not have the object. A suspended claim counts again when its target is set again, when the owner of the
+// object stops desiring it, and when the object was applied after all.
 type claims struct {
+	listener claimListener
+
 	mu       sync.Mutex
 	byKey    map[inventory.Key][]fleet.TargetID
 	byTarget map[fleet.TargetID][]inventory.Key // present for every target that was ever set
@@ -25,10 +27,20 @@ type claims struct {
 	current   map[string]fleet.TargetID
 	dryRuns   map[fleet.TargetID]bool
 	suspended map[claim]bool
-	// waiting has the targets that keep something because of what others claim, and want to be told when that is less; freed those
-	// that are to be told. drops counts how often it was less.
-	waiting, released map[fleet.TargetID]bool
-	releases          int
+	// waiting has the targets that keep something because of the claims of others. releases counts how often a claim was
+	// released.
+	waiting  map[fleet.TargetID]bool
+	releases int
+}
+
+// claimListener is told about changes of claims, without the lock of the claims. Its methods must not block.
+type claimListener interface {
+	// superseded is called when another target of the same deployment replaces a target.
+	superseded(old, by fleet.TargetID)
+	// available is called for a target that desires an object which another target does not desire any more.
+	available(target fleet.TargetID)
+	// released is called once for a target that awaits releases, when a claim is released.
+	released(target fleet.TargetID)
 }
 
 // claim is that a target desires an object.
@@ -37,25 +49,24 @@ type claim struct {
 	key    inventory.Key
 }
 
-func newClaims() *claims {
+func newClaims(listener claimListener) *claims {
 	return &claims{
-		byKey: map[inventory.Key][]fleet.TargetID{}, byTarget: map[fleet.TargetID][]inventory.Key{}, current: map[string]fleet.TargetID{},
-		dryRuns: map[fleet.TargetID]bool{}, suspended: map[claim]bool{},
-		waiting: map[fleet.TargetID]bool{}, released: map[fleet.TargetID]bool{},
+		listener: listener, byKey: map[inventory.Key][]fleet.TargetID{}, byTarget: map[fleet.TargetID][]inventory.Key{},
+		current: map[string]fleet.TargetID{}, dryRuns: map[fleet.TargetID]bool{}, suspended: map[claim]bool{}, waiting: map[fleet.TargetID]bool{},
 	}
 }
 
-// set replaces what d's target desires. It returns the targets that desire something which was let go
-// of, as they may have been waiting for it, and the target that d's supersedes, or "".
+// set replaces the claims of a target.
 //
-// A server has one target of a deployment on an agent. So when another one of the same deployment is
-// desired, the one before is no more, even if its tombstone has not arrived or never will: a server
-// that was restored from a backup may know nothing of it. It claims nothing from here on.
-func (c *claims) set(d engine.Desired) (waiting []fleet.TargetID, superseded fleet.TargetID) {
+// A server has one target of a deployment on an agent. So when another target of the same deployment is set, it supersedes
+// the one before, even if the tombstone of that one has not arrived or never will: a server that was restored from a
+// backup may not know it. A superseded target claims nothing.
+func (c *claims) set(d engine.Desired) {
 	keys, name := claimedKeys(d), liveName(d)
 	c.mu.Lock()
-	defer c.mu.Unlock()
+	before := c.releases
 	maps.DeleteFunc(c.current, func(_ string, id fleet.TargetID) bool { return id == d.Target })
+	superseded := fleet.TargetID("")
 	if name != "" {
 		superseded = c.current[name]
 		c.current[name] = d.Target
@@ -64,12 +75,20 @@ func (c *claims) set(d engine.Desired) (waiting []fleet.TargetID, superseded fle
 	if d.State.Policy.DryRun && d.Objects != nil {
 		c.dryRuns[d.Target] = true
 	}
-	waits := c.replaceLocked(d.Target, keys)
+	available := c.replaceLocked(d.Target, keys)
 	if superseded != "" {
-		maps.Copy(waits, c.replaceLocked(superseded, nil))
+		maps.Copy(available, c.replaceLocked(superseded, nil))
 	}
-	delete(waits, superseded)
-	return slices.Collect(maps.Keys(waits)), superseded
+	delete(available, superseded)
+	released := c.releasedLocked(before)
+	c.mu.Unlock()
+	if superseded != "" {
+		c.listener.superseded(superseded, d.Target)
+	}
+	for id := range available {
+		c.listener.available(id)
+	}
+	c.tell(released)
 }
 
 // liveName names the deployment of a target that desires objects; "" of any other.
@@ -97,7 +116,7 @@ func (c *claims) replaceLocked(target fleet.TargetID, keys []inventory.Key) map[
 	waiting := map[fleet.TargetID]bool{}
 	for _, key := range old {
 		if !slices.Contains(c.byKey[key], target) {
-			c.releaseLocked()
+			c.releases++
 			for _, id := range c.byKey[key] {
 				waiting[id] = true
 				delete(c.suspended, claim{id, key}) // now it can be had
@@ -127,48 +146,57 @@ func (c *claims) other(key inventory.Key, me fleet.TargetID) fleet.TargetID {
 	return ""
 }
 
-// suspend makes the claim of a target idle: it was refused the object, by holder if that is not "". A holder
-// that has let go of it meanwhile is no reason: the target tries again, and must find it in place.
+// suspend suspends the claim of a target that was refused the object, by holder if that is not "". If holder does not
+// desire the object any more, the claim stays: the target tries again.
 func (c *claims) suspend(key inventory.Key, target, holder fleet.TargetID) {
 	c.mu.Lock()
-	defer c.mu.Unlock()
 	if _, here := c.byTarget[holder]; here && holder != "" && !slices.Contains(c.byKey[key], holder) {
+		c.mu.Unlock()
 		return
 	}
+	before := c.releases
 	if slices.Contains(c.byKey[key], target) && !c.suspended[claim{target, key}] {
 		c.suspended[claim{target, key}] = true
-		c.releaseLocked()
+		c.releases++
 	}
+	released := c.releasedLocked(before)
+	c.mu.Unlock()
+	c.tell(released)
 }
 
-// releaseCount is how often less was claimed than before.
+// releaseCount returns how often a claim was released.
 func (c *claims) releaseCount() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.releases
 }
 
-// await has a target told, once, when less is claimed than now. It reports whether it is less already than when dropped was since.
-func (c *claims) await(target fleet.TargetID, since int) (less bool) {
+// await has the listener told, once, when a claim is released after releaseCount was since. If one was, it is told now.
+func (c *claims) await(target fleet.TargetID, since int) {
 	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.waiting[target] = true
-	return c.releases != since
+	late := c.releases != since
+	c.waiting[target] = !late
+	c.mu.Unlock()
+	if late {
+		c.listener.released(target)
+	}
 }
 
-func (c *claims) releaseLocked() {
-	c.releases++
-	maps.Copy(c.released, c.waiting)
-	clear(c.waiting)
+// releasedLocked returns the targets to tell if a claim was released since, and forgets that they wait.
+func (c *claims) releasedLocked(since int) map[fleet.TargetID]bool {
+	if c.releases == since {
+		return nil
+	}
+	waiting := c.waiting
+	c.waiting = map[fleet.TargetID]bool{}
+	maps.DeleteFunc(waiting, func(_ fleet.TargetID, waits bool) bool { return !waits })
+	return waiting
 }
 
-// takeReleased returns those that are to be told, once.
-func (c *claims) takeReleased() []fleet.TargetID {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	ids := slices.Collect(maps.Keys(c.released))
-	clear(c.released)
-	return ids
+func (c *claims) tell(released map[fleet.TargetID]bool) {
+	for id := range released {
+		c.listener.released(id)
+	}
 }
 
 // resume makes the claim of a target count again: it has the object.

@@ -25,12 +25,23 @@ func wanting(t *testing.T, target fleet.TargetID, text string) engine.Desired {
 	return engine.Desired{Target: target, Objects: set, State: fleet.Desired{Namespace: "ns"}}
 }
 
+// claimChanges records what claims tell their listener.
+type claimChanges struct {
+	replaced        fleet.TargetID
+	offered, notify []fleet.TargetID
+}
+
+func (c *claimChanges) superseded(old, _ fleet.TargetID) { c.replaced = old }
+func (c *claimChanges) available(id fleet.TargetID)      { c.offered = append(c.offered, id) }
+func (c *claimChanges) released(id fleet.TargetID)       { c.notify = append(c.notify, id) }
+
 func TestClaims(t *testing.T) {
 	t.Parallel()
+	heard := &claimChanges{}
 	const config = "{apiVersion: v1, kind: ConfigMap, metadata: {name: a}}"
 	const custom = "{apiVersion: example.com/v1, kind: Widget, metadata: {name: w}}"
 	key := inventory.Key{Kind: "ConfigMap", Namespace: "ns", Name: "a"}
-	c := newClaims()
+	c := newClaims(heard)
 	if c.abandoned(key, "one") {
 		t.Error("a target that is not known here has abandoned nothing")
 	}
@@ -42,8 +53,8 @@ func TestClaims(t *testing.T) {
 	if c.abandoned(key, "one") {
 		t.Error("one desires it")
 	}
-	waiting, _ := c.set(wanting(t, "one", custom))
-	if diff := cmp.Diff([]fleet.TargetID{"two"}, waiting); diff != "" {
+	c.set(wanting(t, "one", custom))
+	if diff := cmp.Diff([]fleet.TargetID{"two"}, heard.offered); diff != "" {
 		t.Errorf("who waits for what was let go:\n%s", diff)
 	}
 	if !c.abandoned(key, "one") || c.other(key, "two") != "" {
@@ -89,10 +100,12 @@ func TestOneTargetOfADeploymentIsLive(t *testing.T) {
 		{"nobody is left to be superseded", ended("one"), ""},
 		{"a fresh one", of("three", "acme", "web"), ""},
 	}
-	c := newClaims()
+	heard := &claimChanges{}
+	c := newClaims(heard)
 	for _, step := range steps {
-		if _, got := c.set(step.desired); got != step.superseded {
-			t.Errorf("%s: superseded %q, want %q", step.reason, got, step.superseded)
+		heard.replaced = ""
+		if c.set(step.desired); heard.replaced != step.superseded {
+			t.Errorf("%s: superseded %q, want %q", step.reason, heard.replaced, step.superseded)
 		}
 		if step.superseded != "" && !c.abandoned(key, step.superseded) {
 			t.Errorf("%s: %q still claims what it had", step.reason, step.superseded)
@@ -122,7 +135,7 @@ func TestClaimThatCannotBeMadeGoodKeepsNothing(t *testing.T) {
 		{"as a dry run", func(c *claims) { c.set(rehearsal) }, ""},
 		{"and not so any more", func(c *claims) { c.set(wanting(t, "two", config)) }, "two"},
 	}
-	c := newClaims()
+	c := newClaims(&claimChanges{})
 	for _, step := range steps {
 		step.do(c)
 		if got := c.other(key, "one"); got != step.other {
@@ -134,38 +147,40 @@ func TestClaimThatCannotBeMadeGoodKeepsNothing(t *testing.T) {
 	}
 }
 
-// Who keeps something because others claim it is told when they claim less, once for each time it asks.
-func TestWhoIsHeldBackIsToldOfLess(t *testing.T) {
+// A target that keeps something because of the claims of others is told when one is released, once for each wait.
+func TestWaitingTargetsAreToldOfReleasedClaims(t *testing.T) {
 	t.Parallel()
 	const config = "{apiVersion: v1, kind: ConfigMap, metadata: {name: a}}"
 	key := inventory.Key{Kind: "ConfigMap", Namespace: "ns", Name: "a"}
-	c := newClaims()
+	heard := &claimChanges{}
+	c := newClaims(heard)
 	c.set(wanting(t, "two", config))
 	told := func(reason string, want bool) {
 		t.Helper()
-		if freed := c.takeReleased(); slices.Contains(freed, "one") != want {
-			t.Errorf("%s: %v is told", reason, freed)
+		if slices.Contains(heard.notify, "one") != want {
+			t.Errorf("%s: %v is told", reason, heard.notify)
 		}
+		heard.notify = nil
 	}
 	c.set(wanting(t, "two", ""))
 	told("nobody waits", false)
 	c.set(wanting(t, "two", config))
 	c.await("one", c.releaseCount())
+	told("nothing was released yet", false)
 	c.set(wanting(t, "three", config))
-	told("more is claimed", false)
+	told("another claim is made", false)
 	c.set(wanting(t, "two", ""))
-	told("less is claimed", true)
+	told("a claim is released", true)
 	before := c.releaseCount()
 	c.set(wanting(t, "three", ""))
 	told("it was told before", false)
-	if !c.await("one", before) || c.await("one", c.releaseCount()) {
-		t.Error("want it told at once if less was claimed before it waits, and only then")
-	}
+	c.await("one", before)
+	told("a claim was released before it waits", true)
 	c.set(wanting(t, "two", config))
 	c.await("one", c.releaseCount())
 	c.suspend(key, "two", "")
-	told("a claim is refused", true)
+	told("a claim is suspended", true)
 	c.await("one", c.releaseCount())
 	c.suspend(key, "two", "")
-	told("and again", false)
+	told("it is suspended already", false)
 }

@@ -93,14 +93,16 @@ func newEngine(cfg Config, timing timing) (*Engine, error) {
 		return nil, err
 	}
 	configMaps := cluster.Dynamic.Resource(schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}).Namespace(cfg.Namespace)
-	return &Engine{
+	e := &Engine{
 		namespace: cfg.Namespace, reporter: cfg.Reporter, log: cmp.Or(cfg.Log, slog.New(slog.DiscardHandler)),
-		timing: timing, cluster: cluster, store: inventory.NewStore(configMaps), claims: newClaims(), finishes: newFinishes(),
+		timing: timing, cluster: cluster, store: inventory.NewStore(configMaps), finishes: newFinishes(),
 		settings: settings{agent: cfg.AgentID, scope: cfg.Scope, namespaces: slices.Clone(cfg.Namespaces), policy: cfg.Owner},
 		targets:  map[fleet.TargetID]*target{}, inventories: map[fleet.TargetID]*inventory.Inventory{},
 		deleted: map[fleet.TargetID]deletedTarget{}, takenOver: map[takeover]bool{}, diagnoses: semaphore.NewWeighted(maxDiagnoses),
 		podReads: rate.NewLimiter(podReadsPerSecond, podReadBurst), strict: cfg.Strict,
-	}, nil
+	}
+	e.claims = newClaims(e)
+	return e, nil
 }
 
 // RefusedTransitions returns how many phase transitions of objects were refused since the start. Each is a bug.
@@ -238,12 +240,7 @@ func (e *Engine) Set(d engine.Desired) {
 		return
 	}
 	if d.Source == nil { // what is refused changes nothing of what the target has
-		waiting, superseded := e.claims.set(d)
-		e.supersede(superseded, d.Target)
-		for _, id := range waiting {
-			e.retryTarget(id)
-		}
-		e.notifyReleased()
+		e.claims.set(d)
 	}
 	t.signal()
 }
@@ -287,15 +284,16 @@ func (e *Engine) target(id fleet.TargetID) *target {
 	return t
 }
 
-// notifyReleased tells those who waited for others to claim less.
-func (e *Engine) notifyReleased() {
-	for _, id := range e.claims.takeReleased() {
-		e.mu.Lock()
-		t := e.targets[id]
-		e.mu.Unlock()
-		if t != nil {
-			t.post(func(in *inbox) { in.claimsReleased = true })
-		}
+// available implements claimListener.
+func (e *Engine) available(id fleet.TargetID) { e.retryTarget(id) }
+
+// released implements claimListener.
+func (e *Engine) released(id fleet.TargetID) {
+	e.mu.Lock()
+	t := e.targets[id]
+	e.mu.Unlock()
+	if t != nil {
+		t.post(func(in *inbox) { in.claimsReleased = true })
 	}
 }
 

@@ -76,8 +76,8 @@ func (e *Engine) retire(t *target, g deletedTarget) bool {
 	return true
 }
 
-// supersede ends the work on a target in whose place another one of its deployment has come; "" is none.
-func (e *Engine) supersede(old, by fleet.TargetID) {
+// superseded implements claimListener: it ends the work on a target that another one of its deployment replaces.
+func (e *Engine) superseded(old, by fleet.TargetID) {
 	e.mu.Lock()
 	t := e.targets[old]
 	e.mu.Unlock()

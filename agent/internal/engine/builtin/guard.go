@@ -48,7 +48,7 @@ func (t *target) refuse(ref fleet.ObjectRef, m kube.Mapping) string {
 func (t *target) impersonate(account string) {
 	cluster, err := t.engine.cluster.As(account)
 	if err != nil {
-		t.inv.writing.failure = err.Error() // and nothing is done until something newer is desired
+		t.inv.failure = err.Error() // and nothing is done until something newer is desired
 	}
 	t.work.client = cluster
 }

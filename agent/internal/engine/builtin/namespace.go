@@ -79,7 +79,6 @@ func (t *target) leaveExisting(o *object, err error) bool {
 	o.health.status, o.health.note, o.health.unreadySince = fleet.HealthCurrent, note, time.Time{}
 	o.endDiagnosis()
 	t.engine.claims.suspend(o.key(), t.id, "")
-	t.engine.notifyReleased()
 	return true
 }
 

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/kedge-dev/kedge/agent/internal/engine"
-	"github.com/kedge-dev/kedge/agent/internal/engine/builtin/backoff"
 	"github.com/kedge-dev/kedge/agent/internal/engine/builtin/kube"
 	"github.com/kedge-dev/kedge/agent/internal/engine/builtin/watch"
 	"github.com/kedge-dev/kedge/agent/internal/inventory"
@@ -57,16 +56,6 @@ type work struct {
 	offlineCopy <-chan struct{}
 }
 
-// inventoryState is the inventory of a target, and what is to be written to it.
-type inventoryState struct {
-	inventory *inventory.Inventory // nil before the first begin
-	dirty     bool                 // it is to be written
-	healedBy  time.Time            // it lags behind what was healed, and is to be written then; zero when it does not
-	digest    string               // of the bundle that was applied whole
-	base      int                  // objects that were in place before the change that is not decided on yet
-	writing   saving
-}
-
 // cache is what a target derives from its objects, or has found out about the cluster, and keeps for a pass or a version.
 type cache struct {
 	barrier     *object         // the first object that later waves wait for; nil when nothing does
@@ -110,13 +99,6 @@ type inbox struct {
 	claimsReleased bool // others claim less
 	successor      fleet.TargetID
 	wasSuperseded  bool // it had an heir since the last begin
-}
-
-// saving is how writing the inventory goes.
-type saving struct {
-	failure string
-	backoff backoff.Backoff
-	due     time.Time
 }
 
 func newTarget(e *Engine, id fleet.TargetID, held fleet.Version) *target {
@@ -198,7 +180,7 @@ func (t *target) run(ctx context.Context) {
 	for {
 		t.now = time.Now()
 		next := t.drainInbox()
-		if next != nil && t.inflight == 0 && t.engine.config().known() {
+		if next != nil && t.inflight == 0 && !t.inv.running && t.engine.config().known() {
 			t.begin(ctx, next)
 		}
 		pause := t.passDelay()
@@ -249,7 +231,7 @@ func (t *target) passDelay() time.Duration {
 // finished reports whether there is nothing left of the target, and that was told.
 func (t *target) finished() bool {
 	last := t.out.sent.Observed
-	return t.end.done && t.inflight == 0 && t.out.reported && last.Version == t.work.desired.State.Version &&
+	return t.end.done && t.inflight == 0 && !t.inv.running && t.out.reported && last.Version == t.work.desired.State.Version &&
 		(last.Sync == fleet.SyncDeleted || last.Sync == fleet.SyncDetached)
 }
 

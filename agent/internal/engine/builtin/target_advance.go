@@ -4,10 +4,7 @@ import (
 	"context"
 	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-
 	"github.com/kedge-dev/kedge/agent/internal/engine/builtin/kube"
-	"github.com/kedge-dev/kedge/agent/internal/inventory"
 	"github.com/kedge-dev/kedge/internal/fleet"
 )
 
@@ -42,7 +39,7 @@ func (t *target) advance() {
 	if s.resolving > 0 && now.Before(t.work.begun.Add(resolveGrace)) {
 		return
 	}
-	if now.Before(t.inv.writing.due) || !t.widenInventory() {
+	if now.Before(t.inv.due) || !t.widenInventory() {
 		return
 	}
 	if s.unattempted > 0 {
@@ -145,135 +142,6 @@ func (t *target) retryFailed(now time.Time) {
 			t.transition(o, phaseApply)
 		}
 	}
-}
-
-// widenInventory makes sure that everything that is about to be applied is in the inventory. It reports
-// whether applying may go on.
-func (t *target) widenInventory() bool {
-	missing := false
-	for _, o := range t.order {
-		if o.leaving == nil && o.kind.resolved && !o.record.listed && o.phase == phaseApply {
-			o.record.listed, missing = true, true
-		}
-	}
-	if !missing {
-		return true
-	}
-	if t.saveInventory() {
-		return true
-	}
-	for _, o := range t.order {
-		if o.leaving == nil && t.inv.inventory.Entry(o.key()) == (inventory.Entry{}) {
-			o.record.listed = false
-		}
-	}
-	return false
-}
-
-// record is what the inventory shall hold.
-func (t *target) record() inventory.Record {
-	rec := inventory.Record{
-		Target: t.id, Tenant: t.work.desired.Tenant, Deployment: t.work.desired.Deployment,
-		Version: t.work.desired.State.Version, Digest: t.inv.digest, Base: t.nextBase(), Entries: map[inventory.Key]inventory.Entry{},
-	}
-	for _, o := range t.order {
-		if o.record.listed {
-			rec.Entries[o.key()] = o.entry()
-		}
-	}
-	return rec
-}
-
-// offlineCopyDone reports whether the inventory may name the version that is worked on: it is kept for when the server
-// is away, or cannot be. Until then nothing is written down; the first call asks for it.
-func (t *target) offlineCopyDone() bool {
-	if t.work.desired.Keep == nil || t.inv.inventory.Version() == t.work.desired.State.Version {
-		return true
-	}
-	if t.work.offlineCopy == nil {
-		keeping, ctx := t.work.desired.Keep(), t.work.ctx
-		t.work.offlineCopy = keeping
-		t.engine.work.Go(func() {
-			select {
-			case <-keeping:
-			case <-ctx.Done():
-			}
-			t.signal()
-		})
-	}
-	select {
-	case <-t.work.offlineCopy:
-		return true
-	default:
-		return false
-	}
-}
-
-// inventoryDue reports whether the inventory is to be written now.
-func (t *target) inventoryDue() bool {
-	return t.inv.dirty || !t.inv.healedBy.IsZero() && !t.now.Before(t.inv.healedBy)
-}
-
-// saveInventory writes the inventory and reports whether that worked. What has to wait for it waits.
-func (t *target) saveInventory() bool {
-	if !t.offlineCopyDone() {
-		return false
-	}
-	ctx, cancel := context.WithTimeout(t.work.ctx, t.engine.timing.requests.Request)
-	defer cancel()
-	err := t.reloadInventory(ctx)
-	if err == nil {
-		err = t.inv.inventory.Save(ctx, t.record())
-	}
-	if err == nil {
-		t.inv.dirty, t.inv.healedBy, t.inv.writing = false, time.Time{}, saving{}
-		return true
-	}
-	if apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) {
-		// Somebody else has written it. What that was decides whether to go on.
-		if again := t.reloadInventory(ctx); again != nil {
-			err = again
-		}
-	}
-	if t.inv.inventory.Version().Compare(t.work.desired.State.Version) > 0 {
-		t.yieldToReplica()
-		return false
-	}
-	if t.work.ctx.Err() == nil {
-		t.log.Warn("the inventory could not be written", "error", err)
-		t.inv.writing.failure = err.Error()
-		t.inv.writing.due = time.Now().Add(t.inv.writing.backoff.Next(t.engine.timing.retryFirst, t.engine.timing.forbiddenMax))
-	}
-	return false
-}
-
-// reloadInventory reads the inventory again after a write that may or may not have happened. What it names and is not known here is
-// looked at in the next pass, which nothing else would cause.
-func (t *target) reloadInventory(ctx context.Context) error {
-	if !t.inv.inventory.Stale() {
-		return nil
-	}
-	if err := t.inv.inventory.Reload(ctx); err != nil {
-		return err
-	}
-	if t.inv.inventory.Version().Compare(t.work.desired.State.Version) > 0 {
-		return inventory.ErrSuperseded
-	}
-	t.addRecorded(t.inv.inventory.Record())
-	t.sort()
-	t.signal()
-	return nil
-}
-
-// yieldToReplica ends the work on a target that another replica of this agent has gone on with, until
-// something newer is desired here too.
-func (t *target) yieldToReplica() {
-	t.stopped.newerReplica = true
-	t.log.Warn("another replica of this agent works on a newer version", "generation", t.inv.inventory.Version().Generation)
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.inbox.minVersion = t.inv.inventory.Version()
-	t.inbox.cancel()
 }
 
 // startApplies starts as many applies as may run at once.

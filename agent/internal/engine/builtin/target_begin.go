@@ -51,7 +51,8 @@ func (t *target) begin(ctx context.Context, next *engine.Desired) {
 		Agent: t.engine.config().agent, Target: t.id,
 		Deployment: d.Tenant + "/" + d.Deployment, Adopt: d.State.Policy.Adopt,
 	}
-	t.inv.writing, t.work.offlineCopy, t.end.released, t.end.detached, t.work.invalid = saving{}, nil, nil, nil, ""
+	t.inv.failure, t.inv.backoff, t.inv.due = "", backoff.Backoff{}, time.Time{}
+	t.work.offlineCopy, t.end.released, t.end.detached, t.work.invalid = nil, nil, nil, ""
 	t.impersonate(d.State.Policy.ServiceAccount)
 	if strayed {
 		t.forgetLive()

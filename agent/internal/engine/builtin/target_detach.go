@@ -22,7 +22,7 @@ import (
 // other deployment might not be allowed to adopt it.
 func (t *target) detach() {
 	t.engine.crds.Want(t, false)
-	if t.now.Before(t.inv.writing.due) || !t.recordEnd() {
+	if t.now.Before(t.inv.due) || !t.recordEnd() {
 		return
 	}
 	t.claimsSeen = t.engine.claims.releaseCount()
@@ -47,8 +47,9 @@ func (t *target) recordEnd() bool {
 	if !t.inv.inventory.Exists() || t.inv.inventory.Version() == t.work.desired.State.Version && t.inv.inventory.Digest() == "" {
 		return true
 	}
-	t.inv.digest = ""
-	return t.saveInventory()
+	t.inv.digest, t.inv.dirty = "", true
+	t.saveInventory()
+	return false
 }
 
 // releaseObject releases one object, unless it has to wait or must not be touched.

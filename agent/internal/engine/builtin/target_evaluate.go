@@ -280,16 +280,15 @@ func (t *target) succeeded(o *object, out kube.ApplyResult) {
 	}
 }
 
-// noteApplied has the inventory written if an apply has changed what it is to hold. What is only healed, which
-// has another UID when it was deleted, waits a little: what is deleted next would wait for the write, and a
-// restart before it costs no more than an apply that changes nothing.
+// noteApplied marks the inventory for a write if an apply has changed what it is to hold. A healed object has another UID if
+// it was deleted; a restart before the write costs no more than an apply that changes nothing.
 func (t *target) noteApplied(o *object) {
 	switch {
 	case t.inv.inventory.Entry(o.key()) == o.entry():
 	case !o.drift.healing:
 		t.inv.dirty = true
-	case t.inv.healedBy.IsZero():
-		t.inv.healedBy = t.now.Add(t.engine.timing.lapse)
+	default:
+		t.inv.healed = true
 	}
 }
 

@@ -156,12 +156,8 @@ func (t *target) postpone(o *object, why string) {
 	}
 }
 
-// awaitClaims has the target look again when others claim less than when it was decided what goes.
-func (t *target) awaitClaims() {
-	if t.engine.claims.await(t.id, t.claimsSeen) {
-		t.post(func(in *inbox) { in.claimsReleased = true })
-	}
-}
+// awaitClaims has the target wake up when a claim is released after it was decided what is deleted.
+func (t *target) awaitClaims() { t.engine.claims.await(t.id, t.claimsSeen) }
 
 // removeLast deletes those of the last step. Each step is gone before the one before it goes.
 func (t *target) removeLast(now time.Time, remove []*object) {
@@ -369,30 +365,25 @@ func (t *target) recheckLeaving(o *object) {
 // noInventoryMessage is said of a tombstone that found nothing to go by.
 const noInventoryMessage = "no inventory was found here: nothing was deleted"
 
-// finish ends the life of a target whose tombstone was carried out, or that was let go of.
+// finish removes the inventory of a target whose tombstone was carried out, or whose objects were released.
 func (t *target) finish() {
-	ctx, cancel := context.WithTimeout(t.work.ctx, t.engine.timing.requests.Request)
-	defer cancel()
-	if t.now.Before(t.inv.writing.due) {
-		return
+	switch {
+	case t.inv.running || t.now.Before(t.inv.due):
+	case t.inv.inventory.Stale():
+		t.startReload() // after a removal that stopped half way, the objects that are left come back
+	default:
+		t.writeInventory(false, t.inv.inventory.Delete, t.inventoryDeleted)
 	}
-	err := t.reloadInventory(ctx)
-	if err == nil && len(t.objects) > 0 {
-		return // a removal that stopped half way: what came back is looked at again
-	}
-	if err == nil {
-		err = t.inv.inventory.Delete(ctx)
-	}
-	if errors.Is(err, inventory.ErrSuperseded) {
-		t.yieldToReplica()
-		return
-	}
+}
+
+// inventoryDeleted records that nothing is left of a target.
+func (t *target) inventoryDeleted(err error) {
 	if err != nil {
-		t.inv.writing.failure = err.Error()
-		t.inv.writing.due = time.Now().Add(t.inv.writing.backoff.Next(t.engine.timing.retryFirst, t.engine.timing.forbiddenMax))
+		t.saveFailed(err)
 		return
 	}
-	t.end.done, t.inv.dirty, t.inv.healedBy, t.inv.digest, t.inv.writing = true, false, time.Time{}, "", saving{}
+	t.inv = inventoryState{inventory: t.inv.inventory, base: t.inv.base}
+	t.end.done = true
 	switch {
 	case t.work.desired.State.Detached:
 		t.event(fleet.EventNormal, "Detached", nil, fmt.Sprintf("%d objects stay as they are and are not managed any more", len(t.end.detached)))

@@ -168,10 +168,7 @@ func (t *target) suspendClaim(o *object, err error) {
 		t.engine.claims.suspend(o.key(), t.id, by.Target)
 	case errors.As(err, &refused), apierrors.IsForbidden(err) && o.retry.backoff.Tries >= forbiddenTries:
 		t.engine.claims.suspend(o.key(), t.id, "")
-	default:
-		return
 	}
-	t.engine.notifyReleased()
 }
 
 // pause is how long to wait before the next try.
@@ -206,7 +203,7 @@ func (t *target) retryKinds(group string) {
 
 // retryAll makes everything that failed due now, and looks anew at what the agent may touch.
 func (t *target) retryAll() {
-	t.inv.writing.due = time.Time{}
+	t.inv.due = time.Time{}
 	for _, o := range t.order {
 		if o.live.recheck = o.busy(); !o.live.recheck {
 			t.allowed(o)

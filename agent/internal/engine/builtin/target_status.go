@@ -32,6 +32,8 @@ func (t *target) report() {
 	now := t.now
 	t.out.again = time.Time{}
 	switch {
+	case t.inv.running && !t.inv.quiet:
+		return // its result starts the next pass
 	case now.Before(t.out.next):
 		t.out.again = t.out.next
 		return
@@ -194,8 +196,7 @@ func (t *target) untilDue() time.Duration {
 			sooner(o.reread.at)
 		}
 	}
-	sooner(t.inv.writing.due)
-	sooner(t.inv.healedBy)
+	sooner(t.inv.due)
 	if t.work.ctx != nil {
 		sooner(t.work.begun.Add(resolveGrace))
 		if len(t.work.desired.State.HandOvers) > 0 {

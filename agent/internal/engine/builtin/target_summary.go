@@ -48,8 +48,8 @@ func (t *target) summarize(objects []fleet.ObjectStatus) (fleet.SyncState, strin
 		return fleet.SyncFailed, t.work.invalid
 	case t.end.done:
 		return t.endSummary()
-	case t.inv.writing.failure != "":
-		return fleet.SyncFailed, t.inv.writing.failure
+	case t.inv.failure != "":
+		return fleet.SyncFailed, t.inv.failure
 	case t.work.desired.State.Detached:
 		return t.detachSummary(n.failed, n.failure)
 	case n.syncing > 0 && !t.settled():
