@@ -51,7 +51,7 @@ func (t *tally) see(kind watch.EventType, o *unstructured.Unstructured) {
 		delete(t.fit, name)
 	} else {
 		t.objects[name] = o
-		t.judgeLocked(name, o)
+		t.checkLocked(name, o)
 	}
 	select {
 	case t.wake <- struct{}{}:
@@ -59,7 +59,7 @@ func (t *tally) see(kind watch.EventType, o *unstructured.Unstructured) {
 	}
 }
 
-func (t *tally) judgeLocked(name string, o *unstructured.Unstructured) {
+func (t *tally) checkLocked(name string, o *unstructured.Unstructured) {
 	if !t.good(o) {
 		delete(t.fit, name)
 	} else if _, already := t.fit[name]; !already {
@@ -74,7 +74,7 @@ func (t *tally) want(good func(*unstructured.Unstructured) bool) {
 	t.good = good
 	clear(t.fit)
 	for name, o := range t.objects {
-		t.judgeLocked(name, o)
+		t.checkLocked(name, o)
 	}
 }
 

@@ -12,8 +12,8 @@ import (
 
 // announce prints what a person wants to know at a start. Programs that start a server read these
 // lines too: their first words stay as they are.
-func announce(cfg Config, door *listen.Server, metrics *monitor, adminToken string) {
-	address := externalURL(cfg, door)
+func announce(cfg Config, listener *listen.Server, metrics *monitor, adminToken string) {
+	address := externalURL(cfg, listener)
 	fmt.Fprintf(cfg.Out, "address  %s\n", address)
 	if adminToken != "" {
 		fmt.Fprintf(cfg.Out, "token    %s  (of the fleet admin; shown this once: keep it)\n", adminToken)
@@ -21,7 +21,7 @@ func announce(cfg Config, door *listen.Server, metrics *monitor, adminToken stri
 	} else {
 		fmt.Fprintf(cfg.Out, "console  %s/\n", address)
 	}
-	if door.CAPEM() != nil {
+	if listener.CAPEM() != nil {
 		fmt.Fprintf(cfg.Out, "ca       %s  (for kedge login --ca-file)\n", cmp.Or(cfg.TLSCACertFile, filepath.Join(cfg.DataDir, "ca.pem")))
 	}
 	if url := metrics.url(); url != "" {
@@ -31,27 +31,27 @@ func announce(cfg Config, door *listen.Server, metrics *monitor, adminToken stri
 }
 
 // externalURL is how users reach the server.
-func externalURL(cfg Config, door *listen.Server) string {
+func externalURL(cfg Config, listener *listen.Server) string {
 	if cfg.ExternalURL != "" {
 		return cfg.ExternalURL
 	}
 	scheme := "http"
-	if door.TLS() {
+	if listener.TLS() {
 		scheme = "https"
 	}
-	return scheme + "://" + reachable(cfg, door.Addr())
+	return scheme + "://" + reachable(cfg, listener.Addr())
 }
 
 // agentAddress is what enrol manifests tell agents.
-func agentAddress(cfg Config, door *listen.Server) string {
-	secure, host := door.TLS(), reachable(cfg, door.AgentAddr())
+func agentAddress(cfg Config, listener *listen.Server) string {
+	secure, host := listener.TLS(), reachable(cfg, listener.AgentAddr())
 	if external, err := url.Parse(cfg.ExternalURL); err == nil && cfg.ExternalURL != "" {
 		// What is before the server may end TLS, and has the port that counts.
 		secure = external.Scheme == "https"
 		if cfg.AgentListen == "" {
 			host = withPort(external)
 		} else {
-			host = net.JoinHostPort(external.Hostname(), portOf(door.AgentAddr()))
+			host = net.JoinHostPort(external.Hostname(), portOf(listener.AgentAddr()))
 		}
 	}
 	if secure {

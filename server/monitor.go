@@ -22,7 +22,7 @@ type monitor struct {
 const noListener = "none"
 
 // openMonitor binds the address.
-func openMonitor(cfg Config, r rooms, metrics *prometheus.Registry) (*monitor, error) {
+func openMonitor(cfg Config, r components, metrics *prometheus.Registry) (*monitor, error) {
 	if cfg.MetricsListen == "" || cfg.MetricsListen == noListener {
 		return &monitor{}, nil
 	}

@@ -27,7 +27,7 @@ type OIDCConfig struct {
 }
 
 // newLogin makes the way in for people; it is nil when no provider is set up.
-func newLogin(cfg Config, r rooms, door *listen.Server) (restapi.Login, error) {
+func newLogin(cfg Config, r components, listener *listen.Server) (restapi.Login, error) {
 	o := cfg.OIDC
 	if o.Issuer == "" {
 		return nil, nil
@@ -43,6 +43,6 @@ func newLogin(cfg Config, r rooms, door *listen.Server) (restapi.Login, error) {
 	return login.New(login.Config{
 		Issuer: o.Issuer, ClientID: o.ClientID, ClientSecret: secret, Scopes: o.Scopes, UserClaim: o.UserClaim, GroupsClaim: o.GroupsClaim,
 		AdminGroups: o.AdminGroups, SessionTTL: o.SessionTTL,
-		ExternalURL: func() string { return externalURL(cfg, door) }, Key: r.key, Log: cfg.Log,
+		ExternalURL: func() string { return externalURL(cfg, listener) }, Key: r.key, Log: cfg.Log,
 	}, r.control)
 }

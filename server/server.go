@@ -70,38 +70,38 @@ func serve(ctx context.Context, cfg Config, db database, st store.Store, git *gi
 		return err
 	}
 	defer renders.close()
-	rooms, err := build(ctx, cfg, db, st, git, renders, metrics)
+	components, err := build(ctx, cfg, db, st, git, renders, metrics)
 	if err != nil {
 		return err
 	}
 	// Bound before anything is written: a start that fails for its port leaves no trace. Clients wait
 	// until the listener runs.
-	door, err := openDoor(cfg, rooms, metrics)
+	listener, err := openListener(cfg, components, metrics)
 	if err != nil {
 		return err
 	}
-	monitor, err := openMonitor(cfg, rooms, metrics)
+	monitor, err := openMonitor(cfg, components, metrics)
 	if err != nil {
 		return err
 	}
 	defer monitor.close()
-	adminToken, err := rooms.control.Bootstrap(ctx, cfg.NewAdminToken)
+	adminToken, err := components.control.Bootstrap(ctx, cfg.NewAdminToken)
 	if err != nil {
 		return err
 	}
-	announce(cfg, door, monitor, adminToken)
+	announce(cfg, listener, monitor, adminToken)
 	// Stopped in reverse: the gateway says goodbye to agents and writes what they last said while
 	// they can still be reached, then the listener has no long streams to wait for.
 	return stage.Run(ctx,
 		stage.Stage{Name: "metrics", Run: monitor.run},
-		stage.Stage{Name: "control", Run: rooms.control.Work},
-		stage.Stage{Name: "listener", Run: door.Run},
-		stage.Stage{Name: "gateway", Run: rooms.gateway.Run},
+		stage.Stage{Name: "control", Run: components.control.Work},
+		stage.Stage{Name: "listener", Run: listener.Run},
+		stage.Stage{Name: "gateway", Run: components.gateway.Run},
 	)
 }
 
 // rooms are what is built before any door is open.
-type rooms struct {
+type components struct {
 	key     []byte // of the server
 	control *control.Service
 	gateway *gateway.Gateway
@@ -121,20 +121,20 @@ func openGit(cfg Config) (*gitsource.Manager, error) {
 	})
 }
 
-func build(ctx context.Context, cfg Config, db database, st store.Store, git *gitsource.Manager, renders *renderer, metrics prometheus.Registerer) (rooms, error) {
+func build(ctx context.Context, cfg Config, db database, st store.Store, git *gitsource.Manager, renders *renderer, metrics prometheus.Registerer) (components, error) {
 	if err := checkKeys(ctx, cfg, st); err != nil {
-		return rooms{}, err
+		return components{}, err
 	}
 	keys, err := loadKeys(cfg)
 	if err != nil {
-		return rooms{}, err
+		return components{}, err
 	}
 	c, err := control.New(control.Config{
 		Key: keys.own, Sealer: keys.ring, Version: version.String(), PollInterval: cfg.GitPollInterval, Shared: db.shared(),
 		Builder: renders.builder(st), RenderLimits: cfg.Render.limits(), CommitEmail: cfg.GitCommitEmail, Log: cfg.Log, Observe: newPushHistogram(metrics),
 	}, st, git)
 	if err != nil {
-		return rooms{}, err
+		return components{}, err
 	}
 	writers := 1
 	if db.shared() {
@@ -143,34 +143,34 @@ func build(ctx context.Context, cfg Config, db database, st store.Store, git *gi
 	g, err := gateway.New(gateway.Config{
 		Lease: cfg.Lease, Writers: writers, Version: version.String(), Log: cfg.Log, Metrics: metrics,
 	}, c)
-	return rooms{key: keys.own, control: c, gateway: g, renders: renders}, err
+	return components{key: keys.own, control: c, gateway: g, renders: renders}, err
 }
 
 // openDoor binds the port and puts everything behind it.
-func openDoor(cfg Config, r rooms, metrics *prometheus.Registry) (*listen.Server, error) {
+func openListener(cfg Config, r components, metrics *prometheus.Registry) (*listen.Server, error) {
 	// The handler needs to know where it is reached, which is known only when the port is bound.
 	var handler http.Handler
-	door, err := listen.New(listen.Config{
+	listener, err := listen.New(listen.Config{
 		Address: cfg.Listen, AgentAddress: cfg.AgentListen, CertFile: cfg.TLSCertFile, KeyFile: cfg.TLSKeyFile,
 		CACertFile: cfg.TLSCACertFile, CAKeyFile: cfg.TLSCAKeyFile, DataDir: cfg.DataDir, Hosts: cfg.certHosts(), Plaintext: cfg.Plaintext, Log: cfg.Log,
 	}, r.gateway.NewServer(), http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) { handler.ServeHTTP(w, req) }))
 	if err != nil {
 		return nil, err
 	}
-	people, err := newLogin(cfg, r, door)
+	people, err := newLogin(cfg, r, listener)
 	if err != nil {
 		return nil, err
 	}
-	handler = newHandler(cfg, r, metrics, door, people)
-	return door, nil
+	handler = newHandler(cfg, r, metrics, listener, people)
+	return listener, nil
 }
 
-func newHandler(cfg Config, r rooms, metrics *prometheus.Registry, door *listen.Server, people restapi.Login) http.Handler {
+func newHandler(cfg Config, r components, metrics *prometheus.Registry, listener *listen.Server, people restapi.Login) http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("/api/", restapi.New(restapi.Config{
-		ExternalURL:  func() string { return externalURL(cfg, door) },
-		AgentAddress: func() string { return agentAddress(cfg, door) },
-		CAPEM:        door.CAPEM(),
+		ExternalURL:  func() string { return externalURL(cfg, listener) },
+		AgentAddress: func() string { return agentAddress(cfg, listener) },
+		CAPEM:        listener.CAPEM(),
 		DefaultImage: cfg.AgentImage,
 		Version:      version.String(),
 		Login:        people,

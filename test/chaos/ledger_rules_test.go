@@ -79,7 +79,7 @@ func (p *play) does(kind agentsim.EventKind, name string, tombstone bool) {
 }
 
 func (p *play) prunedAway(name string)  { p.does(agentsim.EventDeleted, name, false) }
-func (p *play) buried(name string)      { p.does(agentsim.EventDeleted, name, true) }
+func (p *play) deleted(name string)      { p.does(agentsim.EventDeleted, name, true) }
 func (p *play) asks(kind consentKind)   { p.consent(kind, playDeployment, "") }
 func (p *play) leaves()                 { p.consent(consentDetach, playDeployment, playAgent) }
 func (p *play) switchesPruning(on bool) { p.prunes(playDeployment, on, false) }
@@ -148,32 +148,32 @@ var storiesOfDeletions = []ledgerStory{
 		p.commits("a=1")
 		p.takes("a=1")
 		p.asks(consentDelete)
-		p.buried("a")
+		p.deleted("a")
 	}},
 	{"a tombstone that nobody asked for", wrongDeletion, func(p *play) {
 		p.commits("a=1")
 		p.takes("a=1")
 		p.edit(playDeployment, "alpha-web-2")
-		p.buried("a")
+		p.deleted("a")
 	}},
 	{"a deletion that was refused", wrongDeletion, func(p *play) {
 		p.commits("a=1")
 		p.takes("a=1")
 		p.withdraw(p.consent(consentDelete, playDeployment, ""))
-		p.buried("a")
+		p.deleted("a")
 	}},
 	{"a deletion of what was made anew since", wrongDeletion, func(p *play) {
 		p.commits("a=1")
 		p.asks(consentDelete)
 		p.rest()
 		p.takes("a=1")
-		p.buried("a")
+		p.deleted("a")
 	}},
 	{"the agent left, and the deployment prunes then", "", func(p *play) {
 		p.commits("a=1")
 		p.takes("a=1")
 		p.leaves()
-		p.buried("a")
+		p.deleted("a")
 	}},
 	{"another source was chosen", "", func(p *play) {
 		p.commits("a=1")

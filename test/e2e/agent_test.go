@@ -74,7 +74,7 @@ func (s *testServer) agent(ctx context.Context, name string) (apiv1.Agent, error
 }
 
 // awaitAgent waits until an agent of any tenant is connected.
-func awaitAgent(tb testing.TB, d desk, name string) {
+func awaitAgent(tb testing.TB, d tenantClient, name string) {
 	tb.Helper()
 	testkit.Eventually(tb, patience, func(ctx context.Context) error {
 		var v apiv1.Agent

@@ -15,7 +15,7 @@ import (
 // awaitConfig waits until the configuration of an agent is in a state at a commit.
 func (s *testServer) awaitConfig(t *testing.T, agent, state, commit string) apiv1.AgentConfig {
 	t.Helper()
-	d := desk{Server: s.Server, tenant: "default"}
+	d := tenantClient{Server: s.Server, tenant: "default"}
 	var c apiv1.AgentConfig
 	testkit.Eventually(t, patience, func(context.Context) error {
 		if c = get[apiv1.AgentConfig](t, d, "agents/"+agent+"/config"); c.State != state || c.Commit != commit {
@@ -126,7 +126,7 @@ func TestAFileInGitIsFollowedLive(t *testing.T) {
 	s.awaitDeployment(t, "by-file.old", healthyAt(first, 1))
 
 	// No other door, and words that say which one.
-	d := desk{Server: s.Server, tenant: "default"}
+	d := tenantClient{Server: s.Server, tenant: "default"}
 	for method, body := range map[string]any{"PATCH": apiv1.UpdateDeployment{Namespace: new("other")}, "DELETE": nil} {
 		answer := d.want(t, 409, method, "deployments/by-file.web", body)
 		if text := string(answer.Body); !strings.Contains(text, path) || !strings.Contains(text, repo.url) {

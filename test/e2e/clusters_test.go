@@ -20,7 +20,7 @@ func TestOneRepositoryToTwoClustersAndTwoRepositoriesToOne(t *testing.T) {
 	if a, b := clusterUID(t, s, "cluster-near"), clusterUID(t, s, "cluster-far"); a == "" || a == b {
 		t.Fatalf("two clusters are told as %q and %q", a, b)
 	}
-	d := s.desk(t, "default")
+	d := s.tenantClient(t, "default")
 	d.want(t, 201, "POST", "environments", apiv1.CreateEnvironment{Name: "only-near", Agents: []string{"cluster-near"}})
 
 	// One repository to both clusters, another one to the first beside it.

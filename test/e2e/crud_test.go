@@ -49,7 +49,7 @@ func TestEverythingCanBeCreatedReadChangedAndDeleted(t *testing.T) {
 	t.Parallel()
 	onBoth(t, func(t *testing.T, s *testServer) {
 		repo, _ := pushTo(t, "one")
-		d := s.desk(t, "acme")
+		d := s.tenantClient(t, "acme")
 		d.want(t, 201, "POST", "/tenants", apiv1.CreateTenant{Name: "guest"})
 		d.want(t, 201, "POST", "credentials", apiv1.CreateCredential{Name: "git", Kind: "https", Secret: "hunter2"})
 		for _, n := range nouns(repo.url) {
@@ -72,7 +72,7 @@ func TestEverythingCanBeCreatedReadChangedAndDeleted(t *testing.T) {
 }
 
 // created makes one, and finds it where the answer says and in the listing.
-func (n noun) created(t *testing.T, d desk) (place string) {
+func (n noun) created(t *testing.T, d tenantClient) (place string) {
 	t.Helper()
 	made := d.want(t, 201, "POST", n.list, n.create)
 	place = made.Header.Get("Location")
@@ -90,7 +90,7 @@ func (n noun) created(t *testing.T, d desk) (place string) {
 }
 
 // changed edits one: only what was read last can be, and the same edit twice is one.
-func (n noun) changed(t *testing.T, d desk, place string) {
+func (n noun) changed(t *testing.T, d tenantClient, place string) {
 	t.Helper()
 	if n.unread {
 		return
@@ -116,7 +116,7 @@ func (n noun) changed(t *testing.T, d desk, place string) {
 }
 
 // deleted removes one, after which it is neither there nor listed.
-func (n noun) deleted(t *testing.T, d desk, place string) {
+func (n noun) deleted(t *testing.T, d tenantClient, place string) {
 	t.Helper()
 	answer := d.want(t, n.gone, "DELETE", place, nil)
 	if n.gone == http.StatusAccepted { // without an agent it is done at once
@@ -139,7 +139,7 @@ func TestSyncRunIsCreatedReadChangedAndTerminated(t *testing.T) {
 	t.Parallel()
 	onBoth(t, func(t *testing.T, s *testServer) {
 		repo, _ := pushTo(t, "one")
-		d := s.desk(t, "acme")
+		d := s.tenantClient(t, "acme")
 		d.want(t, 201, "POST", "agents", apiv1.EnrollAgent{Name: "away"}) // the first run waits for it, the second for the first
 		d.want(t, 201, "POST", "deployments", apiv1.CreateDeployment{Name: "web", Source: apiv1.Source{RepoURL: repo.url}, Policy: apiv1.NewPolicy{Manual: true}})
 		first := decode[apiv1.SyncRun](t, d.want(t, 202, "POST", "deployments/web/runs", nil))
@@ -173,7 +173,7 @@ func TestSyncRunIsCreatedReadChangedAndTerminated(t *testing.T) {
 func TestListingsHavePagesAndFilters(t *testing.T) {
 	t.Parallel()
 	onBoth(t, func(t *testing.T, s *testServer) {
-		d, repo := s.desk(t, "acme"), newRepo(t)
+		d, repo := s.tenantClient(t, "acme"), newRepo(t)
 		commit := repo.push(t, map[string]string{"app/cm.yaml": plainManifest("one"), "bad/cm.yaml": "a: [1"})
 		d.want(t, 201, "POST", "environments", apiv1.CreateEnvironment{Name: "none", MatchLabels: map[string]string{"tier": "none"}})
 		light(t, d, "prod")
@@ -240,7 +240,7 @@ func onAgent(v apiv1.Deployment, agent, commit string) error {
 func TestSameRequestWithAKeyIsDoneOnce(t *testing.T) {
 	t.Parallel()
 	onBoth(t, func(t *testing.T, s *testServer) {
-		d := s.desk(t, "acme")
+		d := s.tenantClient(t, "acme")
 		labels := map[string]string{"region": "eu"}
 		req := apiv1.CreateEnvironment{Name: "eu", MatchLabels: labels}
 		first := d.want(t, 201, "POST", "environments", req, "Idempotency-Key", "k1")

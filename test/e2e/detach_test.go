@@ -16,7 +16,7 @@ func TestAgentThatLeavesAnEnvironmentLetsGo(t *testing.T) {
 	t.Parallel()
 	cluster, s, repo := testkit.SharedCluster(t), startServer(t), newRepo(t)
 	kept, pruned := cluster.Namespace(t), cluster.Namespace(t)
-	d := s.desk(t, "default")
+	d := s.tenantClient(t, "default")
 	d.want(t, 201, "POST", "environments", apiv1.CreateEnvironment{Name: "eu", MatchLabels: map[string]string{"region": "eu"}})
 	a := enroll(t, s, cluster, apiv1.EnrollAgent{Name: "leaver", Labels: map[string]string{"region": "eu"}})
 	commit := repo.push(t, map[string]string{

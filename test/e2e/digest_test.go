@@ -33,7 +33,7 @@ func rendered(t *testing.T, files map[string]string, path string, args ...string
 func TestTheServerRendersWhatTheCommandDoes(t *testing.T) {
 	t.Parallel()
 	s, repo := startServer(t), newRepo(t)
-	d := s.desk(t, "default")
+	d := s.tenantClient(t, "default")
 	light(t, d, "one")
 	files := map[string]string{
 		"plain/a.yaml":               "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\ndata: {region: \"${region}\", whole: 1.0}\n---\napiVersion: v1\nkind: Namespace\nmetadata: {name: b}\n",

@@ -39,7 +39,7 @@ func TestDoctorOfAFleetNamesEveryTroubleAndWhatToDo(t *testing.T) {
 	t.Parallel()
 	cluster, repo := testkit.SharedCluster(t), newRepo(t)
 	s := startServer(t, "--lease="+shortLease.String())
-	d := s.desk(t, "default")
+	d := s.tenantClient(t, "default")
 	enroll(t, s, cluster, apiv1.EnrollAgent{Name: "doctor-well"})
 	lost := enroll(t, s, cluster, apiv1.EnrollAgent{Name: "doctor-lost"})
 	for _, agent := range []string{"well", "lost"} {

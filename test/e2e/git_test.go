@@ -53,11 +53,11 @@ func (r *testRepo) push(tb testing.TB, files map[string]string) string {
 // webhooks makes every push call the server, as a Git host does.
 func (r *testRepo) webhooks(tb testing.TB, s *testServer) {
 	tb.Helper()
-	r.announce(tb, desk{Server: s.Server, tenant: "default"})
+	r.announce(tb, tenantClient{Server: s.Server, tenant: "default"})
 }
 
 // announce is webhooks for a repository of any tenant.
-func (r *testRepo) announce(tb testing.TB, d desk) {
+func (r *testRepo) announce(tb testing.TB, d tenantClient) {
 	tb.Helper()
 	hook := d.webhook(tb, r.url)
 	ctx := context.WithoutCancel(tb.Context())
@@ -75,10 +75,10 @@ func (r *testRepo) announce(tb testing.TB, d desk) {
 // webhook asks what the Git host of a repository has to be told.
 func (s *testServer) webhook(tb testing.TB, url string) apiv1.Webhook {
 	tb.Helper()
-	return desk{Server: s.Server, tenant: "default"}.webhook(tb, url)
+	return tenantClient{Server: s.Server, tenant: "default"}.webhook(tb, url)
 }
 
-func (d desk) webhook(tb testing.TB, url string) apiv1.Webhook {
+func (d tenantClient) webhook(tb testing.TB, url string) apiv1.Webhook {
 	tb.Helper()
 	return decode[apiv1.Webhook](tb, d.want(tb, 200, "POST", "repositories/"+d.repository(tb, url).ID+"/webhook", nil))
 }

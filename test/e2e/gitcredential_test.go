@@ -37,7 +37,7 @@ func TestPrivateRepositoriesOverHTTPSAndSSHNeedNoCredentialInTheCluster(t *testi
 		return cmd
 	}}
 	s.startAt(t, "127.0.0.1:0")
-	d := s.desk(t, "default")
+	d := s.tenantClient(t, "default")
 	a := enroll(t, s, cluster, apiv1.EnrollAgent{Name: "no-git-credential"})
 
 	password := "git-" + randomToken()

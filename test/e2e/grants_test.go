@@ -14,7 +14,7 @@ func TestGrantedEnvironmentIsBoundedAndRevokedWithoutDeleting(t *testing.T) {
 	t.Parallel()
 	cluster, s, repo := testkit.SharedCluster(t), startServer(t), newRepo(t)
 	ns, beyond := cluster.Namespace(t), cluster.Namespace(t)
-	owner, guest := s.desk(t, "owner"), s.desk(t, "guest")
+	owner, guest := s.tenantClient(t, "owner"), s.tenantClient(t, "guest")
 	a := ownedBy(t, s, cluster, owner, apiv1.EnrollAgent{Name: "granted"})
 	source := func(path string) apiv1.Source { return apiv1.Source{RepoURL: repo.url, Path: path} }
 	commit := repo.push(t, map[string]string{
@@ -101,7 +101,7 @@ func TestGrantedEnvironmentIsBoundedAndRevokedWithoutDeleting(t *testing.T) {
 }
 
 // ownedBy is enroll for an agent of another tenant than the default one.
-func ownedBy(tb testing.TB, s *testServer, cluster *testkit.Cluster, d desk, req apiv1.EnrollAgent) *testAgent {
+func ownedBy(tb testing.TB, s *testServer, cluster *testkit.Cluster, d tenantClient, req apiv1.EnrollAgent) *testAgent {
 	tb.Helper()
 	made := decode[apiv1.Enrollment](tb, d.want(tb, 201, "POST", "agents", req))
 	a := apply(tb, cluster, req.Name, made.Manifest)

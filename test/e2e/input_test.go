@@ -67,7 +67,7 @@ func badInputs(repoURL string) []badInput {
 }
 
 // everything reads all that a tenant and the fleet hold; what the server does by itself is left out.
-func everything(tb testing.TB, d desk) map[string]string {
+func everything(tb testing.TB, d tenantClient) map[string]string {
 	tb.Helper()
 	out := map[string]string{}
 	for _, path := range []string{
@@ -91,7 +91,7 @@ func everything(tb testing.TB, d desk) map[string]string {
 func TestBadInputNamesTheFieldAndChangesNothing(t *testing.T) {
 	t.Parallel()
 	onBoth(t, func(t *testing.T, s *testServer) {
-		d := s.desk(t, "acme")
+		d := s.tenantClient(t, "acme")
 		repo, commit := pushTo(t, "one")
 		d.want(t, 201, "POST", "deployments", apiv1.CreateDeployment{Name: "web", Source: apiv1.Source{RepoURL: repo.url}})
 		light(t, d, "here")

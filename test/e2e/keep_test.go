@@ -15,7 +15,7 @@ func TestDeploymentIsDeletedAndItsObjectsStay(t *testing.T) {
 	t.Parallel()
 	cluster, s, repo := testkit.SharedCluster(t), startServer(t), newRepo(t)
 	kept, removed := cluster.Namespace(t), cluster.Namespace(t)
-	d := s.desk(t, "default")
+	d := s.tenantClient(t, "default")
 	a := enroll(t, s, cluster, apiv1.EnrollAgent{Name: "keeper"})
 	commit := repo.push(t, map[string]string{"kept/cm.yaml": configMap(kept, "page", "one"), "removed/cm.yaml": configMap(removed, "page", "one")})
 	for _, name := range []string{"kept", "removed"} {

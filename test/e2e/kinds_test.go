@@ -168,7 +168,7 @@ func TestChartIsInstalledAndUpgradedByCommits(t *testing.T) {
 func TestARenderThatHurtsTakesDownOnlyItself(t *testing.T) {
 	t.Parallel()
 	s, repo := startServer(t, "--render-timeout", "4s", "--render-memory", "256Mi", "--render-processes", "4", "--allow-weak-sandbox"), newRepo(t)
-	d, other := s.desk(t, "default"), s.desk(t, "other")
+	d, other := s.tenantClient(t, "default"), s.tenantClient(t, "other")
 	light(t, d, "one")
 	light(t, other, "two")
 	chart := func(name, template string) map[string]string {

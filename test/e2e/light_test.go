@@ -89,7 +89,7 @@ type lightAgent struct {
 }
 
 // enroll enrols a light agent in a tenant and lets it run.
-func (f *lightFleet) enroll(tb testing.TB, d desk, req apiv1.EnrollAgent) *lightAgent {
+func (f *lightFleet) enroll(tb testing.TB, d tenantClient, req apiv1.EnrollAgent) *lightAgent {
 	tb.Helper()
 	made := decode[apiv1.Enrollment](tb, d.want(tb, 201, "POST", "agents", req))
 	return f.run(tb, made.Agent.Name, made.Token)
@@ -120,7 +120,7 @@ func (f *lightFleet) run(tb testing.TB, name, token string) *lightAgent {
 }
 
 // light starts a fleet of one agent at a server, for tests that need just any target.
-func light(tb testing.TB, d desk, name string) *lightAgent {
+func light(tb testing.TB, d tenantClient, name string) *lightAgent {
 	tb.Helper()
 	a := newLightFleet(tb, hostPort(d.URL)).enroll(tb, d, apiv1.EnrollAgent{Name: name})
 	a.awaitReady(tb)
@@ -143,7 +143,7 @@ func pushTo(tb testing.TB, value string) (*testRepo, string) {
 }
 
 // await waits until check is content with a deployment of this tenant, and returns it.
-func (d desk) await(tb testing.TB, name string, check func(apiv1.Deployment) error) apiv1.Deployment {
+func (d tenantClient) await(tb testing.TB, name string, check func(apiv1.Deployment) error) apiv1.Deployment {
 	tb.Helper()
 	var v apiv1.Deployment
 	testkit.Eventually(tb, patience, func(ctx context.Context) error {

@@ -60,7 +60,7 @@ func filterCombinations() []string {
 }
 
 // list asks for deployments as often as the server takes it.
-func (d desk) list(t *testing.T, query string) {
+func (d tenantClient) list(t *testing.T, query string) {
 	t.Helper()
 	testkit.Eventually(t, patience, func(context.Context) error {
 		if a := d.ask(t, "GET", "deployments?"+query, nil); a.Code != http.StatusOK {
@@ -76,7 +76,7 @@ func (d desk) list(t *testing.T, query string) {
 func TestAViewerDoesNotExhaustMemory(t *testing.T) {
 	t.Parallel()
 	onBoth(t, func(t *testing.T, s *testServer) {
-		viewer := s.desk(t, "acme").role(t, "viewer")
+		viewer := s.tenantClient(t, "acme").role(t, "viewer")
 		for _, query := range filterCombinations()[:8] {
 			viewer.list(t, query)
 		}
@@ -97,7 +97,7 @@ func TestAViewerDoesNotExhaustMemory(t *testing.T) {
 func TestTooManyLabelFiltersAreRefused(t *testing.T) {
 	t.Parallel()
 	onBoth(t, func(t *testing.T, s *testServer) {
-		viewer := s.desk(t, "acme").role(t, "viewer")
+		viewer := s.tenantClient(t, "acme").role(t, "viewer")
 		for _, path := range []string{"deployments", "agents"} {
 			for labels, want := range map[int]int{64: 200, 65: 422, 988: 422} {
 				q := url.Values{}

@@ -140,7 +140,7 @@ func TestAnObjectThatAnotherDeploymentWantsAndDoesNotTakeIsHeld(t *testing.T) {
 	t.Parallel()
 	f := newFleetOfTwo(t, "taken")
 	before := uids(t, f.cluster, f.ns)
-	d := f.server.desk(t, "default")
+	d := f.server.tenantClient(t, "default")
 	held := func(t *testing.T, reason string) {
 		t.Helper()
 		testkit.Eventually(t, patience, func(ctx context.Context) error {

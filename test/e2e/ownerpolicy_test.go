@@ -51,7 +51,7 @@ func TestOwnerOfAClusterForbidsWithoutARestart(t *testing.T) {
 	a.ownerPolicy(t, "kinds: {exclude: [ConfigMap]}")
 	s.awaitDeployment(t, "secret", healthyAt(commit, 1))
 	repo.push(t, map[string]string{"page/cm.yaml": configMap(ns, "page", "two")})
-	s.desk(t, "default").look(t, repo.url)
+	s.tenantClient(t, "default").look(t, repo.url)
 	s.awaitDeployment(t, "page", says("Failed", "the owner of this cluster does not allow kind ConfigMap"))
 	if got := cluster.Kubectl(t, "-n", ns, "get", "configmap", "page", "-o", "jsonpath={.data}"); !strings.Contains(got, "one") {
 		t.Errorf("page holds %s, want it left as it was", got)

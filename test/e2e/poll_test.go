@@ -36,7 +36,7 @@ func poll(tb testing.TB, url, tag string) (int, string, string) {
 func TestClusterThatPollsSeesItsOwnRowsLive(t *testing.T) {
 	t.Parallel()
 	onBoth(t, func(t *testing.T, s *testServer) {
-		d := s.desk(t, "acme")
+		d := s.tenantClient(t, "acme")
 		repo, commit := pushTo(t, "one")
 		mine := decode[apiv1.Enrollment](t, d.want(t, 201, "POST", "agents", apiv1.EnrollAgent{Name: "mine", Labels: map[string]string{"a": "1"}}))
 		theirs := decode[apiv1.Enrollment](t, d.want(t, 201, "POST", "agents", apiv1.EnrollAgent{Name: "theirs"}))
@@ -99,7 +99,7 @@ func TestClusterThatPollsSeesItsOwnRowsLive(t *testing.T) {
 
 		// What it reports is seen, and of others it sees nothing and can report nothing.
 		var apps apiv1.Applications
-		who := desk{Server: d.As(mine.Token), tenant: "acme"}
+		who := tenantClient{Server: d.As(mine.Token), tenant: "acme"}
 		apps = get[apiv1.Applications](t, who, "/cluster/applications")
 		if len(apps.Items) != 1 {
 			t.Fatalf("the rows are %+v", apps)
@@ -118,7 +118,7 @@ func TestClusterThatPollsSeesItsOwnRowsLive(t *testing.T) {
 				t.Errorf("agent %s reads connected: %t", name, a.Connected)
 			}
 		}
-		other := desk{Server: d.As(theirs.Token), tenant: "acme"}
+		other := tenantClient{Server: d.As(theirs.Token), tenant: "acme"}
 		if rows := get[apiv1.Applications](t, other, "/cluster/applications"); len(rows.Items) != 0 {
 			t.Errorf("another cluster sees %+v", rows)
 		}

@@ -11,7 +11,7 @@ import (
 )
 
 // repository finds one of the tenant by its URL.
-func (d desk) repository(tb testing.TB, url string) apiv1.Repository {
+func (d tenantClient) repository(tb testing.TB, url string) apiv1.Repository {
 	tb.Helper()
 	for _, r := range get[apiv1.List[apiv1.Repository]](tb, d, "repositories").Items {
 		if r.URL == url {
@@ -23,7 +23,7 @@ func (d desk) repository(tb testing.TB, url string) apiv1.Repository {
 }
 
 // awaitReadable waits until a repository can be read, or cannot, and returns why.
-func (d desk) awaitReadable(tb testing.TB, url string, want bool) string {
+func (d tenantClient) awaitReadable(tb testing.TB, url string, want bool) string {
 	tb.Helper()
 	id := d.repository(tb, url).ID
 	var r apiv1.Repository
@@ -42,7 +42,7 @@ func (d desk) awaitReadable(tb testing.TB, url string, want bool) string {
 func TestPrivateRepositoryFollowsItsCredential(t *testing.T) {
 	t.Parallel()
 	onBoth(t, func(t *testing.T, s *testServer) {
-		d := s.desk(t, "acme")
+		d := s.tenantClient(t, "acme")
 		repo, first := pushTo(t, "one")
 		protect := func(password string) { repo.server.Protect(repo.name, map[string]string{"robot": password}) }
 		rotate := func(secret string) {
@@ -88,7 +88,7 @@ func TestPrivateRepositoryFollowsItsCredential(t *testing.T) {
 
 // refuses looks at the same repository from a tenant that has no credential for it, and at one that
 // does not exist: nobody can tell them apart.
-func (d desk) refuses(t *testing.T, repo *testRepo, why string) {
+func (d tenantClient) refuses(t *testing.T, repo *testRepo, why string) {
 	t.Helper()
 	stranger := d.other(t, "stranger")
 	missing := repo.server.URL("no-such-repository")
@@ -126,15 +126,15 @@ func (d desk) refuses(t *testing.T, repo *testRepo, why string) {
 	}
 }
 
-// other is the same person's desk in a new tenant.
-func (d desk) other(tb testing.TB, tenant string) desk {
+// other is a client of the same person in a new tenant.
+func (d tenantClient) other(tb testing.TB, tenant string) tenantClient {
 	tb.Helper()
 	d.want(tb, 201, "POST", "/tenants", apiv1.CreateTenant{Name: tenant})
-	return desk{Server: d.Server, tenant: tenant}
+	return tenantClient{Server: d.Server, tenant: tenant}
 }
 
 // look asks the server to look at a repository now.
-func (d desk) look(tb testing.TB, url string) {
+func (d tenantClient) look(tb testing.TB, url string) {
 	tb.Helper()
 	d.want(tb, 204, "POST", "repositories/"+d.repository(tb, url).ID+"/refresh", nil)
 }

@@ -28,13 +28,13 @@ const (
 	takeOver = 10 * time.Second
 )
 
-// room is several servers on one PostgreSQL that a test has for itself.
-type room struct {
+// serverGroup is several servers on one PostgreSQL that a test has for itself.
+type serverGroup struct {
 	*rig.Replicas
 	db *testDatabase
 }
 
-func startRoom(t *testing.T, n int) *room {
+func startServerGroup(t *testing.T, n int) *serverGroup {
 	t.Helper()
 	skipShort(t)
 	var own postgres.Server
@@ -43,7 +43,7 @@ func startRoom(t *testing.T, n int) *room {
 			t.Error(err)
 		}
 	})
-	r := &room{db: furnish(t, own.Lasting(t))}
+	r := &serverGroup{db: furnish(t, own.Lasting(t))}
 	var dirs []string
 	for range n {
 		dirs = append(dirs, t.TempDir())
@@ -72,16 +72,16 @@ func startRoom(t *testing.T, n int) *room {
 	return r
 }
 
-// desk is the fleet admin's, through the load balancer.
-func (r *room) desk() desk {
+// tenantClient returns the client of the fleet admin, through the load balancer.
+func (r *serverGroup) tenantClient() tenantClient {
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}} // each request may go to another replica
 	s := r.Servers[0].At("http://" + r.Address())
 	s.HTTP = client
-	return desk{Server: s, tenant: "default"}
+	return tenantClient{Server: s, tenant: "default"}
 }
 
 // enrollMany enrols n agents and returns their names and tokens.
-func enrollMany(tb testing.TB, d desk, n int) (names, tokens []string) {
+func enrollMany(tb testing.TB, d tenantClient, n int) (names, tokens []string) {
 	tb.Helper()
 	names, tokens = make([]string, n), make([]string, n)
 	var work sync.WaitGroup
@@ -103,8 +103,8 @@ func enrollMany(tb testing.TB, d desk, n int) (names, tokens []string) {
 // covers: O7, C9, P10, T7 (several replicas: every change reaches every agent, whatever is killed)
 func TestReplicasLoseNothingWhenTheyAreKilled(t *testing.T) {
 	t.Parallel()
-	r := startRoom(t, 3)
-	d := r.desk()
+	r := startServerGroup(t, 3)
+	d := r.tenantClient()
 	names, tokens := enrollMany(t, d, lightAgents)
 	repos := r.repositories(t, d, 3)
 	agents := newLightFleet(t, r.Address())
@@ -167,7 +167,7 @@ func TestReplicasLoseNothingWhenTheyAreKilled(t *testing.T) {
 }
 
 // repositories makes n of them, on one Git server, each with a deployment of the same name to every agent.
-func (r *room) repositories(t *testing.T, d desk, n int) []*testRepo {
+func (r *serverGroup) repositories(t *testing.T, d tenantClient, n int) []*testRepo {
 	t.Helper()
 	srv, err := gitserver.Start(t.TempDir())
 	if err != nil {
@@ -190,7 +190,7 @@ func (r *room) repositories(t *testing.T, d desk, n int) []*testRepo {
 }
 
 // restart starts a killed replica again.
-func (r *room) restart(t *testing.T, i int) {
+func (r *serverGroup) restart(t *testing.T, i int) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
@@ -202,13 +202,13 @@ func (r *room) restart(t *testing.T, i int) {
 // covers: G5, C7
 func TestReplicasActAsOne(t *testing.T) {
 	t.Parallel()
-	r := startRoom(t, 3)
+	r := startServerGroup(t, 3)
 	t.Run("each repository is polled by one of them", r.shareTheWork)
 	t.Run("a token that is revoked on one loses its streams on the others", r.revokeElsewhere)
 }
 
-func (r *room) shareTheWork(t *testing.T) {
-	d := r.desk()
+func (r *serverGroup) shareTheWork(t *testing.T) {
+	d := r.tenantClient()
 	repos := r.repositories(t, d, 4)
 	var commits []string
 	for _, repo := range repos {
@@ -238,14 +238,14 @@ func (r *room) shareTheWork(t *testing.T) {
 	}
 }
 
-func (r *room) revokeElsewhere(t *testing.T) {
-	d := r.desk()
+func (r *serverGroup) revokeElsewhere(t *testing.T) {
+	d := r.tenantClient()
 	for i, s := range r.Servers {
 		name := "on-" + strconv.Itoa(i)
 		a := newLightFleet(t, hostPort(s.URL)).enroll(t, d, apiv1.EnrollAgent{Name: name})
 		a.awaitReady(t)
 		tokens := get[apiv1.List[apiv1.AgentToken]](t, d, "agents/"+name+"/tokens").Items
-		elsewhere := desk{Server: r.Servers[(i+1)%len(r.Servers)], tenant: "default"}
+		elsewhere := tenantClient{Server: r.Servers[(i+1)%len(r.Servers)], tenant: "default"}
 		at := time.Now()
 		elsewhere.want(t, 204, "DELETE", "agents/"+name+"/tokens/"+tokens[0].ID, nil)
 		testkit.Eventually(t, ended, func(ctx context.Context) error {
@@ -269,9 +269,9 @@ func (r *room) revokeElsewhere(t *testing.T) {
 // covers: O7
 func TestTheRepositoriesOfAKilledReplicaAreLedByOthersAtOnce(t *testing.T) {
 	t.Parallel()
-	r := startRoom(t, 3)
-	repos := r.repositories(t, r.desk(), 12)
-	rendered := func(d desk, commits []string) func(context.Context) error {
+	r := startServerGroup(t, 3)
+	repos := r.repositories(t, r.tenantClient(), 12)
+	rendered := func(d tenantClient, commits []string) func(context.Context) error {
 		return func(ctx context.Context) error {
 			for i, repo := range repos {
 				var v apiv1.Deployment
@@ -291,10 +291,10 @@ func TestTheRepositoriesOfAKilledReplicaAreLedByOthersAtOnce(t *testing.T) {
 		}
 		return commits
 	}
-	testkit.Eventually(t, patience, rendered(r.desk(), push("one")))
+	testkit.Eventually(t, patience, rendered(r.tenantClient(), push("one")))
 	commits := push("two") // on their way when the replica dies
 	r.Servers[0].Kill()
 	at := time.Now()
-	testkit.Eventually(t, takeOver, rendered(desk{Server: r.Servers[1], tenant: "default"}, commits))
+	testkit.Eventually(t, takeOver, rendered(tenantClient{Server: r.Servers[1], tenant: "default"}, commits))
 	t.Logf("taken over after %v", time.Since(at).Round(time.Millisecond))
 }

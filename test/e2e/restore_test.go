@@ -153,7 +153,7 @@ func TestServerMovesFromSQLiteToPostgreSQLUnderItsAgents(t *testing.T) {
 	t.Parallel()
 	skipShort(t)
 	s := startServer(t)
-	d := s.desk(t, "acme")
+	d := s.tenantClient(t, "acme")
 	repo, commit := pushTo(t, "one")
 	repo.server.Protect(repo.name, map[string]string{"robot": "the-password"})
 	f := newLightFleet(t, hostPort(s.URL))

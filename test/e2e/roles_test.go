@@ -19,14 +19,14 @@ const (
 func TestRolesBoundWhatATokenCanDo(t *testing.T) {
 	t.Parallel()
 	onBoth(t, func(t *testing.T, s *testServer) {
-		owner := s.desk(t, "acme")
-		stranger := s.desk(t, "other").role(t, "admin")
+		owner := s.tenantClient(t, "acme")
+		stranger := s.tenantClient(t, "other").role(t, "admin")
 		stranger.tenant = "acme"
 		repo, commit := pushTo(t, "one")
 		light(t, owner, "prod")
 		owner.want(t, 201, "POST", "deployments", apiv1.CreateDeployment{Name: "web", Source: apiv1.Source{RepoURL: repo.url}})
 		owner.await(t, "web", healthyAt(commit, 1))
-		people := []desk{owner.role(t, "viewer"), owner.role(t, "deployer"), owner.role(t, "admin"), owner}
+		people := []tenantClient{owner.role(t, "viewer"), owner.role(t, "deployer"), owner.role(t, "admin"), owner}
 		source := apiv1.Source{RepoURL: repo.url}
 		requests := []struct {
 			least        int
@@ -89,7 +89,7 @@ func TestRolesBoundWhatATokenCanDo(t *testing.T) {
 			t.Errorf("an admin of a tenant makes a fleet admin: %d %s", a.Code, a.Body)
 		}
 		for token, why := range map[string]string{"": "no token", "kedge-api-wrong": "a wrong one"} {
-			if a := (desk{Server: owner.As(token), tenant: "acme"}).ask(t, "GET", "agents", nil); a.Code != 401 {
+			if a := (tenantClient{Server: owner.As(token), tenant: "acme"}).ask(t, "GET", "agents", nil); a.Code != 401 {
 				t.Errorf("%s: %d %s", why, a.Code, a.Body)
 			}
 		}
@@ -100,9 +100,9 @@ func TestRolesBoundWhatATokenCanDo(t *testing.T) {
 func TestTokenThatIsRevokedOrExpiredIsWorthNothing(t *testing.T) {
 	t.Parallel()
 	s := startServer(t)
-	d := s.desk(t, "default")
+	d := s.tenantClient(t, "default")
 	made := decode[apiv1.NewAPIToken](t, d.want(t, 201, "POST", "tokens", apiv1.CreateAPIToken{Name: "ci", Role: "viewer", ExpiresIn: "1h"}))
-	user := desk{Server: d.As(made.Token), tenant: "default"}
+	user := tenantClient{Server: d.As(made.Token), tenant: "default"}
 	user.want(t, 200, "GET", "agents", nil)
 	if made.ExpiresAt.IsZero() || strings.Contains(string(d.want(t, 200, "GET", "tokens", nil).Body), made.Token) {
 		t.Errorf("the token %+v does not expire, or is listed with its secret", made.APIToken)
@@ -110,14 +110,14 @@ func TestTokenThatIsRevokedOrExpiredIsWorthNothing(t *testing.T) {
 	d.want(t, 204, "DELETE", "tokens/"+made.ID, nil)
 	user.want(t, 401, "GET", "agents", nil)
 	brief := decode[apiv1.NewAPIToken](t, d.want(t, 201, "POST", "tokens", apiv1.CreateAPIToken{Name: "brief", Role: "viewer", ExpiresIn: "1s"}))
-	awaitCode(t, desk{Server: d.As(brief.Token), tenant: "default"}, 401, "agents")
+	awaitCode(t, tenantClient{Server: d.As(brief.Token), tenant: "default"}, 401, "agents")
 }
 
 // covers: T3
 func TestQuotasHold(t *testing.T) {
 	t.Parallel()
 	onBoth(t, func(t *testing.T, s *testServer) {
-		d := s.desk(t, "acme")
+		d := s.tenantClient(t, "acme")
 		repo, _ := pushTo(t, "one")
 		source := apiv1.Source{RepoURL: repo.url}
 		env := func(name string) apiv1.CreateEnvironment {
@@ -150,7 +150,7 @@ func TestQuotasHold(t *testing.T) {
 			d.want(t, 200, "PATCH", "/tenants/acme", apiv1.UpdateTenant{Quota: &apiv1.Quota{}})
 		}
 		// Others are not bounded by it.
-		s.desk(t, "free").want(t, 201, "POST", "agents", apiv1.EnrollAgent{Name: "b"})
+		s.tenantClient(t, "free").want(t, 201, "POST", "agents", apiv1.EnrollAgent{Name: "b"})
 	})
 }
 
@@ -158,7 +158,7 @@ func TestQuotasHold(t *testing.T) {
 func TestAuditSaysWhoDidWhat(t *testing.T) {
 	t.Parallel()
 	s := startServer(t)
-	d := s.desk(t, "acme")
+	d := s.tenantClient(t, "acme")
 	deployer := d.role(t, "deployer")
 	repo, _ := pushTo(t, "one")
 	d.want(t, 201, "POST", "credentials", apiv1.CreateCredential{Name: "git", Kind: "https", Secret: "hunter2"})

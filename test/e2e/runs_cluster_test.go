@@ -51,7 +51,7 @@ func TestRunsReachTheClusterOneAfterAnother(t *testing.T) {
 	proxy := a.through(t)
 	a.run(t)
 	a.awaitConnected(t, s)
-	d := s.desk(t, "default")
+	d := s.tenantClient(t, "default")
 	var commits []string
 	for i := range 3 {
 		commits = append(commits, repo.push(t, map[string]string{"app/cm.yaml": many(ns, objects, fmt.Sprint(i+1))}))
@@ -97,7 +97,7 @@ func TestRollbackAndSuspensionsAreSeenInTheCluster(t *testing.T) {
 	cluster, s, repo := testkit.SharedCluster(t), startServer(t), newRepo(t)
 	ns := cluster.Namespace(t)
 	enroll(t, s, cluster, apiv1.EnrollAgent{Name: "rolled-back"})
-	d := s.desk(t, "default")
+	d := s.tenantClient(t, "default")
 	kedge := func(line string, more ...string) {
 		t.Helper()
 		if out, err := s.kedge(t, append(strings.Fields(line), more...)...); err != nil {

@@ -11,13 +11,13 @@ import (
 )
 
 // run asks for a sync of a deployment.
-func (d desk) run(tb testing.TB, name, revision string) apiv1.SyncRun {
+func (d tenantClient) run(tb testing.TB, name, revision string) apiv1.SyncRun {
 	tb.Helper()
 	return decode[apiv1.SyncRun](tb, d.want(tb, 202, "POST", "deployments/"+name+"/runs", apiv1.CreateRun{Revision: revision}))
 }
 
 // awaitRun waits until a run is in a phase.
-func (d desk) awaitRun(tb testing.TB, id, phase string) apiv1.SyncRun {
+func (d tenantClient) awaitRun(tb testing.TB, id, phase string) apiv1.SyncRun {
 	tb.Helper()
 	var run apiv1.SyncRun
 	testkit.Eventually(tb, patience, func(ctx context.Context) error {
@@ -35,7 +35,7 @@ func (d desk) awaitRun(tb testing.TB, id, phase string) apiv1.SyncRun {
 func TestManualDeploymentWaitsForItsRuns(t *testing.T) {
 	t.Parallel()
 	onBoth(t, func(t *testing.T, s *testServer) {
-		d := s.desk(t, "acme")
+		d := s.tenantClient(t, "acme")
 		repo, first := pushTo(t, "one")
 		a := light(t, d, "prod")
 		d.want(t, 201, "POST", "deployments", apiv1.CreateDeployment{
@@ -106,7 +106,7 @@ func TestManualDeploymentWaitsForItsRuns(t *testing.T) {
 func TestSyncFromTheCommandLineWaits(t *testing.T) {
 	t.Parallel()
 	s := startServer(t)
-	d := s.desk(t, "default")
+	d := s.tenantClient(t, "default")
 	repo, commit := pushTo(t, "one")
 	light(t, d, "prod")
 	if out, err := s.kedge(t, "deploy", "create", "web", "--repo", repo.url, "--manual"); err != nil {
@@ -126,7 +126,7 @@ func TestSyncFromTheCommandLineWaits(t *testing.T) {
 func TestRollbackWithoutGitStaysPinnedUntilReleased(t *testing.T) {
 	t.Parallel()
 	onBoth(t, func(t *testing.T, s *testServer) {
-		d := s.desk(t, "acme")
+		d := s.tenantClient(t, "acme")
 		repo := newRepo(t)
 		light(t, d, "prod")
 		var commits []string
@@ -188,7 +188,7 @@ func TestRollbackWithoutGitStaysPinnedUntilReleased(t *testing.T) {
 func TestSuspensionHoldsAtEachLevel(t *testing.T) {
 	t.Parallel()
 	s := startServer(t)
-	d := s.desk(t, "acme")
+	d := s.tenantClient(t, "acme")
 	repo, commit := pushTo(t, "0")
 	light(t, d, "prod")
 	d.want(t, 201, "POST", "deployments", apiv1.CreateDeployment{Name: "web", Source: apiv1.Source{RepoURL: repo.url}})

@@ -18,7 +18,7 @@ func TestAMistypedSelectorDeletesNothing(t *testing.T) {
 	const objects = 20
 	cluster, s, repo := testkit.SharedCluster(t), startServer(t), newRepo(t)
 	ns := cluster.Namespace(t)
-	d := s.desk(t, "default")
+	d := s.tenantClient(t, "default")
 	d.want(t, 201, "POST", "environments", apiv1.CreateEnvironment{Name: "eu", MatchLabels: map[string]string{"region": "eu"}})
 	a := enroll(t, s, cluster, apiv1.EnrollAgent{Name: "selected", Labels: map[string]string{"region": "eu"}})
 	commit := repo.push(t, map[string]string{"app/cm.yaml": many(ns, objects, "1")})

@@ -24,7 +24,7 @@ type reader struct {
 }
 
 // follow opens the feed after an event; "" begins now, "0" at the beginning.
-func (d desk) follow(tb testing.TB, after string) *reader {
+func (d tenantClient) follow(tb testing.TB, after string) *reader {
 	tb.Helper()
 	ctx, cancel := context.WithCancel(tb.Context())
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, d.URL+"/api/v1"+d.path("stream"), nil)
@@ -75,8 +75,8 @@ func (r *reader) until(tb testing.TB, enough func(apiv1.Change) bool) []apiv1.Ch
 func TestFeedResumesWithoutLoss(t *testing.T) {
 	t.Parallel()
 	onBoth(t, func(t *testing.T, s *testServer) {
-		d := s.desk(t, "acme")
-		other := s.desk(t, "other")
+		d := s.tenantClient(t, "acme")
+		other := s.tenantClient(t, "other")
 		made := func(i int) string {
 			answer := d.want(t, 201, "POST", "environments", apiv1.CreateEnvironment{Name: fmt.Sprintf("e-%d", i), MatchLabels: map[string]string{"a": "b"}})
 			other.want(t, 201, "POST", "environments", apiv1.CreateEnvironment{Name: fmt.Sprintf("e-%d", i), MatchLabels: map[string]string{"a": "b"}})
@@ -119,7 +119,7 @@ func TestFeedResumesWithoutLoss(t *testing.T) {
 func TestFeedSaysWhenItsCursorIsLost(t *testing.T) {
 	t.Parallel()
 	s := startServer(t)
-	r := s.desk(t, "default").follow(t, strconv.Itoa(1<<40))
+	r := s.tenantClient(t, "default").follow(t, strconv.Itoa(1<<40))
 	for r.Scan() {
 		if r.Text() == "event: reset" {
 			return
@@ -132,7 +132,7 @@ func TestFeedSaysWhenItsCursorIsLost(t *testing.T) {
 func TestOperationsAreNeitherLostNorOrphaned(t *testing.T) {
 	t.Parallel()
 	onBoth(t, func(t *testing.T, s *testServer) {
-		d := s.desk(t, "acme")
+		d := s.tenantClient(t, "acme")
 		repo, commit := pushTo(t, "one")
 		a := light(t, d, "prod")
 		d.want(t, 201, "POST", "deployments", apiv1.CreateDeployment{Name: "web", Source: apiv1.Source{RepoURL: repo.url}})
@@ -175,7 +175,7 @@ func TestOperationsAreNeitherLostNorOrphaned(t *testing.T) {
 }
 
 // awaitOperation waits until an operation is in a state.
-func (d desk) awaitOperation(tb testing.TB, id, state string) apiv1.Operation {
+func (d tenantClient) awaitOperation(tb testing.TB, id, state string) apiv1.Operation {
 	tb.Helper()
 	var op apiv1.Operation
 	testkit.Eventually(tb, patience, func(ctx context.Context) error {

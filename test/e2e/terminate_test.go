@@ -20,7 +20,7 @@ func TestTerminatingARunStopsAnApplyThatIsUnderWay(t *testing.T) {
 	proxy := a.through(t)
 	a.run(t)
 	a.awaitConnected(t, s)
-	d := s.desk(t, "default")
+	d := s.tenantClient(t, "default")
 	policy := unlimited()
 	policy.Manual = true
 	first := repo.push(t, map[string]string{"app/cm.yaml": many(ns, objects, "1"), "app/old.yaml": configMap(ns, "cm-old", "1")})

@@ -26,7 +26,7 @@ func randomToken() string {
 func TestUserChoosesTheTokenOfAnAgent(t *testing.T) {
 	t.Parallel()
 	cluster, s, repo := testkit.SharedCluster(t), startServer(t), newRepo(t)
-	d, ns := s.desk(t, "default"), cluster.Namespace(t)
+	d, ns := s.tenantClient(t, "default"), cluster.Namespace(t)
 	for _, weak := range []string{"short", strings.Repeat("a", 40), "password-password-password-password", "correct-horse-battery-staple-and-more-words", randomToken()[:16]} {
 		refused := d.want(t, 422, "POST", "agents", apiv1.EnrollAgent{Name: "chosen", Token: weak})
 		if !strings.Contains(string(refused.Body), "token") || strings.Contains(string(refused.Body), weak) {
@@ -67,7 +67,7 @@ func TestTokenRotatesInBandWithoutARestart(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			cluster, s, repo := testkit.SharedCluster(t), startServer(t), newRepo(t)
-			d, ns := s.desk(t, "default"), cluster.Namespace(t)
+			d, ns := s.tenantClient(t, "default"), cluster.Namespace(t)
 			req := apiv1.EnrollAgent{Name: name}
 			if namespaces {
 				req.Namespaces = []string{ns}
@@ -176,7 +176,7 @@ func (a *testAgent) remount(tb testing.TB) {
 func TestTwoTokensAreValidAndAThirdIsRefused(t *testing.T) {
 	t.Parallel()
 	cluster, s, repo := testkit.SharedCluster(t), startServer(t), newRepo(t)
-	d, ns := s.desk(t, "default"), cluster.Namespace(t)
+	d, ns := s.tenantClient(t, "default"), cluster.Namespace(t)
 	a := enroll(t, s, cluster, apiv1.EnrollAgent{Name: "two-tokens"})
 	commit := repo.push(t, map[string]string{"cm.yaml": configMap(ns, "kept", "one")})
 	s.deploy(t, apiv1.CreateDeployment{Name: "web", Source: apiv1.Source{RepoURL: repo.url}})

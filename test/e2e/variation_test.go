@@ -12,7 +12,7 @@ import (
 func TestEachClusterGetsItsOwnVariant(t *testing.T) {
 	t.Parallel()
 	onBoth(t, func(t *testing.T, s *testServer) {
-		d, repo := s.desk(t, "acme"), newRepo(t)
+		d, repo := s.tenantClient(t, "acme"), newRepo(t)
 		f := newLightFleet(t, hostPort(s.URL))
 		for name, region := range map[string]string{"paris": "eu", "berlin": "eu", "ohio": "us"} {
 			f.enroll(t, d, apiv1.EnrollAgent{Name: name, Labels: map[string]string{"region": region}})

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// shelf keeps a few processes that wait for the next build of their owner, the longest unused first.
-type shelf struct {
+// idleProcesses keeps a few processes for the next build of their owner. The longest unused one goes first.
+type idleProcesses struct {
 	most int
 	keep time.Duration
 
@@ -23,7 +23,7 @@ type resting struct {
 }
 
 // take returns a process that has served owner, or nobody so far; nil when there is none.
-func (s *shelf) take(owner string) *process {
+func (s *idleProcesses) take(owner string) *process {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	i := slices.IndexFunc(s.idle, func(r *resting) bool { return r.owner == owner })
@@ -38,7 +38,7 @@ func (s *shelf) take(owner string) *process {
 }
 
 // put keeps a process for a while, and lets go of another one if there are too many.
-func (s *shelf) put(p *process) {
+func (s *idleProcesses) put(p *process) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed || s.most <= 0 {
@@ -53,7 +53,7 @@ func (s *shelf) put(p *process) {
 	s.idle = append(s.idle, r)
 }
 
-func (s *shelf) expire(r *resting) {
+func (s *idleProcesses) expire(r *resting) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if i := slices.Index(s.idle, r); i >= 0 {
@@ -62,7 +62,7 @@ func (s *shelf) expire(r *resting) {
 }
 
 // close ends all processes and every one that is put later, and waits for their end.
-func (s *shelf) close() {
+func (s *idleProcesses) close() {
 	s.mu.Lock()
 	s.closed = true
 	for len(s.idle) > 0 {
@@ -72,11 +72,11 @@ func (s *shelf) close() {
 	s.ending.Wait()
 }
 
-func (s *shelf) removeLocked(i int) *resting {
+func (s *idleProcesses) removeLocked(i int) *resting {
 	r := s.idle[i]
 	r.timer.Stop()
 	s.idle = slices.Delete(s.idle, i, i+1)
 	return r
 }
 
-func (s *shelf) endLocked(p *process) { s.ending.Go(p.kill) }
+func (s *idleProcesses) endLocked(p *process) { s.ending.Go(p.kill) }

@@ -50,7 +50,7 @@ type Observation struct {
 type Pool struct {
 	cfg       Config
 	admission *admission
-	shelf     *shelf
+	idleProcesses     *idleProcesses
 	thread    *thread
 	builds    sync.WaitGroup
 
@@ -91,7 +91,7 @@ func NewPool(cfg Config) (*Pool, error) {
 	}
 	return &Pool{
 		cfg: cfg, admission: newAdmission(cfg.Processes, cfg.PerOwner),
-		shelf: &shelf{most: cfg.Idle, keep: cfg.IdleFor}, thread: newThread(),
+		idleProcesses: &idleProcesses{most: cfg.Idle, keep: cfg.IdleFor}, thread: newThread(),
 		cancels: map[*context.CancelCauseFunc]struct{}{},
 	}, nil
 }
@@ -105,7 +105,7 @@ func (p *Pool) Close() {
 	}
 	p.mu.Unlock()
 	p.builds.Wait()
-	p.shelf.close()
+	p.idleProcesses.close()
 	p.thread.stop()
 }
 
@@ -150,7 +150,7 @@ func (p *Pool) Build(ctx context.Context, job render.Job) (*render.Built, error)
 
 // attempt builds in a process that waits, or else in a new one.
 func (p *Pool) attempt(ctx context.Context, job render.Job) (o outcome, cold bool, err error) {
-	if warm := p.shelf.take(job.Owner); warm != nil {
+	if warm := p.idleProcesses.take(job.Owner); warm != nil {
 		o = p.use(ctx, warm, job)
 		// A process may end while it waits, when memory is short elsewhere. That is not this job's doing.
 		if !o.unheard {
@@ -176,7 +176,7 @@ func (p *Pool) use(ctx context.Context, c *process, job render.Job) outcome {
 		o.end.CPU > p.cfg.Limits.cpu()-processors*p.cfg.Limits.Time:
 		c.kill()
 	default:
-		p.shelf.put(c)
+		p.idleProcesses.put(c)
 	}
 	return o
 }

@@ -31,7 +31,7 @@ func (p *Pool) Probe(ctx context.Context) (sandbox.Status, error) {
 	if c.weak {
 		c.kill()
 	} else {
-		p.shelf.put(c)
+		p.idleProcesses.put(c)
 	}
 	return status, nil
 }

@@ -91,8 +91,8 @@ func program(self uint32) []bpf.Instruction {
 }
 
 // when guards a verdict, which always ends in an answer, by the number of the call.
-func when(nr uint32, verdict []bpf.Instruction) []bpf.Instruction {
-	return append([]bpf.Instruction{bpf.JumpIf{Cond: bpf.JumpNotEqual, Val: nr, SkipTrue: uint8(len(verdict))}}, verdict...)
+func when(nr uint32, actions []bpf.Instruction) []bpf.Instruction {
+	return append([]bpf.Instruction{bpf.JumpIf{Cond: bpf.JumpNotEqual, Val: nr, SkipTrue: uint8(len(actions))}}, actions...)
 }
 
 func argument(n uint32) bpf.Instruction { return bpf.LoadAbsolute{Off: offsetArgs + 8*n, Size: 4} }

@@ -20,8 +20,8 @@ type commandReader struct {
 
 func (c *commandReader) Read(p []byte) (int, error) {
 	n, err := c.body.Read(p)
-	if room := maxCommands - c.head.Len(); room > 0 {
-		c.head.Write(p[:min(n, room)])
+	if free := maxCommands - c.head.Len(); free > 0 {
+		c.head.Write(p[:min(n, free)])
 	}
 	return n, err
 }

@@ -21,9 +21,9 @@ func (in *Matching) match() (control.Match, error) {
 	}
 	inner, quoted := strings.CutPrefix(strings.TrimPrefix(text, "W/"), `"`)
 	inner, closed := strings.CutSuffix(inner, `"`)
-	id, number, parted := strings.Cut(inner, ".")
+	id, number, separated := strings.Cut(inner, ".")
 	spec, err := strconv.ParseInt(number, 10, 64)
-	if !quoted || !closed || !parted || id == "" || err != nil || spec <= 0 {
+	if !quoted || !closed || !separated || id == "" || err != nil || spec <= 0 {
 		return control.Match{}, fleet.Invalid("header.If-Match", `must be one ETag as the server gave it, with its quotes, or *`)
 	}
 	return control.Match{ID: id, Spec: spec}, nil

@@ -44,11 +44,11 @@ func TestARequestWithAKeyIsFinishedAlthoughItsCallerLeaves(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer st.Close()
-	room, err := control.New(control.Config{Key: []byte(strings.Repeat("k", 32))}, st, noGit{})
+	service, err := control.New(control.Config{Key: []byte(strings.Repeat("k", 32))}, st, noGit{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	admin, err := room.Bootstrap(t.Context(), false)
+	admin, err := service.Bootstrap(t.Context(), false)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -63,8 +63,8 @@ func TestARequestWithAKeyIsFinishedAlthoughItsCallerLeaves(t *testing.T) {
 	}
 	ctx, leave := context.WithCancel(t.Context())
 	defer leave()
-	ask(ctx, restapi.New(config(), deserted{room, leave}))
-	again := ask(t.Context(), restapi.New(config(), room))
+	ask(ctx, restapi.New(config(), deserted{service, leave}))
+	again := ask(t.Context(), restapi.New(config(), service))
 	if again.status != 201 || again.header.Get("Idempotency-Replayed") != "true" {
 		t.Errorf("asked again: got %d %v %s", again.status, again.header, again.body)
 	}

@@ -22,7 +22,7 @@ import (
 
 // replicas are two servers on one database.
 type replicas struct {
-	rooms   [2]*control.Service
+	services   [2]*control.Service
 	servers [2]*httptest.Server
 	admin   string
 }
@@ -40,16 +40,16 @@ func newReplicas(t *testing.T) *replicas {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = git.Close() })
-	for i := range r.rooms {
-		if r.rooms[i], err = control.New(control.Config{Key: []byte(strings.Repeat("k", 32))}, st, git); err != nil {
+	for i := range r.services {
+		if r.services[i], err = control.New(control.Config{Key: []byte(strings.Repeat("k", 32))}, st, git); err != nil {
 			t.Fatal(err)
 		}
-		token, err := r.rooms[i].Bootstrap(t.Context(), false)
+		token, err := r.services[i].Bootstrap(t.Context(), false)
 		if err != nil {
 			t.Fatal(err)
 		}
 		r.admin += token // only the first one makes one
-		r.servers[i] = httptest.NewServer(restapi.New(config(), r.rooms[i]))
+		r.servers[i] = httptest.NewServer(restapi.New(config(), r.services[i]))
 		t.Cleanup(r.servers[i].Close)
 	}
 	return r
@@ -98,16 +98,16 @@ func TestStreamsEndOnEveryReplicaWithinSeconds(t *testing.T) {
 			t.Parallel()
 			r := newReplicas(t)
 			root := auth.Principal{Name: "root", FleetAdmin: true}
-			if err := r.rooms[0].PutMember(t.Context(), root, "default", person); err != nil {
+			if err := r.services[0].PutMember(t.Context(), root, "default", person); err != nil {
 				t.Fatal(err)
 			}
-			secret, _, err := r.rooms[0].StartSession(t.Context(), control.Login{Issuer: "https://id.example.com", Subject: "1", Name: "jane@example.com"})
+			secret, _, err := r.services[0].StartSession(t.Context(), control.Login{Issuer: "https://id.example.com", Subject: "1", Name: "jane@example.com"})
 			if err != nil {
 				t.Fatal(err)
 			}
 			if strings.Contains(c.path, "/tokens/") {
 				var token fleet.APIToken
-				if token, secret, err = r.rooms[0].CreateAPIToken(t.Context(), root, "default", control.CreateAPIToken{Name: "ci", Role: fleet.RoleViewer}); err != nil {
+				if token, secret, err = r.services[0].CreateAPIToken(t.Context(), root, "default", control.CreateAPIToken{Name: "ci", Role: fleet.RoleViewer}); err != nil {
 					t.Fatal(err)
 				}
 				c.path = strings.Replace(c.path, "ID", string(token.ID), 1)
@@ -139,7 +139,7 @@ func TestPeopleAreListedAndLoggedOut(t *testing.T) {
 	r := newReplicas(t)
 	w := whole{Handler: r.servers[0].Config.Handler, admin: r.admin}
 	const name = "https://id.example.com/users/1" // a claim may be anything
-	if _, _, err := r.rooms[0].StartSession(t.Context(), control.Login{Issuer: "https://id.example.com", Subject: "1", Name: name}); err != nil {
+	if _, _, err := r.services[0].StartSession(t.Context(), control.Login{Issuer: "https://id.example.com", Subject: "1", Name: name}); err != nil {
 		t.Fatal(err)
 	}
 	const escaped = "/api/v1/people/https:%2F%2Fid.example.com%2Fusers%2F1"

@@ -142,12 +142,12 @@ func checkSurvivors(t *testing.T, path string, acknowledged int) {
 		t.Fatalf("agents: got %d, want the %d that were acknowledged and at most one more", n, acknowledged+1)
 	}
 	var events int
-	var verdict string
+	var result string
 	row := s.readerDB.QueryRowContext(t.Context(), `SELECT (SELECT COUNT(*) FROM events), integrity_check FROM pragma_integrity_check`)
-	if err := row.Scan(&events, &verdict); err != nil {
+	if err := row.Scan(&events, &result); err != nil {
 		t.Fatal(err)
 	}
-	if verdict != "ok" || events != n {
-		t.Fatalf("after the kill: integrity %q and %d events, want ok and %d", verdict, events, n)
+	if result != "ok" || events != n {
+		t.Fatalf("after the kill: integrity %q and %d events, want ok and %d", result, events, n)
 	}
 }

@@ -17,8 +17,8 @@ const (
 	fewMatches = 2000
 	// glance times the size of a page is how many deployments are looked at, in the order of names, before
 	// anything is counted; stretch is how many before another way is taken.
-	glance  = 2
-	stretch = 1000
+	firstScan  = 2
+	longScan = 1000
 )
 
 // List compares (name, id) as a pair: several deployments may have one name, all but one of them
@@ -100,7 +100,7 @@ func (l *listing) run(ctx context.Context) ([]deploymentKey, error) {
 		return l.from(ctx, way{source: l.matchers[0].sources[0]})
 	}
 	// Where nearly all match, the page is right here: to count every index first costs more than to look.
-	page, whole, err := l.stroll(ctx, glance*l.limit)
+	page, whole, err := l.scan(ctx, firstScan*l.limit)
 	if err != nil || whole {
 		return page, err
 	}
@@ -112,7 +112,7 @@ func (l *listing) run(ctx context.Context) ([]deploymentKey, error) {
 		few.ordered = few.once // else it is read as a whole, whatever the order
 		return l.from(ctx, *few)
 	}
-	page, whole, err = l.stroll(ctx, stretch)
+	page, whole, err = l.scan(ctx, longScan)
 	if err != nil || whole {
 		return page, err
 	}
@@ -230,7 +230,7 @@ func (l *listing) walk(ctx context.Context, end deploymentKey) ([]deploymentKey,
 }
 
 // stroll walks past so many deployments; whole says that the page is full, or that there are no more.
-func (l *listing) stroll(ctx context.Context, far int) (page []deploymentKey, whole bool, err error) {
+func (l *listing) scan(ctx context.Context, far int) (page []deploymentKey, whole bool, err error) {
 	end, err := l.endOf(ctx, far)
 	if err != nil {
 		return nil, false, err

@@ -13,24 +13,24 @@ import (
 	"github.com/kedge-dev/kedge/internal/testkit"
 )
 
-// desk is where somebody works: a tenant of a server, with a token.
-type desk struct {
+// tenantClient calls the API of a server in one tenant, with a token.
+type tenantClient struct {
 	*rig.Server
 	tenant string
 }
 
-// desk is the fleet admin's in a tenant, which is made unless it is the default one.
-func (s *testServer) desk(tb testing.TB, tenant string) desk {
+// tenantClient returns the client of the fleet admin in a tenant. It creates the tenant unless it is the default one.
+func (s *testServer) tenantClient(tb testing.TB, tenant string) tenantClient {
 	tb.Helper()
 	if tenant != "default" {
 		s.call(tb, http.MethodPost, "/tenants", apiv1.CreateTenant{Name: tenant}, nil)
 	}
-	return desk{Server: s.Server, tenant: tenant}
+	return tenantClient{Server: s.Server, tenant: tenant}
 }
 
 // path is that of something in the tenant; what begins with /api/v1 is as a Location has it, and what
 // begins with a slash belongs to no tenant.
-func (d desk) path(rest string) string {
+func (d tenantClient) path(rest string) string {
 	if whole, ok := strings.CutPrefix(rest, "/api/v1"); ok {
 		return whole
 	}
@@ -41,7 +41,7 @@ func (d desk) path(rest string) string {
 }
 
 // ask sends a request, with headers in pairs, and returns whatever the answer is.
-func (d desk) ask(tb testing.TB, method, path string, body any, headers ...string) rig.Answer {
+func (d tenantClient) ask(tb testing.TB, method, path string, body any, headers ...string) rig.Answer {
 	tb.Helper()
 	h := http.Header{}
 	for i := 0; i+1 < len(headers); i += 2 {
@@ -55,7 +55,7 @@ func (d desk) ask(tb testing.TB, method, path string, body any, headers ...strin
 }
 
 // want is ask for an answer with a certain status; anything else ends the test.
-func (d desk) want(tb testing.TB, code int, method, path string, body any, headers ...string) rig.Answer {
+func (d tenantClient) want(tb testing.TB, code int, method, path string, body any, headers ...string) rig.Answer {
 	tb.Helper()
 	answer := d.ask(tb, method, path, body, headers...)
 	if answer.Code != code {
@@ -64,11 +64,11 @@ func (d desk) want(tb testing.TB, code int, method, path string, body any, heade
 	return answer
 }
 
-// role is the desk of somebody with an API token of that role in the same tenant.
-func (d desk) role(tb testing.TB, role string) desk {
+// role returns a client with an API token of that role in the same tenant.
+func (d tenantClient) role(tb testing.TB, role string) tenantClient {
 	tb.Helper()
 	made := decode[apiv1.NewAPIToken](tb, d.want(tb, 201, "POST", "tokens", apiv1.CreateAPIToken{Name: role, Role: role}))
-	return desk{Server: d.As(made.Token), tenant: d.tenant}
+	return tenantClient{Server: d.As(made.Token), tenant: d.tenant}
 }
 
 // decode reads the JSON of an answer.
@@ -82,14 +82,14 @@ func decode[T any](tb testing.TB, a rig.Answer) T {
 }
 
 // get reads one thing of a tenant.
-func get[T any](tb testing.TB, d desk, path string) T {
+func get[T any](tb testing.TB, d tenantClient, path string) T {
 	tb.Helper()
 	return decode[T](tb, d.want(tb, 200, "GET", path, nil))
 }
 
 // all reads a listing, page by page. It fails the test when a page is longer than asked for or repeats
 // an item.
-func all[T any](tb testing.TB, d desk, path string, limit string, key func(T) string) []T {
+func all[T any](tb testing.TB, d tenantClient, path string, limit string, key func(T) string) []T {
 	tb.Helper()
 	join := "?"
 	if strings.Contains(path, "?") {
@@ -113,7 +113,7 @@ func all[T any](tb testing.TB, d desk, path string, limit string, key func(T) st
 }
 
 // awaitCode waits until reading something is answered with a status.
-func awaitCode(tb testing.TB, d desk, code int, path string) {
+func awaitCode(tb testing.TB, d tenantClient, code int, path string) {
 	tb.Helper()
 	testkit.Eventually(tb, patience, func(ctx context.Context) error {
 		answer, err := d.Ask(ctx, "GET", d.path(path), nil, nil)
