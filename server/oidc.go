@@ -17,7 +17,7 @@ type OIDCConfig struct {
 	Issuer string
 	// ClientID is what the provider knows this server by; ClientSecretFile holds its secret, if it has one.
 	ClientID, ClientSecretFile string
-	// Scopes, UserClaim and GroupsClaim have the defaults of the login room.
+	// Scopes, UserClaim and GroupsClaim have the defaults of package login.
 	Scopes                 []string
 	UserClaim, GroupsClaim string
 	// AdminGroups are the groups whose people are fleet admins.

@@ -100,7 +100,7 @@ func serve(ctx context.Context, cfg Config, db database, st store.Store, git *gi
 	)
 }
 
-// rooms are what is built before any door is open.
+// components are built before the server listens.
 type components struct {
 	key     []byte // of the server
 	control *control.Service
@@ -146,7 +146,7 @@ func build(ctx context.Context, cfg Config, db database, st store.Store, git *gi
 	return components{key: keys.own, control: c, gateway: g, renders: renders}, err
 }
 
-// openDoor binds the port and puts everything behind it.
+// openListener binds the port and serves everything on it.
 func openListener(cfg Config, r components, metrics *prometheus.Registry) (*listen.Server, error) {
 	// The handler needs to know where it is reached, which is known only when the port is bound.
 	var handler http.Handler

@@ -46,6 +46,8 @@ type (
 		InTenant
 		Deployment string    `query:"deployment" maxLength:"253" doc:"Only events of this deployment."`
 		Agent      string    `query:"agent" maxLength:"253" doc:"Only events of this agent."`
+		Reason     string    `query:"reason" maxLength:"64" doc:"Only events with this reason; see docs/reasons.md."`
+		Type       string    `query:"type" enum:"Normal,Warning" doc:"Only events of this type."`
 		After      int64     `query:"after" minimum:"0" doc:"Those that follow this sequence number: 'next' of the page before. The newest are meant otherwise."`
 		Before     int64     `query:"before" minimum:"0" doc:"The newest of those before this sequence number: 'previous' of the page after."`
 		Since      time.Time `query:"since" doc:"Not before this time (RFC 3339)."`
@@ -97,7 +99,7 @@ func (a *api) listEvents(ctx context.Context, p auth.Principal, in *eventsInput)
 		return nil, fleet.Invalid("before", "goes one way, and 'after' the other: give one of them")
 	}
 	found, err := a.control.Events(ctx, p, in.Tenant, store.EventFilter{
-		Agent: in.Agent, Deployment: in.Deployment, AfterSeq: in.After, BeforeSeq: in.Before, Since: in.Since, Limit: in.Limit + 1,
+		Agent: in.Agent, Deployment: in.Deployment, Reason: fleet.Reason(in.Reason), Type: fleet.EventType(in.Type), AfterSeq: in.After, BeforeSeq: in.Before, Since: in.Since, Limit: in.Limit + 1,
 	})
 	if err != nil {
 		return nil, err

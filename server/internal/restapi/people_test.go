@@ -22,9 +22,9 @@ import (
 
 // replicas are two servers on one database.
 type replicas struct {
-	services   [2]*control.Service
-	servers [2]*httptest.Server
-	admin   string
+	services [2]*control.Service
+	servers  [2]*httptest.Server
+	admin    string
 }
 
 func newReplicas(t *testing.T) *replicas {

@@ -51,6 +51,8 @@ type AuditFilter struct {
 // EventFilter narrows a listing of events; zero fields match everything.
 type EventFilter struct {
 	Agent, Deployment string
+	Reason            fleet.Reason
+	Type              fleet.EventType
 	// AfterSeq asks for those that are newer, the oldest of them first. Otherwise the newest are meant:
 	// of all, or of those older than BeforeSeq.
 	AfterSeq, BeforeSeq int64

@@ -17,8 +17,8 @@ const (
 	fewMatches = 2000
 	// glance times the size of a page is how many deployments are looked at, in the order of names, before
 	// anything is counted; stretch is how many before another way is taken.
-	firstScan  = 2
-	longScan = 1000
+	firstScan = 2
+	longScan  = 1000
 )
 
 // List compares (name, id) as a pair: several deployments may have one name, all but one of them

@@ -43,7 +43,9 @@ func (s events) List(ctx context.Context, tenant fleet.TenantID, f store.EventFi
 func eventQuery(tenant fleet.TenantID, f store.EventFilter) (string, []any) {
 	var a args
 	where := `tenant_id = ` + a.add(tenant)
-	for _, c := range []struct{ column, value string }{{"agent", f.Agent}, {"deployment", f.Deployment}} {
+	for _, c := range []struct{ column, value string }{
+		{"agent", f.Agent}, {"deployment", f.Deployment}, {"reason", string(f.Reason)}, {"type", string(f.Type)},
+	} {
 		if c.value != "" {
 			where += ` AND ` + c.column + ` = ` + a.add(c.value)
 		}

@@ -79,6 +79,9 @@ func eventListing(t *testing.T, s store.Store) {
 		{"older than the first", store.EventFilter{BeforeSeq: all[0].Seq}, nil},
 		{"not before a time", store.EventFilter{Since: at(6)}, []string{"e6", "e7"}},
 		{"of an agent, not before a time", store.EventFilter{Agent: "x", Since: at(3)}, []string{"e4", "e6"}},
+		{"with a reason", store.EventFilter{Reason: "Test", Limit: 1}, []string{"e7"}},
+		{"with another reason", store.EventFilter{Reason: "Other"}, nil},
+		{"with another type", store.EventFilter{Type: fleet.EventNormal}, nil},
 		{"of nobody", store.EventFilter{Agent: "nobody"}, nil},
 	}
 	for _, c := range cases {
