@@ -128,8 +128,8 @@ func (s *progress) holdBack(o *object) {
 // retryFailed makes failed objects ready for their next attempt when it is due.
 func (t *target) retryFailed(now time.Time) {
 	for _, o := range t.order {
-		blind := o.phase == phaseReplacing && !o.retry.due.IsZero()
-		if o.phase != phaseFailed && !blind || now.Before(o.retry.due) {
+		unwatched := o.phase == phaseReplacing && !o.retry.due.IsZero()
+		if o.phase != phaseFailed && !unwatched || now.Before(o.retry.due) {
 			continue
 		}
 		switch {

@@ -267,7 +267,7 @@ func (t *target) succeeded(o *object, out kube.ApplyResult) {
 	t.reportTakeover(o, out)
 	switch {
 	case out.Replaced != "":
-		t.event(fleet.EventNormal, "Replaced", o, out.Replaced+" cannot be changed: was deleted and created anew")
+		t.event(fleet.EventNormal, "Replaced", o, out.Replaced+" cannot be changed: was deleted and recreated")
 	case recreated:
 		t.event(fleet.EventNormal, "DriftHealed", o, "was deleted and is created again")
 	case o.drift.healing && before != nil && before.GetResourceVersion() != live.GetResourceVersion():
