@@ -1,9 +1,8 @@
-// Package health says how an object is doing: current, in progress, failed, terminating, and why.
-// The words and the rules are those of kstatus, so that what Kedge shows is what other tools of the
-// field show, with one exception: a Job is current when it is complete, not when it has begun, since
-// what depends on it waits for its work. An object of a custom kind may say in CEL how it is read. It
-// looks at one object only, asks no cluster and keeps nothing but a bounded number of compiled
-// expressions; it is safe for concurrent use.
+// Package health computes the health of an object: current, in progress, failed or terminating, and the reason. Its words and
+// rules are those of kstatus, as in other tools, with one exception: a Job is current when it is complete, not when it has
+// started, since objects that depend on it wait for its work. An object of a custom kind may define its health by CEL
+// expressions. The package reads one object, sends no request and keeps only a bounded number of compiled expressions. It is
+// safe for concurrent use.
 package health
 
 import (
@@ -16,11 +15,11 @@ import (
 	"github.com/kedge-dev/kedge/internal/fleet"
 )
 
-// Of returns the health of a live object and, unless it is current, the reason. An object that
-// cannot be read is Unknown: it is never taken for healthy.
+// Of returns the health of a live object and, unless it is current, the reason. An object that cannot be read is Unknown,
+// never healthy.
 func Of(obj *unstructured.Unstructured) (fleet.Health, string) {
 	if obj.GetDeletionTimestamp() != nil {
-		// kstatus looks at generic conditions first; an object on its way out is that above all.
+		// kstatus checks generic conditions first. An object that is being deleted is Terminating whatever they are.
 		return fleet.HealthTerminating, Leaving(obj.GetFinalizers())
 	}
 	if h, message, ok := byExpression(obj); ok {
@@ -61,7 +60,7 @@ func running(obj *unstructured.Unstructured) bool {
 	})
 }
 
-// Leaving says of an object that is being deleted what that waits for.
+// Leaving describes what the deletion of an object waits for.
 func Leaving(finalizers []string) string {
 	if len(finalizers) == 0 {
 		return "is being deleted"

@@ -89,7 +89,7 @@ func TestAWriteThatIsCutShortLosesNothing(t *testing.T) {
 // cutShort saves a record and then another, or removes it, which is cut, and reads what is left. It reports whether there was nothing to cut any more.
 func cutShort(t *testing.T, before, after int, c *cut) (done bool) {
 	t.Helper()
-	s := newShelf(t)
+	s := newFixture(t)
 	ctx := t.Context()
 	was, want := wide(before, 2), wide(max(after, 0), 3)
 	if before > 0 {

@@ -1,13 +1,13 @@
 package inventory
 
-// Finish is how an object has finished that does its work once: a Job or a Pod.
+// Finish is how a Job or a Pod has finished.
 type Finish string
 
 const (
-	// FinishedComplete says that it has done its work.
+	// FinishedComplete: it has done its work.
 	FinishedComplete Finish = "Complete"
-	// FinishedFailed says that it has given up.
+	// FinishedFailed: it has failed for good.
 	FinishedFailed Finish = "Failed"
-	// FinishedUnseen says that it was gone before anybody saw it finish, and is one that is deleted when it has.
+	// FinishedUnseen: it is deleted when it has finished, and was gone before its end was seen.
 	FinishedUnseen Finish = "Unseen"
 )

@@ -2,16 +2,16 @@ package inventory
 
 import "encoding/json"
 
-// Hold is why the deletion of an object that has left the source waits until a user confirms it by name. It is
-// kept in the inventory, so that neither a restart nor a later version ends it: only a confirmation does, or
-// that the object is in the source again.
+// Hold is why the deletion of an object that has left the source waits until a user confirms it by name. The inventory
+// keeps it, so that neither a restart nor a later version ends it: only a confirmation does, or the return of the object
+// to the source.
 type Hold string
 
 const (
-	// HeldOverLimit says that it left together with more objects than the limit of the policy allows.
+	// HeldOverLimit: it left together with more objects than the limit of the policy allows.
 	HeldOverLimit Hold = "OverLimit"
-	// HeldAfterRecovery says that it was missing from the first version that the server sent after it had found
-	// that it does not know what this cluster holds: a backup was restored, or the agent was enrolled again.
+	// HeldAfterRecovery: it was missing from the first version after a recovery of the server, which did not know what this
+	// cluster has: a backup was restored, or the agent was enrolled again.
 	HeldAfterRecovery Hold = "AfterRecovery"
 )
 
@@ -26,7 +26,7 @@ func (h Hold) String() string {
 	return "it was among too many to be deleted at once, and was not confirmed since"
 }
 
-// UnmarshalJSON reads what earlier builds wrote too: true, for the one reason that they knew.
+// UnmarshalJSON also reads what earlier builds wrote: true, for the one reason that they had.
 func (h *Hold) UnmarshalJSON(text []byte) error {
 	switch string(text) {
 	case "true":

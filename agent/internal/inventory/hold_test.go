@@ -51,9 +51,9 @@ func TestWhatARecoveryHoldsGoesOnlyWithADeploymentThatAUserDeletes(t *testing.T)
 	ref := fleet.ObjectRef{Version: "v1", Kind: "ConfigMap", Namespace: "shop", Name: "old"}
 	for _, consent := range []bool{false, true} {
 		plan := inventory.NewPlan(inventory.Policy{Whole: true, Prune: true, AllowEmpty: true, Tombstone: true, Consent: consent, Total: 1, Gone: 1})
-		verdict := plan.Decide(ref, inventory.HeldAfterRecovery)
-		if deleted := verdict.Reason == ""; deleted != consent || verdict.Protected == consent {
-			t.Errorf("deleted by a user: %t, got %+v", consent, verdict)
+		decision := plan.Decide(ref, inventory.HeldAfterRecovery)
+		if deleted := decision.Reason == ""; deleted != consent || decision.Protected == consent {
+			t.Errorf("deleted by a user: %t, got %+v", consent, decision)
 		}
 	}
 }

@@ -71,7 +71,7 @@ func (inv *Inventory) Deployment() string {
 	return inv.saved.Tenant + "/" + inv.saved.Deployment
 }
 
-// Entry returns what the cluster holds of one object; the zero Entry when nothing.
+// Entry returns the entry of one object; the zero Entry when the cluster has none.
 func (inv *Inventory) Entry(key Key) Entry {
 	inv.mu.RLock()
 	defer inv.mu.RUnlock()
@@ -85,29 +85,29 @@ func (inv *Inventory) Version() fleet.Version {
 	return inv.saved.Version
 }
 
-// Digest returns the bundle that the cluster holds as applied whole.
+// Digest returns the digest of the last bundle that was applied whole.
 func (inv *Inventory) Digest() string {
 	inv.mu.RLock()
 	defer inv.mu.RUnlock()
 	return inv.saved.Digest
 }
 
-// Exists reports whether the cluster holds anything of this inventory.
+// Exists reports whether the cluster has an inventory of the target.
 func (inv *Inventory) Exists() bool {
 	inv.mu.RLock()
 	defer inv.mu.RUnlock()
 	return inv.exists
 }
 
-// Damaged names the ConfigMaps of this inventory that could not be read, or are missing. They are never
-// overwritten, and a inventory stays damaged until they are restored or the whole inventory is removed.
+// Damaged names the ConfigMaps of the inventory that could not be read, or are missing. They are never overwritten. An
+// inventory stays damaged until they are restored or all of it is removed.
 func (inv *Inventory) Damaged() []string {
 	inv.mu.RLock()
 	defer inv.mu.RUnlock()
 	return inv.damaged
 }
 
-// read adds one ConfigMap to the inventory: of an entry in two chunks, and of two headers, the newer counts.
+// read adds one ConfigMap. Of an entry in two chunks, and of two headers, the newer counts.
 func (inv *Inventory) read(cm *unstructured.Unstructured) {
 	target := inv.saved.Target
 	number, err := chunkNumber(target, cm.GetName())
@@ -130,7 +130,7 @@ func (inv *Inventory) read(cm *unstructured.Unstructured) {
 		inv.listed = map[int]bool{}
 	}
 	if p.Seq == inv.seq {
-		// What was written together names what there was then: the last of it names all.
+		// Of the chunks of one Save, the last one names all chunks.
 		for _, n := range p.Chunks {
 			inv.listed[n] = true
 		}
@@ -147,25 +147,24 @@ func (inv *Inventory) read(cm *unstructured.Unstructured) {
 	}
 }
 
-// complete ends reading: a chunk that the newest header names and that was not there is damage.
+// complete ends reading: a chunk that the newest header names and that was not found is damage.
 func (inv *Inventory) complete() {
 	for _, number := range slices.Sorted(maps.Keys(inv.listed)) {
 		if !inv.numbers[number] {
-			inv.numbers[number] = true // its number is not given to another
+			inv.numbers[number] = true // its number stays in use
 			inv.damaged = append(inv.damaged, chunkName(inv.saved.Target, number)+", which is missing")
 		}
 	}
-	inv.seqOf, inv.listed = nil, nil // of use only until here
+	inv.seqOf, inv.listed = nil, nil // not needed any more
 	inv.exists = len(inv.numbers) > 0
 }
 
-// ErrSuperseded says that the cluster holds a newer version than the one that was to be written:
-// another replica of the agent is ahead.
+// ErrSuperseded: the cluster has a newer version than the one to write. Another replica of the agent is ahead.
 var ErrSuperseded = errors.New("the inventory is of a newer version")
 
-// Save makes the cluster hold rec. It sends nothing when nothing differs and otherwise writes
-// only the chunks that do. After an error the inventory may be partly written: call Reload before the
-// next Save. An older version than the cluster holds is refused with ErrSuperseded.
+// Save writes rec. It sends nothing when nothing differs, and otherwise only the chunks that differ. After an error the
+// inventory may be partly written: call Reload before the next Save. A version older than the one in the cluster is
+// refused with ErrSuperseded.
 func (inv *Inventory) Save(ctx context.Context, rec Record) error {
 	if inv.stale {
 		return fmt.Errorf("writing the inventory of %s: what the cluster holds is not known", inv.saved.Target)
@@ -199,7 +198,7 @@ func (inv *Inventory) Save(ctx context.Context, rec Record) error {
 			return err
 		}
 	}
-	// The header is in the last one by now, so that an empty chunk carries nothing any more.
+	// The last chunk has the header by now, so the empty chunks are not needed any more.
 	for _, number := range slices.Sorted(maps.Keys(empty)) {
 		if err := inv.remove(ctx, number); err != nil {
 			return err
@@ -217,8 +216,8 @@ func (inv *Inventory) set(change func()) {
 	change()
 }
 
-// schedule returns the order in which to write: new chunks first, so that no header ever names one
-// that is yet to come, and at last one whose header names them all.
+// schedule returns the order of the writes: new chunks first, so that no header names a chunk that does not exist yet,
+// and last a chunk whose header names them all.
 func (inv *Inventory) schedule(dirty []int) []int {
 	var fresh, known []int
 	for _, number := range dirty {
@@ -231,12 +230,12 @@ func (inv *Inventory) schedule(dirty []int) []int {
 	if len(fresh) > 0 && len(known) == 0 && len(inv.chunks) > 1 {
 		known = []int{inv.first()}
 	}
-	slices.Reverse(known) // the lowest is the one that stays when all are empty
+	slices.Reverse(known) // the lowest one stays when all are empty
 	return append(fresh, known...)
 }
 
-// present lists the chunks that there are when the chunk number is written, those that could not be
-// read or found among them, without those that are about to be removed.
+// present returns the chunks that exist when the chunk number is written, including those that could not be read or
+// found, without those that are about to be removed.
 func (inv *Inventory) present(number int, leaving map[int]bool) []int {
 	var out []int
 	for _, n := range slices.Sorted(maps.Keys(inv.numbers)) {
@@ -248,8 +247,8 @@ func (inv *Inventory) present(number int, leaving map[int]bool) []int {
 	return out
 }
 
-// assign brings the entries of the chunks in line with rec and returns, sorted, the numbers of
-// those that changed. Entries stay in the chunk that they are in, so that a change writes one.
+// assign updates the entries of the chunks to rec and returns the numbers of those that changed, sorted. Entries stay in
+// their chunk, so that a change writes one.
 func (inv *Inventory) assign(rec Record) []int {
 	dirty := map[int]bool{}
 	placed := map[Key]bool{}
@@ -279,7 +278,7 @@ func (inv *Inventory) assign(rec Record) []int {
 	return slices.Sorted(maps.Keys(dirty))
 }
 
-// chunkFor returns the number of a chunk that has size bytes left, making one if there is none.
+// chunkFor returns the number of a chunk that has size bytes left. It makes one if there is none.
 func (inv *Inventory) chunkFor(size int) int {
 	for _, number := range slices.Sorted(maps.Keys(inv.chunks)) {
 		if inv.chunks[number].size+size <= chunkLimit {
@@ -289,7 +288,7 @@ func (inv *Inventory) chunkFor(size int) int {
 	return inv.add()
 }
 
-// first returns the lowest chunk, making one if there is none.
+// first returns the lowest chunk. It makes one if there is none.
 func (inv *Inventory) first() int {
 	if len(inv.chunks) == 0 {
 		return inv.add()
@@ -297,7 +296,7 @@ func (inv *Inventory) first() int {
 	return slices.Min(slices.Collect(maps.Keys(inv.chunks)))
 }
 
-// add makes an empty chunk under a number that nothing in the cluster has.
+// add makes an empty chunk with a number that is not in use.
 func (inv *Inventory) add() int {
 	number := 0
 	for inv.numbers[number] {
@@ -329,7 +328,7 @@ func (inv *Inventory) write(ctx context.Context, rec Record, number int, leaving
 }
 
 func (inv *Inventory) remove(ctx context.Context, number int) error {
-	// Bound to what was read or written last: another replica may have gone on with it.
+	// Bound to the version that was last read or written: another replica may have continued it.
 	version := inv.chunks[number].resourceVersion
 	err := inv.configMaps.Delete(ctx, chunkName(inv.saved.Target, number), metav1.DeleteOptions{
 		Preconditions: &metav1.Preconditions{ResourceVersion: &version},
@@ -369,13 +368,13 @@ func (inv *Inventory) Reload(ctx context.Context) error {
 	return nil
 }
 
-// Delete removes the whole inventory. A damaged one is refused: it may name objects that still exist.
+// Delete removes the inventory. A damaged one is refused: it may name objects that still exist.
 func (inv *Inventory) Delete(ctx context.Context) error {
 	if len(inv.damaged) > 0 {
 		return fmt.Errorf("removing the inventory of %s: %s cannot be read and may name objects that still exist", inv.saved.Target, inv.damaged[0])
 	}
 	if len(inv.chunks) > 1 {
-		// Down to one chunk first: a removal that stops half way must not look like damage.
+		// Down to one chunk first: a removal that stops in between must not look like damage.
 		rec := inv.Record()
 		rec.Entries = nil
 		if err := inv.Save(ctx, rec); err != nil {

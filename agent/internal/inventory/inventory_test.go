@@ -18,21 +18,21 @@ import (
 
 func TestMain(m *testing.M) { testkit.Main(m) }
 
-// shelf is a namespace with a store on it.
-type shelf struct {
+// fixture is a namespace with a store.
+type fixture struct {
 	maps  dynamic.ResourceInterface
 	store *inventory.Store
 	agent fleet.AgentID
 }
 
-func newShelf(t *testing.T) shelf {
+func newFixture(t *testing.T) fixture {
 	t.Helper()
 	c := testkit.SharedCluster(t)
 	maps := c.Dynamic(t).Resource(schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}).Namespace(c.Namespace(t))
-	return shelf{maps: maps, store: inventory.NewStore(maps), agent: fleet.NewAgentID()}
+	return fixture{maps: maps, store: inventory.NewStore(maps), agent: fleet.NewAgentID()}
 }
 
-func (s shelf) load(t *testing.T) []*inventory.Inventory {
+func (s fixture) load(t *testing.T) []*inventory.Inventory {
 	t.Helper()
 	books, err := s.store.Load(t.Context())
 	if err != nil {
@@ -41,7 +41,7 @@ func (s shelf) load(t *testing.T) []*inventory.Inventory {
 	return books
 }
 
-func (s shelf) chunks(t *testing.T) int {
+func (s fixture) chunks(t *testing.T) int {
 	t.Helper()
 	list, err := s.maps.List(t.Context(), metav1.ListOptions{LabelSelector: inventory.LabelInventory})
 	if err != nil {
@@ -66,7 +66,7 @@ func record(n int) inventory.Record {
 
 func TestBookKeepsWhatWasSaved(t *testing.T) {
 	t.Parallel()
-	s := newShelf(t)
+	s := newFixture(t)
 	book := s.store.New(s.agent, fleet.NewTargetID())
 	for i, n := range []int{0, 1, 5000, 5001, 3, 0} {
 		want := record(n)
@@ -99,7 +99,7 @@ func TestBookKeepsWhatWasSaved(t *testing.T) {
 
 func TestSaveWritesOnlyWhatDiffers(t *testing.T) {
 	t.Parallel()
-	s := newShelf(t)
+	s := newFixture(t)
 	book := s.store.New(s.agent, fleet.NewTargetID())
 	rec := record(5000)
 	if err := book.Save(t.Context(), rec); err != nil {
@@ -135,7 +135,7 @@ func TestSaveWritesOnlyWhatDiffers(t *testing.T) {
 	}
 }
 
-func (s shelf) versions(t *testing.T) map[string]string {
+func (s fixture) versions(t *testing.T) map[string]string {
 	t.Helper()
 	list, err := s.maps.List(t.Context(), metav1.ListOptions{LabelSelector: inventory.LabelInventory})
 	if err != nil {
@@ -150,7 +150,7 @@ func (s shelf) versions(t *testing.T) map[string]string {
 
 func TestTwoWritersNeverLoseEntries(t *testing.T) {
 	t.Parallel()
-	s := newShelf(t)
+	s := newFixture(t)
 	target := fleet.NewTargetID()
 	first := s.store.New(s.agent, target)
 	if err := first.Save(t.Context(), record(2)); err != nil {
@@ -187,7 +187,7 @@ func TestDamagedChunkIsNeitherReadNorOverwritten(t *testing.T) {
 	for reason, text := range texts {
 		t.Run(reason, func(t *testing.T) {
 			t.Parallel()
-			s := newShelf(t)
+			s := newFixture(t)
 			target := fleet.NewTargetID()
 			if err := s.store.New(s.agent, target).Save(t.Context(), record(2)); err != nil {
 				t.Fatal(err)
@@ -236,7 +236,7 @@ func TestMissingChunkIsDamage(t *testing.T) {
 	for lost := range 3 {
 		t.Run(fmt.Sprint(lost), func(t *testing.T) {
 			t.Parallel()
-			s := newShelf(t)
+			s := newFixture(t)
 			target := fleet.NewTargetID()
 			book := s.store.New(s.agent, target)
 			if err := book.Save(t.Context(), record(4000)); err != nil {
@@ -269,7 +269,7 @@ func TestMissingChunkIsDamage(t *testing.T) {
 
 func TestAnOlderVersionIsNeverWritten(t *testing.T) {
 	t.Parallel()
-	s := newShelf(t)
+	s := newFixture(t)
 	book := s.store.New(s.agent, fleet.NewTargetID())
 	newer := record(1)
 	newer.Generation++
@@ -291,7 +291,7 @@ func TestAnOlderVersionIsNeverWritten(t *testing.T) {
 
 func TestHolds(t *testing.T) {
 	t.Parallel()
-	s := newShelf(t)
+	s := newFixture(t)
 	if err := s.store.New(s.agent, fleet.NewTargetID()).Save(t.Context(), record(1)); err != nil {
 		t.Fatal(err)
 	}
@@ -304,7 +304,7 @@ func TestHolds(t *testing.T) {
 
 func TestBookOfAnEarlierAgentGoesOnUnderAnotherName(t *testing.T) {
 	t.Parallel()
-	s := newShelf(t)
+	s := newFixture(t)
 	rec := record(3000) // several chunks
 	rec.Target = fleet.NewTargetID()
 	if err := s.store.New(fleet.NewAgentID(), rec.Target).Save(t.Context(), rec); err != nil {

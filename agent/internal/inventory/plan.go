@@ -7,14 +7,14 @@ import (
 	"github.com/kedge-dev/kedge/internal/manifest"
 )
 
-// Policy is everything that a Plan needs to know beyond the objects. Its zero value deletes nothing.
+// Policy is everything that a Plan needs to know besides the objects. Its zero value deletes nothing.
 type Policy struct {
-	// Whole says that the desired list is a complete, verified bundle, or a tombstone.
+	// Whole: the desired list is a complete, verified bundle, or a tombstone.
 	Whole bool
 	// Prune is the deployment's policy. A tombstone sets it: deleting the deployment is consent.
 	Prune bool
-	// Hold keeps everything this time. Callers mark every object that has left as HeldAfterRecovery, which
-	// outlasts this version.
+	// Hold keeps everything in this version. Callers mark every object that has left as HeldAfterRecovery, which stays in
+	// later versions.
 	Hold bool
 	// AllowEmpty accepts an empty desired list as meant. A tombstone sets it.
 	AllowEmpty bool
@@ -22,53 +22,51 @@ type Policy struct {
 	Unsettled int
 	// Damaged names parts of the inventory that could not be read.
 	Damaged []string
-	// Pending says that there are other deployments which have not said yet what they desire: it may
-	// be what is no longer desired here.
+	// Pending: the states of other deployments have not arrived yet. They may desire what is not desired here any more.
 	Pending bool
-	// Consent says that the limit does not hold this time: the deployment itself was edited. What was held
-	// before stays held. Of a tombstone it says that a user has deleted the deployment.
+	// Consent: the limit does not apply, because the deployment itself was edited. Objects that were held before stay held.
+	// With a tombstone it means that a user has deleted the deployment.
 	Consent bool
-	// Tombstone says that the deployment is deleted, or leaves and takes everything with it: no limit holds,
-	// and what was held before goes as well. Protected kinds stay, and so does what is held since the server recovered,
-	// unless a user has deleted the deployment.
+	// Tombstone: the deployment is deleted with its objects. No limit applies, and objects that were held before are deleted
+	// as well. Protected kinds stay, and so do objects that are held after a recovery, unless a user has deleted the
+	// deployment.
 	Tombstone bool
 	// Limit is how much may be deleted without being confirmed.
 	Limit fleet.PruneLimit
-	// Total is how many objects there were before the change, desired or not: Record.Base. What the change
-	// adds makes it no smaller.
+	// Total is how many objects there were before the change, desired or not: Record.Base.
 	Total int
 	// Desired is how many objects are desired, and Gone how many are not any more and may be deleted.
 	Desired, Gone int
-	// Confirmed names, as ObjectRef.String does, what a user wants deleted although it is held by the
-	// limit or for its kind. It is no answer to a doubt.
+	// Confirmed names, as ObjectRef.String does, the objects that a user wants deleted although the limit or their kind holds
+	// them. It does not override any other reason.
 	Confirmed []string
 }
 
-// Decision is what becomes of an object that is no longer desired.
+// Decision is what becomes of an object that is not desired any more.
 type Decision struct {
 	Reason string // completes "kept: …"; "" when it is to be deleted
-	// Protected says that it is kept for what it is, not because of a doubt that may pass.
+	// Protected: it is kept for its kind or its hold, not for a reason that may pass.
 	Protected bool
-	// Waiting says that it is kept only until the others have said what they desire.
+	// Waiting: it is kept only until the states of other deployments have arrived.
 	Waiting bool
-	// Confirmable says that it is deleted when a user confirms it by name, and Confirmed that a user has.
+	// Confirmable: it is deleted when a user confirms it by name. Confirmed: a user has.
 	Confirmable, Confirmed bool
 	// Hold is why it stays held from now on, until it is confirmed; "" when nothing new holds it.
 	Hold Hold
 }
 
-// Plan decides on what is no longer desired: what is to be deleted and what is kept, with the reason.
+// Plan decides on objects that are not desired any more: which are deleted, and which are kept for what reason.
 //
-// What was held once stays held, whatever the limit says later and whatever versions come, until it is
-// confirmed: callers keep Verdict.Hold in the entry, as Entry.Held. What a Plan lets through is still checked one by
-// one against the live object before it is deleted.
+// An object that was held once stays held until it is confirmed, in any later version and with any limit: callers keep
+// Decision.Hold in the entry, as Entry.Held. An object that a Plan releases for deletion is still checked against the
+// live object before it is deleted.
 type Plan struct {
 	why, limit                        string
 	hold, waiting, tombstone, consent bool
 	confirmed                         map[string]bool
 }
 
-// NewPlan makes the plan of a policy.
+// NewPlan makes the plan for a policy.
 func NewPlan(p Policy) Plan {
 	out := Plan{why: p.guard(), limit: p.limit(), hold: p.Hold, waiting: p.Pending, tombstone: p.Tombstone, consent: p.Consent}
 	if len(p.Confirmed) > 0 {
@@ -80,7 +78,7 @@ func NewPlan(p Policy) Plan {
 	return out
 }
 
-// Decide says what becomes of one object that is no longer desired. held is Entry.Held.
+// Decide decides on one object that is not desired any more. held is Entry.Held.
 func (p Plan) Decide(ref fleet.ObjectRef, held Hold) Decision {
 	switch {
 	case p.why != "":
@@ -120,8 +118,8 @@ func (p Policy) guard() string {
 	return ""
 }
 
-// limit returns why what has gone is too much to be deleted unasked, or "". What was held before counts:
-// it is the same change, seen again.
+// limit returns why too many objects have left to be deleted without a confirmation, or "". Objects that were held
+// before count: they belong to the same change.
 func (p Policy) limit() string {
 	total := max(p.Total, p.Gone)
 	if p.Tombstone || p.Consent || !p.Limit.Exceeded(p.Gone, total) {

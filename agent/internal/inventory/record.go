@@ -8,7 +8,7 @@ import (
 	"github.com/kedge-dev/kedge/internal/fleet"
 )
 
-// Key is the identity of an object: its version is how it is reached, not what it is.
+// Key identifies an object. The version of its API is not part of its identity.
 type Key struct {
 	Group, Kind, Namespace, Name string
 }
@@ -18,43 +18,42 @@ func KeyOf(ref fleet.ObjectRef) Key {
 	return Key{Group: ref.Group, Kind: ref.Kind, Namespace: ref.Namespace, Name: ref.Name}
 }
 
-// Compare orders keys by kind, then by place.
+// Compare orders keys by kind, then by namespace and name.
 func (k Key) Compare(o Key) int {
 	return cmp.Or(cmp.Compare(k.Group, o.Group), cmp.Compare(k.Kind, o.Kind),
 		cmp.Compare(k.Namespace, o.Namespace), cmp.Compare(k.Name, o.Name))
 }
 
-// Entry is one object that a target has put, or is about to put, into the cluster.
+// Entry is one object that a target has applied, or is about to apply.
 type Entry struct {
 	fleet.ObjectRef
 	// Hash is of the manifest that was last applied; "" before the first time.
 	Hash string
-	// Live is a hash over our fields of the object as the API server last returned them, so that
-	// a change made while no agent was running is noticed. "" when Hash is.
+	// Live is a hash over the own fields of the object as the API server last returned them, so that a change while no agent
+	// was running is noticed. "" when Hash is.
 	Live string
 	// UID is of the object that was last applied; "" before the first time.
 	UID string
-	// Wave and Depth are its place in the order of the bundle that named it last, so that it is deleted
-	// in the reverse of that order.
+	// Wave and Depth are its position in the order of the bundle that named it last. Objects are deleted in the reverse order.
 	Wave, Depth int
-	// Held says why its deletion waits to be confirmed; "" when it is in the source, or nothing holds it.
+	// Held is why its deletion waits for a confirmation; "" when it is in the source, or nothing holds it.
 	Held Hold
-	// Keep is the annotation of the manifest that was last applied by which it asks not to be deleted, as
-	// "name: value"; "" when it does not.
+	// Keep is the annotation of the last applied manifest that keeps the object from being deleted, as "name: value"; "" when
+	// there is none.
 	Keep string
-	// Finished says how it has finished, as the manifest that was last applied; "" when it has not.
+	// Finished is how it has finished with the last applied manifest; "" when it has not.
 	Finished Finish
 }
 
-// Record is what is remembered of one target.
+// Record is the content of the inventory of one target.
 type Record struct {
 	Target     fleet.TargetID
 	Tenant     string
 	Deployment string
 	fleet.Version
 	Digest string // of the last bundle that was applied whole
-	// Base is how many objects were in place when all that had left the source before was last decided on.
-	// A change is measured by it until it is decided on itself, over restarts and newer versions.
+	// Base is how many objects were in place when everything that had left the source was last decided on. The next change
+	// is measured by it until it is decided on itself, over restarts and newer versions.
 	Base    int
 	Entries map[Key]Entry
 }

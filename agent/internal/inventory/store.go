@@ -13,7 +13,7 @@ import (
 	"github.com/kedge-dev/kedge/internal/fleet"
 )
 
-// Store finds the inventories of an agent. configMaps is the ConfigMaps of the agent's own namespace.
+// Store finds the inventories of an agent. configMaps are the ConfigMaps in the namespace of the agent.
 type Store struct {
 	configMaps dynamic.ResourceInterface
 }
@@ -23,13 +23,13 @@ func NewStore(configMaps dynamic.ResourceInterface) *Store {
 	return &Store{configMaps: configMaps}
 }
 
-// New returns the inventory of a target that none was found for. Nothing is written before Save.
+// New returns an empty inventory for a target. Nothing is written before Save.
 func (s *Store) New(agent fleet.AgentID, target fleet.TargetID) *Inventory {
 	return newInventory(s.configMaps, agent, target)
 }
 
-// Load reads every inventory in the namespace, whichever agent wrote it, in the order of their targets. A
-// chunk that cannot be read makes its inventory damaged; it is no error.
+// Load reads every inventory in the namespace, of any agent, in the order of their targets. A chunk that cannot be read
+// makes its inventory damaged; that is no error.
 func (s *Store) Load(ctx context.Context) ([]*Inventory, error) {
 	items, err := list(ctx, s.configMaps, LabelInventory)
 	if err != nil {
@@ -46,7 +46,7 @@ func (s *Store) Load(ctx context.Context) ([]*Inventory, error) {
 			inventories[target] = newInventory(s.configMaps, fleet.AgentID(labels[LabelAgent]), target)
 		}
 		inventories[target].read(&items[i])
-		// One that was assumed and not written down whole has two.
+		// An inventory whose change of the agent was not written completely has both labels.
 		inventories[target].relabel = inventories[target].relabel || inventories[target].agent != fleet.AgentID(labels[LabelAgent])
 	}
 	out := make([]*Inventory, 0, len(inventories))

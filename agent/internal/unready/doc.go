@@ -1,9 +1,8 @@
-// Package unready says why the pods of a workload are not ready, in the words that a person finds with
-// kubectl: the reasons of containers and conditions, and the warnings among the events. It looks at what it is
-// given and asks no cluster.
+// Package unready explains why the pods of a workload are not ready, in the words of kubectl: the reasons of containers and
+// conditions, and the warning events. It reads only the objects that it is given and sends no request.
 //
-// What it says is bounded, and stays the same while a pod goes through the states of one and the same
-// problem: a container that crashes again and again is running, terminated and waiting in turn.
+// The explanation is bounded. It stays the same while a pod goes through the states of one problem: a container that crashes
+// again and again is running, terminated and waiting in turn.
 package unready
 
 import (
@@ -15,26 +14,26 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// The bounds of what is said.
+// Limits of the explanation.
 const (
-	MaxPods     = 3   // that are named; of the others only the number is said
+	MaxPods     = 3   // that are named; the others are counted
 	maxWarnings = 2   // per pod
 	maxWarning  = 200 // bytes
 	maxText     = 700 // bytes in all: a status message has room for a kibibyte
 )
 
-// Pod is a pod that is not ready, and why.
+// Pod is a pod that is not ready, and the reason.
 type Pod struct {
 	Name, UID string
-	// Reason is what Kubernetes calls the problem; "" when the pod is only starting, as far as it tells itself.
+	// Reason is the reason that Kubernetes gives; "" when the pod is only starting.
 	Reason string
-	// Detail says which container, image or condition that is about; may be empty.
+	// Detail names the container, the image or the condition; may be empty.
 	Detail string
-	// Warnings are what the events of the pod say.
+	// Warnings are the messages of the warning events of the pod.
 	Warnings []string
 }
 
-// String is one pod as users read it.
+// String describes one pod for users.
 func (p Pod) String() string {
 	text := "pod " + p.Name
 	if p.Reason != "" {
@@ -49,7 +48,7 @@ func (p Pod) String() string {
 	return text
 }
 
-// Describe is what users read of all of them; "" when there is nothing to say.
+// Describe describes the pods for users; "" when none has a reason or a warning.
 func Describe(pods []Pod) string {
 	pods = slices.DeleteFunc(slices.Clone(pods), func(p Pod) bool { return p.Reason == "" && len(p.Warnings) == 0 })
 	if len(pods) == 0 {

@@ -91,7 +91,7 @@ func (c *claims) set(d engine.Desired) {
 	c.tell(released)
 }
 
-// liveName names the deployment of a target that desires objects; "" of any other.
+// liveName returns the deployment of a target that desires objects; "" for any other.
 func liveName(d engine.Desired) string {
 	if d.Objects == nil || d.Deployment == "" {
 		return ""
@@ -99,7 +99,8 @@ func liveName(d engine.Desired) string {
 	return d.Tenant + "/" + d.Deployment
 }
 
-// replaceLocked gives a target other keys, and returns who desires what it had and has no more.
+// replaceLocked replaces the keys of a target. It returns the targets that desire an object which the target does not
+// desire any more.
 func (c *claims) replaceLocked(target fleet.TargetID, keys []inventory.Key) map[fleet.TargetID]bool {
 	old := c.byTarget[target]
 	c.byTarget[target] = keys
@@ -119,7 +120,7 @@ func (c *claims) replaceLocked(target fleet.TargetID, keys []inventory.Key) map[
 			c.releases++
 			for _, id := range c.byKey[key] {
 				waiting[id] = true
-				delete(c.suspended, claim{id, key}) // now it can be had
+				delete(c.suspended, claim{id, key}) // the object is available now
 			}
 		}
 	}
@@ -199,15 +200,14 @@ func (c *claims) tell(released map[fleet.TargetID]bool) {
 	}
 }
 
-// resume makes the claim of a target count again: it has the object.
+// resume makes the suspended claim of a target count again: it has the object.
 func (c *claims) resume(key inventory.Key, target fleet.TargetID) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	delete(c.suspended, claim{target, key})
 }
 
-// abandoned reports whether owner is a target of this engine that was told what it shall hold and
-// no longer desires key.
+// abandoned reports whether owner is a target of this engine that has a desired state and does not desire key.
 func (c *claims) abandoned(key inventory.Key, owner fleet.TargetID) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -215,7 +215,7 @@ func (c *claims) abandoned(key inventory.Key, owner fleet.TargetID) bool {
 	return here && !slices.Contains(c.byKey[key], owner)
 }
 
-// claimedKeys lists the objects that d desires, in every reading.
+// claimedKeys returns the objects that d desires, in every possible reading of their scope.
 func claimedKeys(d engine.Desired) []inventory.Key {
 	if d.Objects == nil {
 		return nil
@@ -223,7 +223,7 @@ func claimedKeys(d engine.Desired) []inventory.Key {
 	var keys []inventory.Key
 	for _, o := range d.Objects.Objects() {
 		for _, ref := range manifest.Claims(o.Ref, d.State.Namespace) {
-			// What is beyond its limits a target never gets, so that it must not keep it from others.
+			// A target never gets an object outside its limits, so it must not keep it from others.
 			if d.State.Limits.Allows(ref, ref.Namespace != "") {
 				keys = append(keys, inventory.KeyOf(ref))
 			}

@@ -9,8 +9,8 @@ import (
 	"github.com/kedge-dev/kedge/internal/fleet"
 )
 
-// namespaceInUse returns why a Namespace must not be deleted for target me, or "": some target desires an object in
-// it, which would be deleted along with it. Of anything else it is "".
+// namespaceInUse returns why a Namespace must not be deleted for target me, or "": a target desires an object in it,
+// which would be deleted with it. It returns "" for any other kind.
 func (e *Engine) namespaceInUse(ref fleet.ObjectRef, me fleet.TargetID) string {
 	if !kube.IsNamespace(ref) {
 		return ""
@@ -29,8 +29,8 @@ func nameOf(key inventory.Key) string {
 	return fleet.ObjectRef{Group: key.Group, Kind: key.Kind, Namespace: key.Namespace, Name: key.Name}.String()
 }
 
-// within returns an object that a target desires in a namespace, with the target and the name of its
-// deployment; of targets other than me first. The target is "" when there is none.
+// within returns an object that a target desires in a namespace, with the target and the name of its deployment; of
+// targets other than me first. The target is "" when there is none.
 func (c *claims) within(namespace string, me fleet.TargetID) (key inventory.Key, by fleet.TargetID, deployment string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

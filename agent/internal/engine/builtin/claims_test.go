@@ -117,8 +117,8 @@ func TestClaimThatCannotBeMadeGoodKeepsNothing(t *testing.T) {
 	t.Parallel()
 	const config = "{apiVersion: v1, kind: ConfigMap, metadata: {name: a}}"
 	key := inventory.Key{Kind: "ConfigMap", Namespace: "ns", Name: "a"}
-	rehearsal := wanting(t, "two", config)
-	rehearsal.State.Policy.DryRun = true
+	dryRun := wanting(t, "two", config)
+	dryRun.State.Policy.DryRun = true
 	steps := []struct {
 		reason string
 		do     func(c *claims)
@@ -131,8 +131,8 @@ func TestClaimThatCannotBeMadeGoodKeepsNothing(t *testing.T) {
 		{"the API server refuses it", func(c *claims) { c.suspend(key, "two", "") }, ""},
 		{"it does so no more", func(c *claims) { c.resume(key, "two") }, "two"},
 		{"refused by somebody who is not known here", func(c *claims) { c.suspend(key, "two", "elsewhere") }, ""},
-		{"two is desired anew", func(c *claims) { c.set(wanting(t, "two", config)) }, "two"},
-		{"as a dry run", func(c *claims) { c.set(rehearsal) }, ""},
+		{"two is desired again", func(c *claims) { c.set(wanting(t, "two", config)) }, "two"},
+		{"as a dry run", func(c *claims) { c.set(dryRun) }, ""},
 		{"and not so any more", func(c *claims) { c.set(wanting(t, "two", config)) }, "two"},
 	}
 	c := newClaims(&claimChanges{})

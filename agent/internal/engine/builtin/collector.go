@@ -8,15 +8,14 @@ import (
 )
 
 const (
-	// collectFrom is how many objects have to have been worked on: a collection costs more than a few of them leave.
+	// collectFrom is how many objects have to be processed: a collection is too expensive for a few.
 	collectFrom = 500
-	// collectAfter is how long it has to be quiet then.
+	// collectAfter is how long the engine has to be quiet then.
 	collectAfter = 2 * time.Second
 )
 
-// collector gives memory back to the system when it is quiet after much has arrived or was applied: bundles,
-// answers and sightings leave more garbage than there is to remember, and a program that is idle would keep
-// the room for it.
+// collector returns memory to the system when the engine is quiet after much work: bundles, results and observations
+// leave more garbage than the engine keeps, and an idle program would not return it.
 type collector struct {
 	mu    sync.Mutex
 	done  int
@@ -41,6 +40,6 @@ func (t *collector) collect() {
 	t.mu.Lock()
 	t.done, t.timer = 0, nil
 	t.mu.Unlock()
-	runtime.GC() // what pools hold survives one collection: the buffers of a large inventory, for one
+	runtime.GC() // pools survive one collection, and have the buffers of a large inventory
 	debug.FreeOSMemory()
 }

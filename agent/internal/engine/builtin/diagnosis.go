@@ -11,28 +11,28 @@ import (
 	"github.com/kedge-dev/kedge/internal/fleet"
 )
 
-// A workload that is not ready for a moment is diagnosed: its pods and their events are read, and watched,
-// until it is ready. Nothing is read of workloads that are ready, so that the memory and the requests of an
-// engine do not grow with the pods of a cluster.
+// A workload that is unready for a while is diagnosed: its pods and their events are read, and its pods are watched, until
+// it is ready. The pods of ready workloads are not read, so that memory and requests do not grow with the pods of the
+// cluster.
 const (
-	// diagnoseAfter is how long a workload may be unready before its pods are looked at: most rollouts
-	// need no explanation.
+	// diagnoseAfter is how long a workload may be unready before its pods are read: most rollouts need
+	// no explanation.
 	diagnoseAfter = 3 * time.Second
-	// maxDiagnoses bounds the workloads that are looked at together.
+	// maxDiagnoses bounds how many workloads are diagnosed at the same time.
 	maxDiagnoses = 64
-	// Looks per second, of all workloads together, after so many at once. To list pods by labels and events by their object costs
-	// an API server the more, the more there are: a rollout of a thousand workloads must not be slowed down by being explained.
+	// Reads per second of all workloads together, and the burst. Listing pods by label and events by object is expensive for
+	// an API server with many of them: explaining a rollout of a thousand workloads must not slow it down.
 	podReadsPerSecond = 2
 	podReadBurst      = 10
-	// The time between two looks at one workload. Each look that finds something else doubles it, so that
-	// pods which change all the time do not become a stream of statuses.
+	// The time between two reads of one workload. Each read that finds something new doubles it, so that pods that change
+	// all the time do not become a stream of statuses.
 	diagnoseFirst = time.Second
 	diagnoseMost  = time.Minute
-	// idleMost bounds the time between two looks when no pod changes: some events come without one.
+	// idleMost bounds the time between two reads when no pod changes: some events come without a change.
 	idleMost = 5 * time.Minute
 )
 
-// diagnosis is what is found out about one workload that is not ready.
+// diagnosis is the explanation for one workload that is not ready.
 type diagnosis struct {
 	cluster *kube.Client // with the rights of the deployment
 	uid     string       // of the workload
@@ -40,12 +40,12 @@ type diagnosis struct {
 	text    string // what was found; "" when nothing was yet
 }
 
-// outdated reports whether another look is needed: the workload was made anew, or is read with other rights.
+// outdated reports whether the diagnosis has to start again: the workload was recreated, or is read with other rights.
 func (d *diagnosis) outdated(t *target, o *object) bool {
 	return d.cluster != t.work.client || d.uid != o.record.uid
 }
 
-// explanation is why the health of an object is what it is.
+// explanation returns why the health of an object is what it is.
 func (o *object) explanation() string {
 	if o.health.diagnosis == nil || o.health.status == fleet.HealthCurrent {
 		return o.health.note
@@ -53,7 +53,7 @@ func (o *object) explanation() string {
 	return joinNonEmpty("; ", o.health.note, o.health.diagnosis.text)
 }
 
-// endDiagnosis ends the look at the pods of an object.
+// endDiagnosis stops the diagnosis of an object.
 func (o *object) endDiagnosis() {
 	if o.health.diagnosis != nil {
 		o.health.diagnosis.cancel()
@@ -61,7 +61,7 @@ func (o *object) endDiagnosis() {
 	}
 }
 
-// diagnose starts and ends diagnoses, as the health of the workloads asks for it.
+// diagnose starts and stops diagnoses.
 func (t *target) diagnose() {
 	idle := t.stopped.any() || t.end.done || t.work.client == nil || t.work.desired.State.Detached
 	for _, o := range t.order {
@@ -78,7 +78,7 @@ func (t *target) diagnose() {
 	}
 }
 
-// diagnosable is when an object is to be diagnosed; zero when it is not.
+// diagnosable returns when an object is to be diagnosed; zero when it is not.
 func (o *object) diagnosable() time.Time {
 	unready := o.health.status == fleet.HealthInProgress || o.health.status == fleet.HealthFailed
 	if !unready || o.health.unreadySince.IsZero() || o.leaving != nil || !o.kind.resolved || !o.inPlace() || !isWorkload(o.ref) {
@@ -103,7 +103,7 @@ func (t *target) startDiagnosis(o *object) {
 	e.mu.Lock()
 	running := e.running
 	e.mu.Unlock()
-	look, err := kube.NewPodReader(t.work.client, o.ref, o.record.uid, o.spec.manifest.Object())
+	reader, err := kube.NewPodReader(t.work.client, o.ref, o.record.uid, o.spec.manifest.Object())
 	if err != nil || running == nil {
 		return
 	}
@@ -116,12 +116,12 @@ func (t *target) startDiagnosis(o *object) {
 			return
 		}
 		defer e.diagnoses.Release(1)
-		t.followPods(ctx, look, d, o)
+		t.followPods(ctx, reader, d, o)
 	})
 }
 
-// followPods tells what is wrong with the pods of a workload until ctx ends.
-func (t *target) followPods(ctx context.Context, look *kube.PodReader, d *diagnosis, o *object) {
+// followPods reports what is wrong with the pods of a workload until ctx ends.
+func (t *target) followPods(ctx context.Context, reader *kube.PodReader, d *diagnosis, o *object) {
 	var calm, idle backoff.Backoff
 	last, pause := "", diagnoseFirst
 	for ctx.Err() == nil {
@@ -129,10 +129,10 @@ func (t *target) followPods(ctx context.Context, look *kube.PodReader, d *diagno
 			return
 		}
 		release := t.engine.cluster.Slot(ctx)
-		text, version, err := look.Explain(ctx)
+		text, version, err := reader.Explain(ctx)
 		release()
 		if apierrors.IsForbidden(err) {
-			return // then nothing is said, as before
+			return // there is no explanation then
 		}
 		if err == nil && text != last {
 			last, idle = text, backoff.Backoff{}
@@ -146,6 +146,6 @@ func (t *target) followPods(ctx context.Context, look *kube.PodReader, d *diagno
 			pause = calm.Next(diagnoseFirst, diagnoseMost)
 		}
 		backoff.Wait(ctx, nil, pause)
-		look.Await(ctx, version, idle.Next(diagnoseFirst, idleMost))
+		reader.Await(ctx, version, idle.Next(diagnoseFirst, idleMost))
 	}
 }

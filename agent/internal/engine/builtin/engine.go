@@ -24,7 +24,7 @@ import (
 	"github.com/kedge-dev/kedge/internal/fleet"
 )
 
-// Config is what an engine needs.
+// Config is the configuration of an Engine.
 type Config struct {
 	// Namespace is where the agent is installed and keeps its inventory.
 	Namespace string
@@ -32,12 +32,11 @@ type Config struct {
 	Reporter  engine.Reporter
 	Log       *slog.Logger // nil discards
 
-	// AgentID, Scope and Namespaces are what Configure sets. Where the server has to say them
-	// first they are left empty: then targets wait until Configure is called.
+	// AgentID, Scope and Namespaces are set by Configure. If they are empty, targets wait until Configure is called.
 	AgentID    fleet.AgentID
 	Scope      fleet.Scope
 	Namespaces []string
-	// Owner is what Restrict sets.
+	// Owner is set by Restrict.
 	Owner ownerpolicy.Policy
 	// Strict makes the engine panic where it would log a bug and go on. It is for tests.
 	Strict bool
@@ -58,8 +57,8 @@ type Engine struct {
 	namespaces *watch.Namespaces
 	work       sync.WaitGroup // targets and their requests
 	gc         collector
-	diagnoses  *semaphore.Weighted // workloads whose pods are looked at
-	podReads   *rate.Limiter       // at these pods
+	diagnoses  *semaphore.Weighted // workloads whose pods are read
+	podReads   *rate.Limiter       // of these pods
 	setting    sync.Mutex          // held by Set, so that claims are made in the order of versions
 	strict     bool
 	// refusedTransitions counts phase transitions that must not happen.
@@ -69,10 +68,10 @@ type Engine struct {
 	settings    settings
 	editions    int // of settings
 	targets     map[fleet.TargetID]*target
-	inventories map[fleet.TargetID]*inventory.Inventory // recovered, and not yet taken by a target
+	inventories map[fleet.TargetID]*inventory.Inventory // recovered, and not used by a target yet
 	recovered   bool
 	running     context.Context // nil before Run
-	pending     int             // targets whose newest state is yet to be set
+	pending     int             // targets whose newest state is not set yet
 	deleted     map[fleet.TargetID]deletedTarget
 	takenOver   map[takeover]bool // what was taken over from inventories here
 }
@@ -108,8 +107,8 @@ func newEngine(cfg Config, timing timing) (*Engine, error) {
 // RefusedTransitions returns how many phase transitions of objects were refused since the start. Each is a bug.
 func (e *Engine) RefusedTransitions() int64 { return e.refusedTransitions.Load() }
 
-// Configure says what the server says of this agent, and may be called again when that changes.
-// Objects that it forbids from now on fail visibly; they are not deleted.
+// Configure sets what the server says about this agent. It may be called again when that changes. Objects that are not
+// allowed any more fail visibly; they are not deleted.
 func (e *Engine) Configure(agent fleet.AgentID, scope fleet.Scope, namespaces []string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -124,8 +123,8 @@ func (e *Engine) Configure(agent fleet.AgentID, scope fleet.Scope, namespaces []
 	}
 }
 
-// Restrict says what the owner of the cluster allows from now on. Objects that it forbids fail visibly;
-// they are not deleted.
+// Restrict sets what the owner of the cluster allows. Objects that are not allowed any more fail visibly; they are not
+// deleted.
 func (e *Engine) Restrict(p ownerpolicy.Policy) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -136,7 +135,7 @@ func (e *Engine) Restrict(p ownerpolicy.Policy) {
 	}
 }
 
-// Retry makes everything due that failed and waits to be tried again: what was in the way is over.
+// Retry makes everything due that failed and waits for its next attempt.
 func (e *Engine) Retry() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -148,28 +147,28 @@ func (e *Engine) Retry() {
 	}
 }
 
-// config returns what is known of this agent now.
+// config returns the current settings.
 func (e *Engine) config() settings {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.settings
 }
 
-// watched says whose objects are watched, and whether each namespace is watched by itself.
+// watched returns the agent whose objects are watched, and whether each namespace is watched by itself.
 func (e *Engine) watched() (agent fleet.AgentID, split bool) {
 	s := e.config()
 	return s.agent, s.scope == fleet.ScopeNamespaced
 }
 
-// edition rises with every change of what config returns.
+// edition increases with every change of the settings.
 func (e *Engine) edition() int {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.editions
 }
 
-// Recover implements [engine.Engine]. It reads every inventory in the agent's namespace. The namespace is
-// this agent's alone, so that one of another agent is of this very agent before it was enrolled anew.
+// Recover implements [engine.Engine]. It reads every inventory in the namespace of the agent. An inventory of another
+// agent ID is of this agent before it was enrolled again, since the namespace belongs to one agent.
 func (e *Engine) Recover(ctx context.Context) ([]engine.Held, error) {
 	found, err := e.store.Load(ctx)
 	if err != nil {
@@ -239,7 +238,7 @@ func (e *Engine) Set(d engine.Desired) {
 	if !t.accept(d) {
 		return
 	}
-	if d.Source == nil { // what is refused changes nothing of what the target has
+	if d.Source == nil { // a refused state changes nothing
 		e.claims.set(d)
 	}
 	t.signal()
@@ -259,14 +258,14 @@ func (e *Engine) Pending(n int) {
 	}
 }
 
-// isPending reports whether states of other targets are still on their way.
+// isPending reports whether states of other targets have not arrived yet.
 func (e *Engine) isPending() bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.pending > 0
 }
 
-// target returns the target of an ID, making and starting it if there is none.
+// target returns the target of an ID. It makes and starts one if there is none.
 func (e *Engine) target(id fleet.TargetID) *target {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -297,7 +296,7 @@ func (e *Engine) released(id fleet.TargetID) {
 	}
 }
 
-// retryTarget makes a target look at once at what failed.
+// retryTarget makes everything due that failed in a target.
 func (e *Engine) retryTarget(id fleet.TargetID) {
 	e.mu.Lock()
 	t := e.targets[id]

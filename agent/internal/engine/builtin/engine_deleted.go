@@ -9,21 +9,20 @@ import (
 	"github.com/kedge-dev/kedge/internal/fleet"
 )
 
-// deletedTarget is what is remembered of a target that is gone.
+// deletedTarget is what is remembered about a target that was deleted or detached.
 type deletedTarget struct {
 	version fleet.Version
 	sync    fleet.SyncState // SyncDeleted or SyncDetached
 }
 
-// maxDeleted bounds what is remembered of targets that are gone. One that is forgotten and whose
-// last state arrives again is buried again, which costs nothing.
+// maxDeleted bounds how many deleted targets are remembered. If the last state of a forgotten one arrives again, it is
+// carried out again, which costs nothing.
 const maxDeleted = 4096
 
-// isDeleted reports whether d is nothing new of a target that is gone: its tombstone was carried out, or it
-// was let go of. What is not that very word of its end is from a server which has forgotten it, because
-// an old backup was restored. Such a state is not carried out, since the server has not looked at its
-// source since, and not passed over in silence, since the server would call in sync what is not there:
-// it is told how far this agent is, and goes on from there.
+// isDeleted reports whether d is an old state of a target that was deleted or detached. Such a state, unless it is the
+// one that ended the target, comes from a server that was restored from an old backup. It is not carried out, since that
+// server has not evaluated its source since. The server is told the version of this agent instead, and continues from
+// there.
 func (e *Engine) isDeleted(d engine.Desired) bool {
 	e.mu.Lock()
 	g, ok := e.deleted[d.Target]
@@ -37,7 +36,7 @@ func (e *Engine) isDeleted(d engine.Desired) bool {
 	return true
 }
 
-// endedBy reports whether d is what ended the target.
+// endedBy reports whether d is the state that ended the target.
 func (g deletedTarget) endedBy(d fleet.Desired) bool {
 	return d.Version == g.version && (g.sync == fleet.SyncDeleted && d.Tombstone || g.sync == fleet.SyncDetached && d.Detached)
 }
@@ -53,10 +52,10 @@ func (g deletedTarget) status(target fleet.TargetID) engine.Status {
 	}}
 }
 
-// retire forgets a target that is gone, when that was told. It reports false when something newer
-// has arrived: then the target goes on.
+// retire forgets a target that has ended and reported it. It returns false when something newer has arrived: then the
+// target continues.
 func (e *Engine) retire(t *target, g deletedTarget) bool {
-	e.setting.Lock() // no Set finds the target while it goes
+	e.setting.Lock() // no Set finds the target meanwhile
 	defer e.setting.Unlock()
 	if t.hasNext() {
 		return false
@@ -86,8 +85,8 @@ func (e *Engine) superseded(old, by fleet.TargetID) {
 	}
 }
 
-// takeInventory hands the inventory of a target to its goroutine; a new one when none was recovered. One
-// that this agent wrote before it was enrolled anew goes on: the server says that the target is ours.
+// takeInventory returns the inventory of a target for its goroutine; a new one when none was recovered. An inventory
+// that this agent wrote before it was enrolled again is continued: the server says that the target is ours.
 func (e *Engine) takeInventory(id fleet.TargetID) *inventory.Inventory {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -106,9 +105,9 @@ type takeover struct {
 	key  inventory.Key
 }
 
-// outlived reports whether holder is an earlier target of a deployment, of which there is nothing but
-// an inventory here: the server that sent us another target of that deployment has none of that name.
-// An object that comes back to a holder from which it was taken is not taken twice: somebody is at work.
+// outlived reports whether holder is an earlier target of a deployment that has only an inventory left: the server sent
+// another target of that deployment. An object that goes back to a holder from which it was taken over is not taken over
+// twice: something else works on it.
 func (e *Engine) outlived(holder fleet.TargetID, key inventory.Key, deployment string) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -116,7 +115,7 @@ func (e *Engine) outlived(holder fleet.TargetID, key inventory.Key, deployment s
 	return inv != nil && inv.Deployment() == deployment && !e.takenOver[takeover{holder, key}]
 }
 
-// tookOver notes that an object was taken over from a target that was outlived.
+// tookOver records that an object was taken over from a target that was outlived.
 func (e *Engine) tookOver(from fleet.TargetID, key inventory.Key) {
 	e.mu.Lock()
 	defer e.mu.Unlock()

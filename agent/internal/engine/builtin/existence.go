@@ -11,12 +11,12 @@ import (
 	"github.com/kedge-dev/kedge/agent/internal/engine/builtin/kube"
 )
 
-// A new object is looked at before it is first applied, in case somebody else has put it there. For many
-// of one kind in one namespace a single list of what is not ours says the same.
+// A new object is read before it is first applied, in case somebody else has created it. For many objects of one kind in
+// one namespace, a single list of the objects of others answers that.
 const (
-	minChecked = 16 // objects that are worth a list
-	// nextCheckBelow is how many of those are left to be applied when the next list is asked for: it comes just
-	// in time then, and is not old when its objects have their turn.
+	minChecked = 16 // the number of objects that is worth a list
+	// nextCheckBelow is how many checked objects are left to apply when the next list starts: its result arrives in time and
+	// is not too old when its objects are applied.
 	nextCheckBelow = 64
 )
 
@@ -38,12 +38,12 @@ const (
 // pending reports whether the object waits for a list.
 func (c existenceCheck) pending() bool { return c.state == checkQueued || c.state == checkRunning }
 
-// checkExistence asks at once for new objects that would be looked at one by one. All of such a shelf wait for the
-// list that speaks for them.
+// checkExistence starts lists for new objects that would otherwise be read one by one. The objects of a kind and
+// namespace wait for the list that covers them.
 func (t *target) checkExistence(now time.Time, s progress) {
 	var at kube.KindNamespace
-	var fresh []*object // of one shelf, which lies in one piece within a step but for a kind of two versions
-	ready := 0          // of all shelves so far: the next list is too early while those are to be applied first
+	var fresh []*object // of one kind and namespace, which are consecutive within a step except for a kind of two versions
+	ready := 0          // so far: the next list is too early while these are applied first
 	for _, o := range t.order {
 		if o.existence.state == checkQueued {
 			o.existence.state = notChecked
@@ -64,8 +64,8 @@ func (t *target) checkExistence(now time.Time, s progress) {
 	t.checkExistenceOf(at, fresh, ready)
 }
 
-// checkExistenceOf asks for the next objects of a shelf, unless enough are ready to be applied before them, and returns how many more
-// are on their way to be.
+// checkExistenceOf starts a list for the next objects of a kind and namespace, unless enough others are ready to be
+// applied before them. It returns how many more will be ready.
 func (t *target) checkExistenceOf(at kube.KindNamespace, fresh []*object, ready int) int {
 	if len(fresh) < minChecked {
 		return len(fresh)
@@ -81,7 +81,7 @@ func (t *target) checkExistenceOf(at kube.KindNamespace, fresh []*object, ready 
 	return len(next)
 }
 
-// needsExistenceCheck reports whether nothing is known of an object that is to be applied.
+// needsExistenceCheck reports whether nothing is known about an object that is to be applied.
 func (o *object) needsExistenceCheck() bool {
 	return o.phase == phaseApply && o.record.uid == "" && !o.live.known && o.existence.state == notChecked && o.leaving == nil
 }
@@ -105,7 +105,7 @@ func (t *target) startExistenceCheck(at kube.KindNamespace, objects []*object) {
 	})
 }
 
-// stillUnknown reports whether what a list says is still of use for an object.
+// stillUnknown reports whether the result of a list is still of use for an object.
 func (o *object) stillUnknown() bool {
 	return o.phase == phaseApply && o.record.uid == "" && o.leaving == nil
 }

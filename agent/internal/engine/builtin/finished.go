@@ -8,12 +8,12 @@ import (
 	"github.com/kedge-dev/kedge/internal/fleet"
 )
 
-// A Job or a Pod that has finished has done what it is for. When it is gone afterwards, be it by its
-// ttlSecondsAfterFinished, by a garbage collector or by hand, that is no drift: to create it again would run it
-// again. It counts as done until its manifest changes. The inventory remembers that, for a restart.
+// A Job or a Pod that has finished has done its work. When it is deleted afterwards, by its ttlSecondsAfterFinished, by a
+// garbage collector or by a person, that is no drift: creating it again would run it again. It counts as done until its
+// manifest changes. The inventory remembers that for a restart.
 
-// finishOf says how a live Job or Pod has finished; "" when it has not, or is of another kind. A Pod that has failed
-// is created again: one that is evicted has failed too.
+// finishOf returns how a live Job or Pod has finished; "" when it has not, or is of another kind. A failed Pod is
+// created again: an evicted Pod has failed too.
 func finishOf(live *unstructured.Unstructured) inventory.Finish {
 	switch kind := live.GroupVersionKind().GroupKind().String(); kind {
 	case "Job.batch":
@@ -36,7 +36,7 @@ func finishOf(live *unstructured.Unstructured) inventory.Finish {
 	return ""
 }
 
-// noteFinish has the inventory written when an object has finished, before it may be gone.
+// noteFinish marks the inventory for a write when an object has finished, before it may be gone.
 func (t *target) noteFinish(o *object) {
 	t.publishFinish(o)
 	if o.record.applied == o.spec.hash && t.inv.inventory.Entry(o.key()).Finished != o.record.finished {
@@ -44,8 +44,8 @@ func (t *target) noteFinish(o *object) {
 	}
 }
 
-// evaluateDeleted takes in the last state of an object that a watch does not show any more. One that has finished is read
-// once more: it may only have lost our label.
+// evaluateDeleted handles the last state of an object that a watch does not report any more. A finished object is read
+// once more: it may only have lost its label.
 func (t *target) evaluateDeleted(o *object, last *unstructured.Unstructured) {
 	if string(last.GetUID()) == o.record.uid {
 		o.record.finished = finishOf(last)
@@ -58,13 +58,13 @@ func (t *target) evaluateDeleted(o *object, last *unstructured.Unstructured) {
 	t.evaluateGone(o)
 }
 
-// hasFinished reports whether an object is known to have finished as it is desired now.
+// hasFinished reports whether an object has finished as it is desired now.
 func (t *target) hasFinished(o *object) bool {
 	return o.leaving == nil && o.record.applied != "" && o.record.applied == o.spec.hash && o.record.finished != ""
 }
 
-// restsFinished makes an object one that is done, if it has finished and does not exist any more. A Job that is to be
-// deleted when it has finished, and that went while nobody watched, is taken for finished.
+// restsFinished makes an object done, in the given phase, if it has finished and does not exist any more. A Job that is
+// deleted when it has finished, and that was deleted while nobody watched, counts as finished.
 func (t *target) restsFinished(o *object, as phase) bool {
 	if o.record.finished == "" && o.record.uid != "" && o.leaving == nil && o.expires() {
 		o.record.finished = inventory.FinishedUnseen

@@ -7,8 +7,8 @@ import (
 	"github.com/kedge-dev/kedge/internal/fleet"
 )
 
-// finishes knows which targets have a Job or a Pod that has finished, so that one which moves to another target is not run
-// again there. Safe for concurrent use.
+// finishes knows the targets of Jobs and Pods that have finished, so that one that moves to another target does not run
+// again. Safe for concurrent use.
 type finishes struct {
 	mu    sync.Mutex
 	byKey map[inventory.Key]map[fleet.TargetID]finish
@@ -22,8 +22,8 @@ type finish struct {
 
 func newFinishes() *finishes { return &finishes{byKey: map[inventory.Key]map[fleet.TargetID]finish{}} }
 
-// set notes how an object of a target has finished; a zero finish takes it back. It returns the other targets that have it: one
-// of them may wait for this.
+// set records how an object of a target has finished; a zero finish removes the record. It returns the other targets
+// that have the object: one of them may wait for this.
 func (f *finishes) set(key inventory.Key, target fleet.TargetID, is finish) (others []fleet.TargetID) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -51,7 +51,7 @@ func (f *finishes) set(key inventory.Key, target fleet.TargetID, is finish) (oth
 	return others
 }
 
-// elsewhere says how an object has finished in another target, with the same manifest; "" when it has not.
+// elsewhere returns how an object has finished in another target with the same manifest; "" when it has not.
 func (f *finishes) elsewhere(key inventory.Key, me fleet.TargetID, hash string) inventory.Finish {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -74,8 +74,8 @@ func (t *target) publishFinish(o *object) {
 	}
 }
 
-// inheritFinish makes an object that is about to be created one that has finished, if it has in another target from which it comes.
-// Whether it really does not exist is read before that counts.
+// inheritFinish makes an object finished that is about to be created, if it has finished in the target from which it
+// comes. It counts after a read shows that the object does not exist.
 func (t *target) inheritFinish(o *object) bool {
 	if o.record.uid != "" || o.record.finishFrom != finishOwn {
 		return false
@@ -90,7 +90,7 @@ func (t *target) inheritFinish(o *object) bool {
 	return true
 }
 
-// applyExisting has an object applied as any other, because it exists.
+// applyExisting applies an object as any other, because it exists.
 func (t *target) applyExisting(o *object) {
 	o.record.applied, o.record.finished, o.record.finishFrom = "", "", finishVoid
 	t.transition(o, phaseApply)
@@ -98,7 +98,7 @@ func (t *target) applyExisting(o *object) {
 	t.signal()
 }
 
-// finishSource says whether how an object has finished comes from another target.
+// finishSource tells whether the finish of an object comes from another target.
 type finishSource int
 
 const (
@@ -107,8 +107,8 @@ const (
 	finishVoid                   // because the object exists
 )
 
-// awaitsTakeover reports whether an object that has finished and does not exist any more is still to be taken over by another target,
-// which would run it again if it were forgotten here before.
+// awaitsTakeover reports whether another target still has to take over a finished object that does not exist any more.
+// If it were forgotten here before, the other target would run it again.
 func (t *target) awaitsTakeover(o *object) bool {
 	if o.record.finished == "" {
 		return false

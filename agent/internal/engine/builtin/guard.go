@@ -10,7 +10,7 @@ import (
 	"github.com/kedge-dev/kedge/internal/fleet"
 )
 
-// settings is what the server says of this agent. The zero value is "not known yet".
+// settings is what the server and the owner of the cluster say about this agent. The zero value is "not known yet".
 type settings struct {
 	agent      fleet.AgentID
 	scope      fleet.Scope
@@ -20,8 +20,8 @@ type settings struct {
 
 func (s settings) known() bool { return s.agent != "" && s.scope != "" }
 
-// refuse returns why this agent must not touch the object at all, or "". It looks at the name
-// only; what the live object says is the business of claim.
+// refuse returns why this agent must not touch an object at all, or "". It checks the name only; kube.Owner.MayApply
+// checks the live object.
 func (s settings) refuse(ref fleet.ObjectRef, m kube.Mapping, own string) string {
 	switch {
 	case m.Namespaced && ref.Namespace == "":
@@ -36,34 +36,33 @@ func (s settings) refuse(ref fleet.ObjectRef, m kube.Mapping, own string) string
 	return s.policy.Refusal(ref, m.Namespaced)
 }
 
-// refuse returns why an object must not be applied, or "": because this agent must not touch it, or
-// because it is beyond the limits of the grant by which the deployment is here.
+// refuse returns why an object must not be applied, or "": this agent must not touch it, or it is outside the limits of
+// the grant.
 func (t *target) refuse(ref fleet.ObjectRef, m kube.Mapping) string {
 	s := t.engine.config()
 	return cmp.Or(s.refuse(ref, m, t.engine.namespace), s.policy.RefuseAs(t.work.desired.State.Policy.ServiceAccount),
 		t.work.desired.State.Limits.Refusal(ref, m.Namespaced))
 }
 
-// impersonate chooses whose rights the deployment is applied with.
+// impersonate sets the rights with which the deployment is applied.
 func (t *target) impersonate(account string) {
 	cluster, err := t.engine.cluster.As(account)
 	if err != nil {
-		t.inv.failure = err.Error() // and nothing is done until something newer is desired
+		t.inv.failure = err.Error() // nothing is applied until something newer is desired
 	}
 	t.work.client = cluster
 }
 
-// refusal returns why this agent must not touch an object that is to go, or not with the rights that the
-// deployment has, or "". What is in the inventory is where it really is, so that its name tells whether
-// its kind has namespaces.
+// refusal returns why this agent must not touch a leaving object, or not with the rights of the deployment, or "". The
+// inventory has the real namespace of an object, so its name tells whether its kind is namespaced.
 func (t *target) refusal(ref fleet.ObjectRef) string {
 	s := t.engine.config()
 	return cmp.Or(s.refuse(ref, kube.Mapping{Namespaced: ref.Namespace != ""}, t.engine.namespace),
 		s.policy.RefuseAs(t.work.desired.State.Policy.ServiceAccount))
 }
 
-// beyond returns why an object must not be deleted, or "": the grant of the deployment does not reach
-// that far, or the owner of the cluster lets nothing be deleted.
+// beyond returns why an object must not be deleted, or "": it is outside the grant of the deployment, or the owner of
+// the cluster forbids deletions.
 func (t *target) beyond(ref fleet.ObjectRef) string {
 	return cmp.Or(t.work.desired.State.Limits.Refusal(ref, ref.Namespace != ""), t.engine.config().policy.RefuseDeletion())
 }

@@ -118,8 +118,8 @@ func TestWhatIsSeenAfterARestoreCounts(t *testing.T) {
 func TestTargetThatDoesNothingAnyMoreWaitsForNoKind(t *testing.T) {
 	t.Parallel()
 	for reason, end := range map[string]func(one *target){
-		"superseded": func(one *target) { one.stopped.successor = "tgt-heir" },
-		"ousted":     func(one *target) { one.stopped.newerReplica = true },
+		"superseded":             func(one *target) { one.stopped.successor = "tgt-successor" },
+		"behind a newer replica": func(one *target) { one.stopped.newerReplica = true },
 	} {
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel() // nothing is watched: it only counts who waits

@@ -14,18 +14,18 @@ import (
 	"github.com/kedge-dev/kedge/internal/manifest"
 )
 
-// A deployment whose policy says createNamespace has the Namespace that it deploys to among its objects, as if it were in
-// the source: it is applied first, labelled and in the inventory, and as a protected kind it is held when it leaves and
-// released with the deployment. Only where it exists already it is left to whoever has it, which is no failure.
+// The policy createNamespace adds the Namespace of a deployment to its objects, as if it were in the source: it is applied
+// first, labelled and listed in the inventory. As a protected kind it is held when it leaves, and released with the
+// deployment. If it exists already and is not ours, it is left alone, which is no failure.
 
 // AnnotationCreateNamespace marks a Namespace that exists because of the policy of a deployment.
 const AnnotationCreateNamespace = "kedge.dev/create-namespace"
 
-// existsAlready is the note of a Namespace that somebody else has made.
+// existsAlready is the note of a Namespace that somebody else has created.
 const existsAlready = "exists already and is not managed by this deployment"
 
-// withNamespace adds the namespace of a deployment that wants it created. A bundle without objects stays so: that
-// it is empty has to be noticed.
+// withNamespace adds the Namespace of a deployment whose policy is createNamespace. An empty bundle stays empty, so that
+// it is noticed.
 func withNamespace(d engine.Desired) engine.Desired {
 	if !d.State.Policy.CreateNamespace || d.State.Namespace == "" || d.Objects == nil || len(d.Objects.Objects()) == 0 {
 		return d
@@ -42,27 +42,27 @@ func withNamespace(d engine.Desired) engine.Desired {
 	}
 	annotations := map[string]any{AnnotationCreateNamespace: "true"}
 	if wave != 0 {
-		annotations[manifest.AnnotationWave] = strconv.Itoa(wave) // what is in it must not come before it
+		annotations[manifest.AnnotationWave] = strconv.Itoa(wave) // its contents must not come before it
 	}
 	object := manifest.Object{Ref: ref, Source: "policy createNamespace", Content: map[string]any{
 		"apiVersion": "v1", "kind": ref.Kind, "metadata": map[string]any{"name": ref.Name, "annotations": annotations},
 	}}
 	set, err := manifest.NewSet(append(d.Objects.Objects(), object), d.State.Namespace)
 	if err != nil {
-		return d // its objects are refused for that reason elsewhere
+		return d // its objects are refused for the same reason
 	}
 	d.Objects = set
 	return d
 }
 
-// isOptional reports whether an object is a Namespace that the policy asks for.
+// isOptional reports whether an object is a Namespace of the policy createNamespace.
 func isOptional(m manifest.Object) bool {
 	metadata, _ := m.Content["metadata"].(map[string]any)
 	annotations, _ := metadata["annotations"].(map[string]any)
 	return kube.IsNamespace(m.Ref) && annotations[AnnotationCreateNamespace] == "true"
 }
 
-// leaveExisting leaves an optional object to whoever has it, and reports whether that was so.
+// leaveExisting leaves an optional object alone that belongs to somebody else. It reports whether that is so.
 func (t *target) leaveExisting(o *object, err error) bool {
 	var refused *kube.Refusal
 	if !o.spec.optional || !errors.As(err, &refused) {
@@ -70,7 +70,7 @@ func (t *target) leaveExisting(o *object, err error) bool {
 	}
 	note := existsAlready
 	if !o.kind.resolved {
-		note = "is not created: " + refused.Reason // this agent must not touch it, whether or not it exists
+		note = "is not created: " + refused.Reason // this agent must not touch it
 	}
 	t.inv.dirty = t.inv.dirty || o.record.listed
 	t.transition(o, phaseInPlace)
@@ -82,7 +82,7 @@ func (t *target) leaveExisting(o *object, err error) bool {
 	return true
 }
 
-// missingNamespace is the namespace that a request failed for, because it does not exist; "" when it did not.
+// missingNamespace returns the namespace whose absence made a request fail; "" when that was not the cause.
 func missingNamespace(err error) string {
 	var status apierrors.APIStatus
 	if !apierrors.IsNotFound(err) || !errors.As(err, &status) || status.Status().Details == nil || status.Status().Details.Kind != "namespaces" {
@@ -91,7 +91,7 @@ func missingNamespace(err error) string {
 	return status.Status().Details.Name
 }
 
-// awaitNamespaces has the namespaces watched that objects of the target failed for.
+// awaitNamespaces watches the namespaces that objects of the target failed for.
 func (t *target) awaitNamespaces() {
 	if !t.awaitsNamespaces {
 		return
@@ -106,7 +106,7 @@ func (t *target) awaitNamespaces() {
 	t.engine.namespaces.Want(t, names)
 }
 
-// retryNamespace makes due what failed because a namespace was missing.
+// retryNamespace makes objects due that failed because a namespace was missing.
 func (t *target) retryNamespace(name string) {
 	for _, o := range t.order {
 		if o.phase == phaseFailed && o.retry.missingNamespace == name {
@@ -115,7 +115,7 @@ func (t *target) retryNamespace(name string) {
 	}
 }
 
-// recreateNamespace has a Namespace applied again that was left to somebody else and is gone.
+// recreateNamespace applies an optional Namespace that belonged to somebody else and is gone.
 func (t *target) recreateNamespace(name string) {
 	for _, o := range t.order {
 		if o.spec.optional && o.ref.Name == name && o.phase == phaseInPlace && o.health.note == existsAlready {

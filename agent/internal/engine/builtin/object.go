@@ -134,7 +134,7 @@ type removal struct {
 // refused reports whether the agent must not touch an object that is leaving.
 func (o *object) refused() bool { return o.leaving != nil && o.leaving.bounds.refusal != "" }
 
-// key is what it is known by. It is not kept: there may be many objects.
+// key identifies the object. It is not stored: there may be many objects.
 func (o *object) key() inventory.Key { return inventory.KeyOf(o.ref) }
 
 // reread is the schedule of reads of an object that no watch reports.
@@ -166,7 +166,7 @@ func (o *object) wasReread(now time.Time, every time.Duration, err error) {
 // inPlace reports whether an object is as desired, as far as is known.
 func (o *object) inPlace() bool { return o.phase == phaseInPlace || o.phase == phaseRereading }
 
-// occupiedAt is why an object that was to be deleted waits before it is tried again, or "".
+// occupiedAt returns why a leaving object waits for its next attempt, or "".
 func (o *object) occupiedAt(now time.Time) string {
 	if now.Before(o.retry.due) {
 		return o.leaving.contents
@@ -182,7 +182,7 @@ func (o *object) entry() inventory.Entry {
 		Keep: o.record.keepAnnotation, Finished: o.record.finished}
 }
 
-// update takes over what a live object says of itself.
+// update records the state of a live object.
 func (o *object) update(live *unstructured.Unstructured) {
 	o.live.version = live.GetResourceVersion()
 	o.health.autoscaler = fieldset.Autoscaler(live)
@@ -199,24 +199,24 @@ func (o *object) update(live *unstructured.Unstructured) {
 	}
 }
 
-// outdated reports whether something older than what is known was seen.
+// outdated reports whether a version is older than the one last seen.
 func (o *object) outdated(version string) bool {
 	if o.live.version == "" {
 		return false
 	}
 	order, err := resourceversion.CompareResourceVersion(version, o.live.version)
-	// Versions that cannot be compared are looked at: a look too many does no harm.
+	// Versions that cannot be compared are evaluated, which does no harm.
 	return err == nil && order < 0
 }
 
-// evaluated reports whether a live object was looked at before in just that version, and was as it was applied:
-// nearly always the answer to an apply, which the watch tells of as well.
+// evaluated reports whether this version of the live object was evaluated before and was as it was applied: nearly
+// always the result of an apply, which the watch reports as well.
 func (o *object) evaluated(live *unstructured.Unstructured) bool {
 	return o.phase == phaseInPlace && o.live.known && !o.drift.deviates && !o.unnamed && o.record.applied == o.spec.hash &&
 		o.live.version != "" && o.live.version == live.GetResourceVersion() && o.record.uid == string(live.GetUID())
 }
 
-// sharedFields is fields, or the same as another object of this target has them. Nobody changes them.
+// sharedFields returns fields, or an equal value of another object of this target. Nobody changes them.
 func (t *target) sharedFields(fields []byte) []byte {
 	if fields == nil {
 		return nil

@@ -7,8 +7,8 @@ import (
 	"github.com/kedge-dev/kedge/internal/fleet"
 )
 
-// overdue says of an object's status what takes longer than the deployment allows. That is said and
-// nothing else: what gets there later is taken for what it is.
+// overdue adds to the status of an object that it takes longer than the deployment allows. It has no other effect: an
+// object that gets ready later is ready.
 func (t *target) overdue(o *object, status fleet.ObjectStatus) fleet.ObjectStatus {
 	at := t.deadline(o)
 	switch {
@@ -23,7 +23,7 @@ func (t *target) overdue(o *object, status fleet.ObjectStatus) fleet.ObjectStatu
 	return status
 }
 
-// deadline is when an object will be overdue; zero when it never is.
+// deadline returns when an object is overdue; zero when it never is.
 func (t *target) deadline(o *object) time.Time {
 	policy := t.work.desired.State.Policy
 	switch {
@@ -35,7 +35,7 @@ func (t *target) deadline(o *object) time.Time {
 	return time.Time{}
 }
 
-// lateObject names an object that takes longer to be ready than the deployment allows, or is "".
+// lateObject names an object that takes longer to be ready than the deployment allows, or returns "".
 func (t *target) lateObject() string {
 	for _, o := range t.order {
 		if at := t.deadline(o); o.leaving == nil && !at.IsZero() && !t.now.Before(at) {

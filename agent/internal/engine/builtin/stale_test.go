@@ -67,14 +67,14 @@ func launch(t *testing.T, namespace string, cfg *rest.Config, out told) *Engine 
 
 // partition is a way to the API server that can be cut: for everything, or for watches and lists only.
 type partition struct {
-	next       http.RoundTripper
-	cut, blind *atomic.Bool
-	open       chan context.CancelFunc
+	next           http.RoundTripper
+	cut, unwatched *atomic.Bool
+	open           chan context.CancelFunc
 }
 
 func (p partition) RoundTrip(r *http.Request) (*http.Response, error) {
 	stream := r.Method == http.MethodGet && r.URL.Query().Has("labelSelector") && strings.Contains(r.URL.RawQuery, "target")
-	if p.cut.Load() || stream && p.blind.Load() {
+	if p.cut.Load() || stream && p.unwatched.Load() {
 		return nil, errors.New("no route to host")
 	}
 	if r.URL.Query().Has("watch") {
@@ -97,16 +97,16 @@ func (p partition) sever() {
 	}
 }
 
-func TestBlindness(t *testing.T) {
+func TestStaleWatches(t *testing.T) {
 	t.Parallel()
 	c := testkit.SharedCluster(t)
 	ns := c.Namespace(t)
-	p := partition{cut: &atomic.Bool{}, blind: &atomic.Bool{}, open: make(chan context.CancelFunc, 1000)}
+	p := partition{cut: &atomic.Bool{}, unwatched: &atomic.Bool{}, open: make(chan context.CancelFunc, 1000)}
 	cfg := c.RESTConfig()
 	cfg.Wrap(func(next http.RoundTripper) http.RoundTripper { p.next = next; return p })
 	out := make(told, 1000)
 	e := launch(t, c.Namespace(t), cfg, out)
-	d := wanting(t, "tgt-blind", "{apiVersion: v1, kind: ConfigMap, metadata: {name: a}, data: {key: ours}}")
+	d := wanting(t, "tgt-unwatched", "{apiVersion: v1, kind: ConfigMap, metadata: {name: a}, data: {key: ours}}")
 	d.State = fleet.Desired{Version: fleet.Version{Epoch: 1, Generation: 1}, Digest: d.Objects.Digest(), Namespace: ns}
 	e.Set(d)
 	synced := func(s engine.Status) bool {
@@ -117,11 +117,11 @@ func TestBlindness(t *testing.T) {
 			s.Observed.Sync == fleet.SyncSynced && strings.Contains(s.Objects[0].Message, "watch")
 	}
 	out.await(t, "synced", synced)
-	for _, how := range []*atomic.Bool{p.cut, p.blind} {
+	for _, how := range []*atomic.Bool{p.cut, p.unwatched} {
 		how.Store(true)
 		p.sever()
 		out.await(t, "unknown", dark)
-		if how == p.blind {
+		if how == p.unwatched {
 			// Reads go through: what is changed is restored all the same.
 			maps := c.Dynamic(t).Resource(schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}).Namespace(ns)
 			edited, err := maps.Patch(t.Context(), "a", types.MergePatchType, []byte(`{"data":{"key":"edited"}}`), metav1.PatchOptions{})
@@ -140,12 +140,12 @@ func TestBlindness(t *testing.T) {
 	}
 }
 
-func TestBuriedTargetsAreForgotten(t *testing.T) {
+func TestDeletedTargetsAreForgotten(t *testing.T) {
 	t.Parallel()
 	c := testkit.SharedCluster(t)
 	out := make(told, 1000)
 	e := launch(t, c.Namespace(t), c.RESTConfig(), out)
-	d := wanting(t, "tgt-buried", "{apiVersion: v1, kind: ConfigMap, metadata: {name: a}}")
+	d := wanting(t, "tgt-deleted", "{apiVersion: v1, kind: ConfigMap, metadata: {name: a}}")
 	set := func(generation int64, tombstone bool) {
 		next := d
 		next.State = fleet.Desired{Version: fleet.Version{Epoch: 1, Generation: generation}, Digest: d.Objects.Digest(), Namespace: c.Namespace(t), Tombstone: tombstone}
@@ -160,11 +160,11 @@ func TestBuriedTargetsAreForgotten(t *testing.T) {
 	set(1, false)
 	out.await(t, "synced", is(1, fleet.SyncSynced))
 	e.mu.Lock()
-	buried := e.targets["tgt-buried"]
+	deleted := e.targets["tgt-deleted"]
 	e.mu.Unlock()
 	set(2, true)
 	out.await(t, "deleted", is(2, fleet.SyncDeleted))
-	for e.knows(buried) {
+	for e.knows(deleted) {
 		runtime.Gosched() // it goes right after the status
 	}
 	if e.claims.abandoned(claimedKeys(d)[0], d.Target) {
@@ -193,7 +193,7 @@ func TestBuriedTargetsAreForgotten(t *testing.T) {
 	}
 	e.mu.Unlock()
 	set(3, false)
-	out.await(t, "synced anew", is(3, fleet.SyncSynced))
+	out.await(t, "synced again", is(3, fleet.SyncSynced))
 }
 
 func (e *Engine) knows(t *target) bool {

@@ -10,7 +10,7 @@ import (
 	"github.com/kedge-dev/kedge/internal/manifest"
 )
 
-// An heir may come after a state was taken from the inbox and before the work on it begins. Nothing runs
+// A successor may come after a state was taken from the inbox and before the work on it begins. Nothing runs
 // here: the test does by itself, in that order, what Set and the goroutine of the target do.
 func TestTargetThatIsSupersededBeforeItBeginsBelievesNothingLater(t *testing.T) {
 	t.Parallel()
@@ -34,25 +34,25 @@ func TestTargetThatIsSupersededBeforeItBeginsBelievesNothingLater(t *testing.T) 
 	one := newTarget(e, "tgt-a", fleet.Version{})
 	one.accept(desired(1))
 	next := one.drainInbox()
-	one.supersede("tgt-heir")
+	one.supersede("tgt-successor")
 	one.begin(t.Context(), next)
-	if one.stopped.successor != "tgt-heir" {
-		t.Error("a target that has an heir begins to work")
+	if one.stopped.successor != "tgt-successor" {
+		t.Error("a target that has a successor begins to work")
 	}
-	for _, o := range one.objects { // as it was before the heir worked on it
+	for _, o := range one.objects { // as it was before the successor worked on it
 		o.live.known, o.record.applied, o.record.live = true, o.spec.hash, "live"
 	}
 	one.accept(desired(2))
 	one.begin(t.Context(), one.drainInbox())
 	if one.stopped.successor != "" {
-		t.Error("a target that is desired anew still has an heir")
+		t.Error("a target that is desired again still has a successor")
 	}
 	for _, o := range one.objects {
 		if o.live.known || o.record.applied != "" || o.record.live != "" {
-			t.Errorf("%v is believed to be as it was before the heir worked on it", o.ref)
+			t.Errorf("%v is believed to be as it was before the successor worked on it", o.ref)
 		}
 	}
 	if one.inbox.wasSuperseded {
-		t.Error("a target without an heir doubts what it has applied itself")
+		t.Error("a target without a successor doubts what it has applied itself")
 	}
 }

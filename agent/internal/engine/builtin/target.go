@@ -83,7 +83,7 @@ type stopped struct {
 // any reports whether the target does nothing any more.
 func (s stopped) any() bool { return s.newerReplica || s.successor != "" }
 
-// inbox is what others have left. The newest counts.
+// inbox is what others have posted.
 type inbox struct {
 	newest         fleet.Version
 	minVersion     fleet.Version
@@ -96,9 +96,9 @@ type inbox struct {
 	groups         []string // whose kinds have changed
 	namespaces     []string // that exist now
 	reconsider     bool
-	claimsReleased bool // others claim less
+	claimsReleased bool // a claim of others was released
 	successor      fleet.TargetID
-	wasSuperseded  bool // it had an heir since the last begin
+	wasSuperseded  bool // since the last begin
 }
 
 func newTarget(e *Engine, id fleet.TargetID, held fleet.Version) *target {
@@ -109,7 +109,8 @@ func newTarget(e *Engine, id fleet.TargetID, held fleet.Version) *target {
 	}
 }
 
-// accept takes d if it is not older than what is held, and ends the work on what it replaces.
+// accept takes a desired state unless it is older than the newest one, and cancels the work on the state that it
+// replaces.
 func (t *target) accept(d engine.Desired) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -128,7 +129,7 @@ func (t *target) accept(d engine.Desired) bool {
 	return true
 }
 
-// supersede ends the work, until something newer of this very target is desired.
+// supersede ends the work until something newer of this target is desired.
 func (t *target) supersede(by fleet.TargetID) {
 	t.post(func(in *inbox) {
 		in.successor, in.wasSuperseded = by, true
@@ -138,7 +139,7 @@ func (t *target) supersede(by fleet.TargetID) {
 	})
 }
 
-// signal wakes the goroutine; many signals make one.
+// signal wakes the goroutine. Several signals make one.
 func (t *target) signal() {
 	select {
 	case t.wake <- struct{}{}:
@@ -173,7 +174,7 @@ func (t *target) reconsider() {
 	t.post(func(in *inbox) { in.reconsider = true })
 }
 
-// run is the life of a target.
+// run is the goroutine of a target.
 func (t *target) run(ctx context.Context) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -204,15 +205,15 @@ func (t *target) run(ctx context.Context) {
 	}
 }
 
-// A round looks at every object. A target with many that has enough requests under way lets some answers and
-// sightings come together before the next one: else the work grew with the square of its size.
+// A pass goes over every object. A target with many objects and enough requests under way collects some results and
+// observations before the next pass: otherwise the work would grow with the square of its size.
 const (
 	largeTarget  = 256
 	passInterval = 20 * time.Millisecond
 )
 
-// maxInflight is how many requests of a target may wait for their turn among those at once. One with many objects
-// has more of them in line, so that there are fewer rounds.
+// maxInflight is how many requests of a target may be under way or wait for a slot. A target with many objects has more
+// of them, so that there are fewer passes.
 func (t *target) maxInflight() int {
 	if len(t.order) < largeTarget {
 		return kube.Parallelism
@@ -220,7 +221,7 @@ func (t *target) maxInflight() int {
 	return 4 * kube.Parallelism
 }
 
-// passDelay is how long the next round may wait; 0 or less when it may not.
+// passDelay is how long the next pass may wait; 0 or less when it may not.
 func (t *target) passDelay() time.Duration {
 	if len(t.order) < largeTarget || t.inflight <= t.maxInflight()/2 {
 		return 0
@@ -228,21 +229,21 @@ func (t *target) passDelay() time.Duration {
 	return passInterval - t.now.Sub(t.lastPass)
 }
 
-// finished reports whether there is nothing left of the target, and that was told.
+// finished reports whether nothing is left of the target, and that was reported.
 func (t *target) finished() bool {
 	last := t.out.sent.Observed
 	return t.end.done && t.inflight == 0 && !t.inv.running && t.out.reported && last.Version == t.work.desired.State.Version &&
 		(last.Sync == fleet.SyncDeleted || last.Sync == fleet.SyncDetached)
 }
 
-// hasNext reports whether something was accepted that is not begun yet.
+// hasNext reports whether a state was accepted that is not begun yet.
 func (t *target) hasNext() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.inbox.desired != nil
 }
 
-// drainInbox works through the inbox and returns what is desired anew, which stays there until begin.
+// drainInbox handles everything in the inbox and returns the next desired state, which stays in the inbox until begin.
 func (t *target) drainInbox() *engine.Desired {
 	t.mu.Lock()
 	results, seen, groups, reconsider, freed := t.inbox.results, t.inbox.observed, t.inbox.groups, t.inbox.reconsider, t.inbox.claimsReleased
@@ -277,8 +278,8 @@ func (t *target) drainInbox() *engine.Desired {
 	return next
 }
 
-// start runs work beside the goroutine, and what it returns on the goroutine. The work has to
-// heed ctx, which ends when something newer arrives.
+// start runs a request beside the goroutine, and the function that it returns on the goroutine. The request has to
+// respect ctx, which ends when something newer arrives.
 func (t *target) start(work func(ctx context.Context) (done func())) {
 	t.inflight++
 	ctx := t.work.ctx
@@ -292,7 +293,7 @@ func (t *target) start(work func(ctx context.Context) (done func())) {
 	})
 }
 
-// sort brings steps and order in line with objects.
+// sort updates the order and the steps after a change of the objects.
 func (t *target) sort() {
 	t.order, t.unswept = slices.AppendSeq(t.order[:0], maps.Values(t.objects)), false
 	slices.SortFunc(t.order, func(a, b *object) int {
@@ -309,8 +310,7 @@ func (t *target) sort() {
 	}
 }
 
-// forget drops an object that is no longer of any concern. It stays in the order until sweep, which has to
-// come before the next look over all objects.
+// forget drops an object. It stays in the order until sweep, which has to run before the next pass over all objects.
 func (t *target) forget(o *object) {
 	o.endDiagnosis()
 	t.engine.finishes.set(o.key(), t.id, finish{})
@@ -324,8 +324,8 @@ func (t *target) forget(o *object) {
 	t.inv.dirty = t.inv.dirty || o.record.listed
 }
 
-// sweep takes what was forgotten out of the order, all at once: many are forgotten together when a large
-// target is deleted.
+// sweep removes forgotten objects from the order, all at once: many are forgotten together when a large target is
+// deleted.
 func (t *target) sweep() {
 	if t.unswept {
 		t.order = slices.DeleteFunc(t.order, func(o *object) bool { return o.forgotten })

@@ -8,12 +8,12 @@ import (
 	"github.com/kedge-dev/kedge/internal/fleet"
 )
 
-// resolveGrace is how long applying waits for slow lookups of kinds, so that the inventory is widened
-// once and for all. After that, what is known goes ahead.
+// resolveGrace is how long applying waits for slow lookups of kinds, so that the inventory is widened once. After that,
+// the objects whose kinds are known are applied.
 const resolveGrace = time.Second
 
-// advance starts whatever can be started now. It is called after every event and decides anew
-// from what is known each time.
+// advance starts every request that can start now. It runs after every event and decides from the current state each
+// time.
 func (t *target) advance() {
 	if t.stopped.any() {
 		t.engine.crds.Want(t, false)
@@ -53,17 +53,17 @@ func (t *target) advance() {
 	case s.unattempted == 0:
 		t.settle(now, s)
 	case s.stuck() && t.inflight == 0 && t.inventoryDue():
-		t.saveInventory() // the wait may be long, and a restart shall not apply everything again
+		t.saveInventory() // the wait may be long, and a restart must not apply everything again
 	}
 }
 
-// progress is one look over all objects.
+// progress counts the objects of a target by what they wait for.
 type progress struct {
 	resolving   int // kinds being looked up for the first time
 	unattempted int // desired, and not tried yet for this version
 	later       int // of these, wait for others to be ready
 	failed      int
-	waiting     int // desired, tried, and being looked at or put right this moment
+	waiting     int // desired, tried, and being read or restored at this moment
 	leaving     int // not desired any more
 	gate        int // no step above this one may start
 	unknown     bool
@@ -89,10 +89,10 @@ func (t *target) progress() progress {
 	return s
 }
 
-// stuck reports whether nothing is left to try until something gets ready.
+// stuck reports whether everything that is left to try waits for other objects to be ready.
 func (s progress) stuck() bool { return s.later > 0 && s.later == s.unattempted && s.waiting == 0 }
 
-// count counts an object that is on its way to be in place, or waits for others before that.
+// count counts an object that is not in place yet.
 func (s *progress) count(o *object, waits bool) {
 	if o.retry.attempted {
 		s.holdBack(o)
@@ -117,19 +117,19 @@ func (s *progress) count(o *object, waits bool) {
 	}
 }
 
-// holdBack lets no later step start before an object is applied whose kind comes with the bundle and is not served yet: a webhook
-// that is registered before it would hold it back.
+// holdBack starts no later step before an object is applied whose kind comes with the bundle and is not served yet: a
+// webhook that is registered before the object would block it.
 func (s *progress) holdBack(o *object) {
 	if o.kind.expected && o.record.applied == "" && o.retry.failure == "" {
 		s.gate = min(s.gate, o.step)
 	}
 }
 
-// retryFailed makes what failed ready to be tried again when it is due.
+// retryFailed makes failed objects ready for their next attempt when it is due.
 func (t *target) retryFailed(now time.Time) {
 	for _, o := range t.order {
-		blind := o.phase == phaseReplacing && !o.retry.due.IsZero()
-		if o.phase != phaseFailed && !blind || now.Before(o.retry.due) {
+		unwatched := o.phase == phaseReplacing && !o.retry.due.IsZero()
+		if o.phase != phaseFailed && !unwatched || now.Before(o.retry.due) {
 			continue
 		}
 		switch {
@@ -144,7 +144,7 @@ func (t *target) retryFailed(now time.Time) {
 	}
 }
 
-// startApplies starts as many applies as may run at once.
+// startApplies starts as many applies as may run at the same time.
 func (t *target) startApplies(now time.Time, s progress) {
 	for _, o := range t.order {
 		if t.inflight >= t.maxInflight() {
@@ -156,14 +156,14 @@ func (t *target) startApplies(now time.Time, s progress) {
 	}
 }
 
-// startable reports whether nothing but a look is left to do before an object is applied.
+// startable reports whether an object may be applied now, apart from the check whether it exists.
 func (t *target) startable(o *object, now time.Time, s progress) bool {
 	return o.phase == phaseApply && o.kind.resolved && o.record.listed && o.step <= s.gate && !now.Before(o.retry.due) && t.waitsFor(o) == nil
 }
 
 func (t *target) startApply(o *object) {
 	if !t.allowed(o) {
-		t.signal() // others may have waited for it to be on its way
+		t.signal() // others may wait for it
 		return
 	}
 	if t.inheritFinish(o) {
@@ -179,14 +179,14 @@ func (t *target) startApply(o *object) {
 	})
 }
 
-// job is what applying an object needs.
+// job makes the request that applies an object.
 func (t *target) job(o *object) kube.ApplyRequest {
 	key, deployment := o.key(), t.work.owner.Deployment
 	owner := t.work.owner
 	owner.Adopt = owner.Adopt && !o.spec.optional
 	return kube.ApplyRequest{
 		Owner: owner, Manifest: *o.spec.manifest, Ref: o.ref, Mapping: o.kind.mapping, Policy: t.work.desired.State.Policy, Rules: o.spec.ignore,
-		// What may differ has to be read to be left alone.
+		// Fields to ignore are read first, so that the apply preserves them.
 		UID: o.record.uid, Known: o.live.known && !o.watch.Failed() && len(o.spec.ignore) == 0 || !o.existence.absentAt.IsZero(), AbsentAt: o.existence.absentAt,
 		KeepAnnotation: o.record.keepAnnotation, Force: o.drift.force, YieldReplicas: o.health.autoscaler != "", Replacing: o.replaced, Applied: o.live.fields,
 		Abandoned:    func(holder fleet.TargetID) bool { return t.engine.claims.abandoned(key, holder) },
@@ -196,7 +196,7 @@ func (t *target) job(o *object) kube.ApplyRequest {
 	}
 }
 
-// startReads reads those objects that the watch will not tell of.
+// startReads reads the objects that the watch will not report.
 func (t *target) startReads() {
 	for _, o := range t.order {
 		if t.inflight >= t.maxInflight() {

@@ -15,13 +15,13 @@ import (
 	"github.com/kedge-dev/kedge/internal/manifest"
 )
 
-// begin turns to a new desired state. No request is under way.
+// begin starts the work on a new desired state. No request is under way.
 func (t *target) begin(ctx context.Context, next *engine.Desired) {
 	t.loadInventory()
 	if t.stopped.newerReplica {
 		rec := t.inv.inventory.Record()
 		t.inv.base = rec.Base
-		t.addRecorded(rec) // what the other replica has put there meanwhile
+		t.addRecorded(rec) // what the other replica has applied meanwhile
 		t.sort()
 	}
 	t.inv.base = t.nextBase()
@@ -31,11 +31,11 @@ func (t *target) begin(ctx context.Context, next *engine.Desired) {
 	t.inbox.cancel = cancel
 	strayed := t.inbox.wasSuperseded
 	t.stopped.successor = t.inbox.successor
-	t.inbox.wasSuperseded = t.stopped.successor != "" // superseded before it began: the next begin has to doubt as well
+	t.inbox.wasSuperseded = t.stopped.successor != "" // superseded before it began: the next begin forgets the live state as well
 	if t.inbox.desired == next {
 		t.inbox.desired = nil
 	} else {
-		cancel() // replaced already; the next round begins with that
+		cancel() // replaced already; the next pass begins with the newer state
 	}
 	t.mu.Unlock()
 	t.work.ctx, t.work.desired, t.work.begun, t.end.done, t.stopped.newerReplica = work, d, t.now, false, false
@@ -67,14 +67,14 @@ func (t *target) begin(ctx context.Context, next *engine.Desired) {
 	t.engine.gc.count(len(t.order))
 }
 
-// forgetLive forgets what was known of the objects while another target has worked on them.
+// forgetLive forgets what is known about the live objects, since another target has worked on them.
 func (t *target) forgetLive() {
 	for _, o := range t.objects {
 		o.live.known, o.record.applied, o.record.live = false, "", ""
 	}
 }
 
-// loadInventory takes the inventory and makes an object of each entry, before the first begin.
+// loadInventory makes an object of each inventory entry, before the first begin.
 func (t *target) loadInventory() {
 	if t.inv.inventory != nil {
 		return
@@ -86,8 +86,8 @@ func (t *target) loadInventory() {
 	t.sort()
 }
 
-// addRecorded makes a leaving object of each entry that there is none for, and takes over what another replica has
-// written down as held.
+// addRecorded makes a leaving object of each inventory entry that has none, and adopts the holds that another replica
+// has written.
 func (t *target) addRecorded(rec inventory.Record) {
 	for key, entry := range rec.Entries {
 		switch o := t.objects[key]; {
@@ -107,7 +107,7 @@ func (t *target) addRecorded(rec inventory.Record) {
 	}
 }
 
-// merge brings objects in line with what is desired.
+// merge updates the objects to the desired state.
 func (t *target) merge(d engine.Desired) {
 	left := make(map[inventory.Key]*object, len(t.objects))
 	for key, o := range t.objects {
@@ -135,10 +135,10 @@ func (t *target) merge(d engine.Desired) {
 	}
 }
 
-// desire makes an object one that shall be as m says.
+// desire makes an object desired, with the manifest m.
 func (t *target) desire(o *object, ref fleet.ObjectRef, m manifest.Object) {
 	if o.ref != ref {
-		// Another version of the group: the same object, reached in another way.
+		// Another version of the group: the same object by another resource.
 		t.unresolve(o)
 		o.ref = ref
 	}
@@ -157,7 +157,7 @@ func (t *target) desire(o *object, ref fleet.ObjectRef, m manifest.Object) {
 		o.live.known, o.health.note = false, ""
 	}
 	if o.kind.resolved && t.refuse(o.ref, o.kind.mapping) != "" {
-		t.unresolve(o) // it was allowed before; place says so
+		t.unresolve(o) // it was allowed before; assignMapping fails it
 	}
 	o.preview, o.drift.renewed = "", !inPlace && t.renewed()
 	switch {
@@ -182,7 +182,7 @@ func (o *object) firstPhase() phase {
 	return phaseApply
 }
 
-// discard makes an object one that is not desired any more.
+// discard makes an object leaving: it is not desired any more.
 func (t *target) discard(o *object) {
 	o.spec.manifest, o.spec.hash, o.retry.failure, o.retry.backoff, o.retry.due = nil, "", "", backoff.Backoff{}, time.Time{}
 	o.drift.healing, o.drift.delayed, o.drift.before = false, false, nil
@@ -198,11 +198,11 @@ func (t *target) discard(o *object) {
 	o.leaving.waits, o.leaving.confirmable = false, false
 	t.holdAfterRecovery(o)
 	t.keepAnnotated(o)
-	// One that is being deleted already is looked at again as well: its timer was just taken away.
+	// An object that is being deleted already is checked again as well, since its timer was reset.
 	t.restart(o, phaseLeaving)
 }
 
-// unresolve makes an object one whose kind is to be looked up.
+// unresolve forgets the mapping of an object and its watch.
 func (t *target) unresolve(o *object) {
 	if o.kind.resolved {
 		t.engine.watches.Remove(o.kind.mapping, o.ref, t)

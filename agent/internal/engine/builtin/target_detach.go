@@ -12,14 +12,13 @@ import (
 	"github.com/kedge-dev/kedge/internal/fleet"
 )
 
-// detach lets go of everything that a target has put there. It never deletes an object:
+// detach releases every object of a target. It never deletes an object:
 //
-//	note it in the inventory ──▶ take our labels off, one by one ──▶ remove the inventory ──▶ Detached
+//	record it in the inventory ──▶ remove the labels of each object ──▶ remove the inventory ──▶ Detached
 //
-// After a kill at any point the inventory still lists every object that may carry our labels, and
-// those that do not carry them any more are taken for let go. An object that moves to another target
-// is waited for, as with a tombstone: without our label it would be nobody's for a moment, and the
-// other deployment might not be allowed to adopt it.
+// After a restart at any point the inventory still lists every object that may carry the labels. An object without them
+// counts as released. An object that moves to another target is waited for, as with a tombstone: without the label it
+// would have no owner for a moment, and the other deployment might not be allowed to adopt it.
 func (t *target) detach() {
 	t.engine.crds.Want(t, false)
 	if t.now.Before(t.inv.due) || !t.recordEnd() {
@@ -40,9 +39,9 @@ func (t *target) detach() {
 	}
 }
 
-// recordEnd writes the version of a detachment or a tombstone into the inventory before the first object is
-// let go of or deleted, so that a replica of this agent that has not heard of it yet does not go on with the
-// target, and that the inventory does not name a bundle any more. It reports whether that may go on.
+// recordEnd writes the version of a detachment or a tombstone to the inventory before the first object is released or
+// deleted, so that another replica of this agent does not continue the target, and that the inventory names no bundle
+// any more. It reports whether that is written.
 func (t *target) recordEnd() bool {
 	if !t.inv.inventory.Exists() || t.inv.inventory.Version() == t.work.desired.State.Version && t.inv.inventory.Digest() == "" {
 		return true
@@ -70,15 +69,16 @@ func (t *target) releaseObject(o *object) {
 	t.startRemove(o, kube.IntentDetach)
 }
 
-// retryLater has an object looked at again later that another target is about to take over, or that others are in. For the first that is a
-// backstop: its watch tells of the new owner, and claims tell when that one changes its mind. Nothing tells when others are gone.
+// retryLater schedules the next attempt for an object that another target is about to take over, or that contains
+// objects of others. For the former it is a backstop: the watch reports the new owner, and claims report a released
+// claim. Nothing reports that the contents are gone.
 func (t *target) retryLater(o *object, tries backoff.Backoff, most time.Duration) {
 	o.leaving.waits, o.retry.backoff = true, tries
 	t.awaitClaims()
 	o.retry.due = time.Now().Add(o.retry.backoff.Next(t.engine.timing.retryFirst, most))
 }
 
-// detached forgets an object that was let go of, and remembers how it was for the last status.
+// detached drops an object that was released, and keeps its state for the last status.
 func (t *target) detached(o *object, live *unstructured.Unstructured) {
 	left := fleet.ObjectStatus{ObjectRef: o.ref, Sync: fleet.SyncDetached}
 	left.Health, left.Message = health.Of(live)
@@ -86,7 +86,7 @@ func (t *target) detached(o *object, live *unstructured.Unstructured) {
 	t.forget(o)
 }
 
-// detachSummary sums up a detached target that has not let go of everything yet.
+// detachSummary summarizes a detached target that has objects left.
 func (t *target) detachSummary(failed int, first string) (fleet.SyncState, string) {
 	switch damaged := t.inv.inventory.Damaged(); {
 	case failed > 0:

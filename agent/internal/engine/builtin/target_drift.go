@@ -17,11 +17,11 @@ import (
 	"github.com/kedge-dev/kedge/internal/manifest"
 )
 
-// Where drift is not corrected, what deviates is left as it is until a new version of the target
-// begins: then it is applied, whatever was changed. To say which fields deviate, the API server is
-// asked what an apply would change (a dry run), once for each change.
+// Where drift is not corrected, an object that deviates stays as it is until a new version of the target begins, which
+// applies it. To report which fields deviate, a dry run asks the API server what an apply would change, once for each
+// change.
 
-// configure takes over what policy and manifest say of an object's fields and of drift.
+// configure sets what policy and manifest say about drift and about the fields to ignore.
 func (t *target) configure(o *object, m manifest.Object) {
 	mode, err := m.Drift()
 	if err != nil {
@@ -30,36 +30,36 @@ func (t *target) configure(o *object, m manifest.Object) {
 	o.spec.drift = cmp.Or(mode, t.work.desired.State.Policy.Drift).OrDefault()
 	rules := fieldset.RulesFor(t.work.desired.State.Policy.Ignore, o.ref)
 	if !reflect.DeepEqual(rules, o.spec.ignore) {
-		// What is remembered of its fields was remembered by other rules.
+		// The record of its fields was made with other rules.
 		o.spec.ignore, o.drift.deviates = rules, o.drift.deviates || o.phase == phaseInPlace
 	}
 }
 
-// renewed reports whether the version is not the one that was worked on before, or before a restart.
+// renewed reports whether the inventory is of another version than the desired one.
 func (t *target) renewed() bool { return t.inv.inventory.Version() != t.work.desired.State.Version }
 
-// restoredByVersion reports whether an object was left as it is and is to be put right now.
+// restoredByVersion reports whether an object deviates and is restored by the new version.
 func (t *target) restoredByVersion(o *object) bool { return o.drift.deviates && t.renewed() }
 
-// leavesDrift reports whether an object that is not as it was applied is left so.
+// leavesDrift reports whether an object that deviates stays as it is.
 func (t *target) leavesDrift(o *object) bool {
 	return t.isDryRun() || o.spec.drift != fleet.DriftCorrect && !o.drift.renewed
 }
 
-// leaveAlone leaves an object that deviates as it is, and finds out how it does if that is to be said.
+// leaveAlone leaves an object that deviates as it is, and starts a comparison if the drift is to be reported.
 func (t *target) leaveAlone(o *object, live *unstructured.Unstructured) {
 	switch {
 	case o.spec.drift == fleet.DriftIgnore && !t.isDryRun():
 		t.transition(o, phaseInPlace)
 		o.retry.attempted, o.drift.deviates = true, true
 	case o.phase == phaseInPlace && o.drift.compared == o.driftHash(live):
-		// Compared already: something else of it has changed.
+		// It was compared already: another field has changed.
 	default:
 		t.transition(o, phaseCompare)
 	}
 }
 
-// driftHash is a hash over those fields of a live object that were applied, whoever has them now.
+// driftHash is a hash over the applied fields of a live object, whoever owns them now.
 func (o *object) driftHash(live *unstructured.Unstructured) string {
 	fields, err := fieldset.Parse(o.live.fields)
 	if err != nil {
@@ -69,7 +69,7 @@ func (o *object) driftHash(live *unstructured.Unstructured) string {
 	return string(live.GetUID()) + "/" + left.Projection(live.Object)
 }
 
-// startCompares asks what applies would change.
+// startCompares asks the API server by dry runs what applies would change.
 func (t *target) startCompares() {
 	for _, o := range t.order {
 		if t.inflight >= t.maxInflight() {
@@ -80,7 +80,7 @@ func (t *target) startCompares() {
 		}
 		job := t.job(o)
 		job.DryRun, job.Known = true, false
-		// What was ours is drift, not a conflict.
+		// A changed field that was applied before is drift, not a conflict.
 		job.Force = job.Force || o.record.applied == o.spec.hash && !t.isDryRun()
 		t.transition(o, phaseComparing)
 		t.start(func(ctx context.Context) func() {
@@ -90,13 +90,13 @@ func (t *target) startCompares() {
 	}
 }
 
-// compared takes in what an apply would change.
+// compared handles the result of a comparison.
 func (t *target) compared(o *object, out kube.ApplyResult, err error) {
 	t.transition(o, phaseCompare)
 	var refused *kube.Refusal
 	switch {
 	case t.work.ctx.Err() != nil:
-		// Replaced by something newer, which looks at it anew.
+		// A newer version has arrived, which compares it again.
 	case t.isDryRun():
 		t.dryRunDone(o, out, err)
 	case errors.As(err, &refused):
@@ -109,7 +109,7 @@ func (t *target) compared(o *object, out kube.ApplyResult, err error) {
 	t.evaluateLater(o)
 }
 
-// reportDrift says how an object deviates, once for each change.
+// reportDrift reports how an object deviates, once for each change.
 func (t *target) reportDrift(o *object, out kube.ApplyResult, err error) {
 	t.transition(o, phaseInPlace)
 	o.retry.attempted, o.retry.failure, o.live.known = true, "", false
@@ -121,7 +121,7 @@ func (t *target) reportDrift(o *object, out kube.ApplyResult, err error) {
 	}
 	o.update(before)
 	if err != nil {
-		// What would change is not known, as with a webhook that takes no dry run; that it was is.
+		// The object was changed, but the change is not known: a webhook may not support dry runs.
 		t.reportDeviation(o, o.driftHash(before), changedBy("was changed", fieldset.ChangedBy(before, nil))+"; in what cannot be told: "+err.Error())
 		return
 	}
@@ -129,7 +129,7 @@ func (t *target) reportDrift(o *object, out kube.ApplyResult, err error) {
 	ours, _ := fieldset.OwnFields(out.Live).Without(out.Live.Object, o.spec.ignore.Strip(out.Live.Object))
 	paths := ours.Differing(before.Object, out.Live.Object, 5)
 	if len(paths) == 0 {
-		// Somebody has put it right, or only owns what it was given before.
+		// Somebody has restored it, or owns fields without having changed them.
 		t.confirm(o, before)
 		o.drift.compared = o.driftHash(before)
 		return

@@ -16,15 +16,14 @@ import (
 	"github.com/kedge-dev/kedge/internal/manifest"
 )
 
-// isDryRun reports whether the target is only to say what would change. Deleting or detaching a
-// deployment is carried out all the same: there is no later version that could do it.
+// isDryRun reports whether the target only reports what would change. Deleting or detaching a deployment is carried out
+// even so: no later version could do it.
 func (t *target) isDryRun() bool {
 	return t.work.desired.State.Policy.DryRun && t.work.whole
 }
 
-// dryRun has the API server say of every object what an apply would change, without waiting for
-// steps or waves. Nothing is written, neither objects nor the inventory. What is known to be in place
-// is not asked about; a watch that sees it change has it compared again.
+// dryRun asks the API server for every object what an apply would change, without waiting for steps or waves. It writes
+// neither objects nor the inventory. Objects that are in place are not compared until a watch reports a change.
 func (t *target) dryRun() {
 	t.retryFailed(t.now)
 	t.resolve()
@@ -41,7 +40,7 @@ func (t *target) dryRun() {
 	}
 }
 
-// dryRunDone takes in what an apply would make of an object.
+// dryRunDone handles the result of the dry run of one object.
 func (t *target) dryRunDone(o *object, out kube.ApplyResult, err error) {
 	if err != nil && !t.namespaceComes(o, err) {
 		t.failed(o, err)
@@ -70,25 +69,25 @@ func (t *target) dryRunDone(o *object, out kube.ApplyResult, err error) {
 	}
 }
 
-// namespaceComes reports whether an object cannot be tried only because its Namespace comes with the bundle.
+// namespaceComes reports whether an object cannot be tried because its Namespace comes with the bundle.
 func (t *target) namespaceComes(o *object, err error) bool {
 	host := t.objects[inventory.Key{Kind: "Namespace", Name: o.ref.Namespace}]
 	return apierrors.IsNotFound(err) && host != nil && host.leaving == nil
 }
 
-// authoredHash is a hash over what authors write of an object.
+// authoredHash is a hash over the authored fields of an object.
 func authoredHash(live *unstructured.Unstructured) string {
 	return manifest.Object{Content: fieldset.Authored(live)}.Hash()
 }
 
-// compareAgain has an object compared anew when it has changed since.
+// compareAgain compares an object again if it has changed since.
 func (t *target) compareAgain(o *object, live *unstructured.Unstructured) {
 	if o.drift.compared != authoredHash(live) {
 		t.transition(o, phaseCompare)
 	}
 }
 
-// dryRunPrune says what would become of objects that are not desired any more.
+// dryRunPrune reports what would happen to the objects that are not desired any more.
 func (t *target) dryRunPrune(s progress) {
 	gone, plan := t.plan(s)
 	for _, o := range t.order {
@@ -110,7 +109,7 @@ func (t *target) dryRunPrune(s progress) {
 	}
 }
 
-// dryRunSummary sums up what would change.
+// dryRunSummary summarizes what would change.
 func (t *target) dryRunSummary(n tally) string {
 	return fmt.Sprintf("preview only: %d of %d objects would change; %s", n.changed, len(t.order), n.change)
 }

@@ -16,7 +16,7 @@ import (
 	"github.com/kedge-dev/kedge/internal/fleet"
 )
 
-// handleObservation takes in what a watch has seen of an object, and how well it works.
+// handleObservation handles what a watch reports about an object and about itself.
 func (t *target) handleObservation(o *object, seen watch.Observation) {
 	if o.watch.Reason != watch.Stale || !seen.State.Failed() {
 		o.watch = seen.State // a stale watch stays so until it works again
@@ -33,7 +33,7 @@ func (t *target) handleObservation(o *object, seen watch.Observation) {
 	switch {
 	case !seen.ShowsObject():
 	case o.busy():
-		// The request that is under way may be what caused it: judged when its result is in.
+		// The request that is under way may have caused it: it is evaluated after the result.
 		if o.live.later != nil {
 			seen = o.live.later.Then(seen)
 		}
@@ -43,7 +43,7 @@ func (t *target) handleObservation(o *object, seen watch.Observation) {
 	}
 }
 
-// evaluate takes in what was seen of an object.
+// evaluate compares an observation of an object with what is known and desired.
 func (t *target) evaluate(o *object, seen watch.Observation) {
 	if seen.Rewound {
 		o.live.version = ""
@@ -67,7 +67,7 @@ func (t *target) scheduleReread(o *object) {
 	}
 }
 
-// evaluateLive judges a live object.
+// evaluateLive evaluates the state of a live object.
 func (t *target) evaluateLive(o *object, live *unstructured.Unstructured) {
 	if o.outdated(live.GetResourceVersion()) || o.evaluated(live) {
 		return
@@ -83,14 +83,14 @@ func (t *target) evaluateLive(o *object, live *unstructured.Unstructured) {
 	switch {
 	case o.phase == phaseReplacing:
 		if string(live.GetUID()) != o.record.uid {
-			t.createAnew(o)
+			t.recreate(o)
 		}
 	case o.phase == phaseCompared:
 		t.compareAgain(o, live)
 	case o.phase != phaseInPlace && o.phase != phaseVerify:
-		// It is going to be applied, or tried again, in any case.
+		// It will be applied or tried again in any case.
 	case live.GetDeletionTimestamp() != nil:
-		// It is created again as soon as it is gone.
+		// It is created again when it is gone.
 		t.transition(o, phaseInPlace)
 		o.retry.attempted = true
 	case foreignHolder(live, t.id) != "":
@@ -114,7 +114,7 @@ func foreignHolder(live *unstructured.Unstructured, me fleet.TargetID) string {
 	return ""
 }
 
-// confirm notes that an object is as it was applied.
+// confirm records that an object is as it was applied.
 func (t *target) confirm(o *object, live *unstructured.Unstructured) {
 	if o.retry.failure != "" {
 		t.engine.claims.resume(o.key(), t.id)
@@ -128,15 +128,14 @@ func (t *target) confirm(o *object, live *unstructured.Unstructured) {
 	}
 }
 
-// relabel has an object applied again that is as it was applied, but by the agent that this was before it
-// was enrolled anew: no watch tells of it as long as it names that one. One that deviates and is left so
-// is read from time to time instead.
+// relabel applies an object again that carries the label of the agent before it was enrolled again: no watch reports it
+// until it carries the label of this agent. An object that deviates and is left so is read from time to time instead.
 func (t *target) relabel(o *object) {
 	t.transition(o, phaseApply)
 	o.live.known = true
 }
 
-// handleDrift has an object applied again that is not as it was applied last, unless it is to be left so.
+// handleDrift applies an object again that is not as it was applied last, unless drift is not corrected.
 func (t *target) handleDrift(o *object, live *unstructured.Unstructured) {
 	if t.leavesDrift(o) {
 		t.leaveAlone(o, live)
@@ -148,7 +147,7 @@ func (t *target) handleDrift(o *object, live *unstructured.Unstructured) {
 	t.heal(o)
 }
 
-// heal has an object applied again, at once unless that happens all the time.
+// heal applies an object again, at once unless that happens very often.
 func (t *target) heal(o *object) {
 	now := t.now
 	delay := o.drift.heals.next(now, t.engine.timing)
@@ -156,14 +155,14 @@ func (t *target) heal(o *object) {
 	o.drift.healing, o.drift.delayed, o.retry.due = o.record.applied == o.spec.hash, delay > 0, now.Add(delay)
 }
 
-// evaluateGone takes in that an object was deleted, or has lost our label: the watch cannot tell which,
-// so that nothing is done before it was looked at.
+// evaluateGone handles an object that was deleted or that lost its label. The watch cannot tell which, so the apply
+// reads it first.
 func (t *target) evaluateGone(o *object) {
 	switch {
 	case o.leaving != nil:
 		t.recheckLeaving(o)
 	case o.phase == phaseReplacing:
-		t.createAnew(o)
+		t.recreate(o)
 	case o.phase == phaseCompared, t.leavesDrift(o) && (o.phase == phaseInPlace || o.phase == phaseVerify):
 		t.transition(o, phaseCompare)
 	case o.phase == phaseInPlace || o.phase == phaseVerify:
@@ -175,14 +174,14 @@ func (t *target) evaluateGone(o *object) {
 	}
 }
 
-// evaluateMissing takes in that a list did not have an object which was there before. It is read: the
-// list may have been made before it was, and versions cannot always be compared.
+// evaluateMissing handles an object that a list did not have. The object is read: the list may be older than the object,
+// and versions cannot always be compared.
 func (t *target) evaluateMissing(o *object) {
 	switch {
 	case o.leaving != nil:
 		t.recheckLeaving(o)
 	case o.phase == phaseReplacing:
-		t.createAnew(o)
+		t.recreate(o)
 	case o.phase == phaseCompared:
 		t.transition(o, phaseCompare)
 	case o.phase == phaseInPlace || o.phase == phaseVerify:
@@ -191,7 +190,7 @@ func (t *target) evaluateMissing(o *object) {
 	}
 }
 
-// wasRead takes in the answer to a read of our own.
+// wasRead handles the result of a read.
 func (t *target) wasRead(o *object, live *unstructured.Unstructured, err error) {
 	again := o.phase == phaseRereading
 	t.transition(o, phaseVerify)
@@ -203,7 +202,7 @@ func (t *target) wasRead(o *object, live *unstructured.Unstructured, err error) 
 	case t.work.ctx.Err() != nil:
 		o.mustRead = true
 	case err != nil && again && !apierrors.IsNotFound(err):
-		t.transition(o, phaseInPlace) // nothing is known to be wrong with it
+		t.transition(o, phaseInPlace) // it was in place before
 	case apierrors.IsNotFound(err) && t.restsFinished(o, phaseInPlace):
 	case apierrors.IsNotFound(err):
 		t.evaluateGone(o)
@@ -212,15 +211,15 @@ func (t *target) wasRead(o *object, live *unstructured.Unstructured, err error) 
 	case o.record.finishFrom == finishInherited:
 		t.applyExisting(o)
 	default:
-		// What was seen while it was read is judged after it. So if this is older than what was seen before, the
-		// API server has gone back in time.
+		// Observations during the read are evaluated after it. So if this state is older than an earlier one, the database
+		// of the API server was restored.
 		o.live.version = ""
 		t.evaluateLive(o, live)
 	}
 	t.evaluateLater(o)
 }
 
-// applied takes in the result of an apply.
+// applied handles the result of an apply.
 func (t *target) applied(o *object, out kube.ApplyResult, err error) {
 	t.engine.gc.count(1)
 	var notGone *kube.NotGoneError
@@ -230,7 +229,7 @@ func (t *target) applied(o *object, out kube.ApplyResult, err error) {
 	case errors.As(err, &notGone):
 		t.awaitGone(o, notGone)
 	case t.work.ctx.Err() != nil:
-		// Replaced by something newer, and perhaps carried out: not known until looked at.
+		// A newer version has arrived. The apply may have been carried out.
 		t.transition(o, phaseApply)
 		o.live.known = false
 	default:
@@ -252,7 +251,7 @@ func (t *target) succeeded(o *object, out kube.ApplyResult) {
 		t.engine.claims.resume(o.key(), t.id)
 	}
 	if !o.drift.healing {
-		o.health.unreadySince = time.Time{} // it is another one from now on
+		o.health.unreadySince = time.Time{} // another manifest: its time starts again
 	}
 	entry := fieldset.OwnEntry(live)
 	ours := entry.Fields()
@@ -268,7 +267,7 @@ func (t *target) succeeded(o *object, out kube.ApplyResult) {
 	t.reportTakeover(o, out)
 	switch {
 	case out.Replaced != "":
-		t.event(fleet.EventNormal, "Replaced", o, out.Replaced+" cannot be changed: was deleted and created anew")
+		t.event(fleet.EventNormal, "Replaced", o, out.Replaced+" cannot be changed: was deleted and recreated")
 	case recreated:
 		t.event(fleet.EventNormal, "DriftHealed", o, "was deleted and is created again")
 	case o.drift.healing && before != nil && before.GetResourceVersion() != live.GetResourceVersion():
@@ -292,7 +291,7 @@ func (t *target) noteApplied(o *object) {
 	}
 }
 
-// driftMessage says which of our fields were changed, and by whom.
+// driftMessage names the applied fields that were changed, and the managers that changed them.
 func driftMessage(before, after *unstructured.Unstructured, ours fieldset.Set) string {
 	paths := ours.Differing(before.Object, after.Object, 5)
 	if len(paths) == 0 {
@@ -305,7 +304,7 @@ func driftMessage(before, after *unstructured.Unstructured, ours fieldset.Set) s
 	return message
 }
 
-// retryAfter makes due what failed in later steps: it may have waited for what now works.
+// retryAfter makes failed objects of later steps due: they may have failed for lack of this one.
 func (t *target) retryAfter(step int) {
 	for _, o := range t.order {
 		if o.phase == phaseFailed && o.step > step {
@@ -314,8 +313,8 @@ func (t *target) retryAfter(step int) {
 	}
 }
 
-// evaluateLater judges what was seen while a request was under way, and asks again whether the object may be
-// touched if that has changed in the meantime.
+// evaluateLater evaluates what was observed during a request. It checks again whether the object may be touched, if that
+// has changed in the meantime.
 func (t *target) evaluateLater(o *object) {
 	if o.live.recheck && !o.busy() {
 		o.live.recheck = false

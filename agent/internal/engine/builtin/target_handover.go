@@ -7,12 +7,12 @@ import (
 	"github.com/kedge-dev/kedge/internal/fleet"
 )
 
-// handOverGrace is how long an object that another deployment is about to take over counts as being
-// handed over. After that it is reported as held, with the reason.
+// handOverGrace is how long an object counts as being handed over to another deployment. After that it is reported as
+// held, with the reason.
 const handOverGrace = 2 * time.Second
 
-// handOver says why an object that has left this target waits for another deployment, as the server says; ""
-// when it does not, or when a user has confirmed its deletion.
+// handOver returns why an object that has left this target waits for another deployment, as the server says; "" when it
+// does not wait, or when a user has confirmed its deletion.
 func (t *target) handOver(ref fleet.ObjectRef) string {
 	state := &t.work.desired.State
 	if len(state.HandOvers) == 0 {
@@ -30,16 +30,16 @@ func (t *target) handOver(ref fleet.ObjectRef) string {
 	return ""
 }
 
-// awaitHandOver keeps an object until another target has taken it over, which its watch tells, or until a newer
-// state of this target says something else. A user may confirm its deletion instead.
+// awaitHandOver keeps an object until another target has taken it over, which the watch reports, or until a newer state
+// of this target says otherwise. A user may confirm its deletion instead.
 func (t *target) awaitHandOver(o *object) {
 	o.leaving.waits = t.now.Before(t.work.begun.Add(handOverGrace))
 	o.leaving.confirmable = !o.leaving.waits
 	t.keep(o, o.leaving.handOver, false)
 }
 
-// endWait ends the wait of an object for other targets: nothing is in the way of its deletion any more. What has failed or
-// has to be looked at a second time stays due when it was.
+// endWait ends the wait of an object for other targets: it may be deleted now. An object that failed, or that has to be
+// checked a second time, stays due at its time.
 func (o *object) endWait() {
 	held := o.phase == phaseKept || o.phase == phaseLeaving
 	if held && o.retry.failure == "" && o.leaving.contents == "" && o.leaving.unservedSince.IsZero() && o.leaving.emptyAt.IsZero() {

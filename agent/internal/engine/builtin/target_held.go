@@ -10,24 +10,24 @@ import (
 	"github.com/kedge-dev/kedge/internal/fleet"
 )
 
-// holdAfterRecovery marks an object that the version at hand does not name, if nothing is to be pruned in that
-// version because the server has just recovered. The mark goes into the inventory with the version itself, so
-// that no later version deletes the object before a user has confirmed that.
+// holdAfterRecovery marks an object that the desired version does not name, if that version prunes nothing because the
+// server has just recovered. The mark is written to the inventory with the version, so that no later version deletes the
+// object before a user confirms it.
 func (t *target) holdAfterRecovery(o *object) {
 	if s := t.work.desired.State; s.HoldPrune && !s.Tombstone && !s.Detached {
 		o.record.hold = cmp.Or(o.record.hold, inventory.HeldAfterRecovery)
 	}
 }
 
-// recovers reports whether those marks are not written down yet. The server takes a version that is Synced or
-// OutOfSync for one whose marks last, and sends the next one without holding anything.
+// recovers reports whether those marks are not written yet. When a version is Synced or OutOfSync the server relies on
+// its marks and sends the next version without HoldPrune.
 func (t *target) recovers() bool {
 	s := t.work.desired.State
 	return s.HoldPrune && !t.isDryRun() && t.inv.inventory.Version() != s.Version
 }
 
-// sizeOfChange is how many of the objects that have left count for the limit. What is held since the server
-// recovered is no part of any change of the source.
+// sizeOfChange returns how many of the objects that have left count for the prune limit. Objects that are held after a
+// recovery are no part of a change of the source.
 func sizeOfChange(gone []*object) int {
 	n := 0
 	for _, o := range gone {
@@ -38,7 +38,7 @@ func sizeOfChange(gone []*object) int {
 	return n
 }
 
-// desiredCount is how many objects the bundle names.
+// desiredCount returns how many objects the bundle names.
 func (t *target) desiredCount() int {
 	n := 0
 	for _, o := range t.order {
@@ -49,7 +49,7 @@ func (t *target) desiredCount() int {
 	return n
 }
 
-// heldNote sums up what waits to be confirmed; "" when nothing does.
+// heldNote summarizes what waits for a confirmation; "" when nothing does.
 func (n tally) heldNote() string {
 	switch n.held {
 	case 0:
@@ -63,7 +63,7 @@ func (n tally) heldNote() string {
 // release is an object that was kept when its deployment was deleted, and why.
 type release struct{ ref, why string }
 
-// describeReleased names what was kept, each reason once.
+// describeReleased names the objects that were kept, each reason once.
 func describeReleased(released []release) string {
 	var reasons []string
 	names := map[string][]string{}
@@ -80,7 +80,7 @@ func describeReleased(released []release) string {
 	return strings.Join(parts, "; ")
 }
 
-// reportHeld warns, once for each version, that deletions wait to be confirmed.
+// reportHeld emits a warning, once for each version, that deletions wait for a confirmation.
 func (t *target) reportHeld(s engine.Status) {
 	n := count(s.Objects)
 	if n.held == 0 || s.Observed.Sync != fleet.SyncOutOfSync || t.out.heldVersion == s.Observed.Version {

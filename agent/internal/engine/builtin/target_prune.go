@@ -16,10 +16,10 @@ import (
 	"github.com/kedge-dev/kedge/internal/fleet"
 )
 
-// settle is what is left to do when every desired object was tried: prune, and write down what was done.
+// settle runs when every desired object was tried: it prunes, and writes the inventory.
 func (t *target) settle(now time.Time, s progress) {
 	if s.waiting > 0 {
-		return // what is left is decided when that is known
+		return // the rest is decided after these results
 	}
 	if s.failed == 0 && !t.work.desired.State.Tombstone && t.inv.digest != t.work.desired.State.Digest {
 		t.inv.digest, t.inv.dirty = t.work.desired.State.Digest, true
@@ -40,7 +40,7 @@ func (t *target) settle(now time.Time, s progress) {
 	}
 }
 
-// prune deletes what is no longer desired, the last step first, as far as the plan allows.
+// prune deletes the objects that are not desired any more, the last step first, as far as the plan allows.
 func (t *target) prune(now time.Time, s progress) {
 	t.claimsSeen = t.engine.claims.releaseCount()
 	gone, plan := t.plan(s)
@@ -52,16 +52,15 @@ func (t *target) prune(now time.Time, s progress) {
 	}
 	remove := gone[:0]
 	for _, o := range gone {
-		verdict := plan.Decide(o.ref, o.record.hold)
-		// What is confirmed and cannot be deleted yet is listed with its reason for as long as it is there.
-		o.leaving.waits, o.leaving.confirmable = verdict.Waiting, verdict.Confirmable || verdict.Confirmed
-		if verdict.Hold != "" && o.record.hold == "" {
-			// Written with the next shrinking of the inventory at the latest: what is left of a change that was
-			// held never looks like a small one.
-			o.record.hold, t.inv.dirty = verdict.Hold, true
+		decision := plan.Decide(o.ref, o.record.hold)
+		// A confirmed object that cannot be deleted yet is listed with its reason while it exists.
+		o.leaving.waits, o.leaving.confirmable = decision.Waiting, decision.Confirmable || decision.Confirmed
+		if decision.Hold != "" && o.record.hold == "" {
+			// Written before the inventory shrinks: the rest of a change that was held never looks like a small change.
+			o.record.hold, t.inv.dirty = decision.Hold, true
 		}
-		if verdict.Reason != "" {
-			t.keep(o, verdict.Reason, verdict.Protected)
+		if decision.Reason != "" {
+			t.keep(o, decision.Reason, decision.Protected)
 		} else if why := cmp.Or(t.engine.namespaceInUse(o.ref, t.id), o.occupiedAt(t.now)); why != "" {
 			t.postpone(o, why)
 		} else {
@@ -72,7 +71,7 @@ func (t *target) prune(now time.Time, s progress) {
 	t.removeLast(now, t.withoutOccupied(remove))
 }
 
-// withoutOccupied leaves out Namespaces in which something of this target is kept.
+// withoutOccupied leaves out Namespaces that contain a kept object of this target.
 func (t *target) withoutOccupied(remove []*object) []*object {
 	if !slices.ContainsFunc(remove, func(o *object) bool { return kube.IsNamespace(o.ref) }) {
 		return remove
@@ -96,8 +95,8 @@ func (t *target) withoutOccupied(remove []*object) []*object {
 	})
 }
 
-// plan makes the plan for what is no longer desired, and lists what it is for: what mayGo. The list is good
-// until the next call.
+// plan makes the plan for the leaving objects, and lists those that it decides on. The list is valid until the next
+// call.
 func (t *target) plan(s progress) ([]*object, inventory.Plan) {
 	edition, desired := t.engine.edition(), 0
 	gone := t.cache.leaving[:0]
@@ -124,7 +123,7 @@ func (t *target) plan(s progress) ([]*object, inventory.Plan) {
 	})
 }
 
-// keepObject keeps an object that has to stay whatever a plan says.
+// keepObject keeps an object on which the plan does not decide.
 func (t *target) keepObject(o *object) {
 	switch {
 	case o.phase == phaseRemoving:
@@ -132,8 +131,8 @@ func (t *target) keepObject(o *object) {
 		t.transition(o, phaseKept)
 		o.leaving.reason = o.leaving.bounds.refusal
 	case o.leaving.claimedBy != "":
-		// Until that one has taken it over, which the label tells: what is forgotten before would be nobody's
-		// if this agent stopped now.
+		// Until that target has taken it over, which the label tells: if it were forgotten before and this agent stopped
+		// now, it would have no owner.
 		t.postpone(o, fmt.Sprintf("target %s is about to take it over", o.leaving.claimedBy))
 	case o.leaving.handOver != "":
 		t.awaitHandOver(o)
@@ -144,8 +143,8 @@ func (t *target) keepObject(o *object) {
 	}
 }
 
-// postpone keeps an object for as long as what another target desires is in the way. Its watch tells of a new
-// owner, if it has one, and claims tell when that one changes its mind; that it is looked at from time to time is a backstop.
+// postpone keeps an object while the claim of another target is in the way. The watch reports a new owner, and claims
+// report a released claim; the attempt from time to time is a backstop.
 func (t *target) postpone(o *object, why string) {
 	o.leaving.waits = true
 	t.awaitClaims()
@@ -159,7 +158,7 @@ func (t *target) postpone(o *object, why string) {
 // awaitClaims has the target wake up when a claim is released after it was decided what is deleted.
 func (t *target) awaitClaims() { t.engine.claims.await(t.id, t.claimsSeen) }
 
-// removeLast deletes those of the last step. Each step is gone before the one before it goes.
+// removeLast deletes the objects of the last step. Each step is gone before the step before it is deleted.
 func (t *target) removeLast(now time.Time, remove []*object) {
 	last := -1
 	for _, o := range remove {
@@ -167,7 +166,7 @@ func (t *target) removeLast(now time.Time, remove []*object) {
 	}
 	for _, o := range remove {
 		o.leaving.reason = ""
-		// One that is terminating is looked at again when a watch says so, or when it is due.
+		// A terminating object is checked again when its watch reports it, or when it is due.
 		ready := o.phase == phaseLeaving || o.phase == phaseKept || o.phase == phaseTerminating && !o.retry.due.IsZero()
 		if o.step == last && ready && !now.Before(o.retry.due) && t.inflight < t.maxInflight() {
 			t.startRemove(o, kube.IntentDelete)
@@ -175,8 +174,7 @@ func (t *target) removeLast(now time.Time, remove []*object) {
 	}
 }
 
-// keep keeps an object that is not desired any more. What is kept for what it is, is released when
-// the deployment is gone.
+// keep keeps a leaving object. A protected one is released when the deployment is deleted.
 func (t *target) keep(o *object, reason string, protected bool) {
 	if o.phase == phaseRemoving {
 		return
@@ -217,7 +215,7 @@ func (t *target) startRemove(o *object, want kube.Intent) {
 	})
 }
 
-// removed takes in what became of an object that was to go.
+// removed handles the result of a removal.
 func (t *target) removed(o *object, want kube.Intent, out kube.RemoveResult, err error) {
 	t.transition(o, phaseLeaving)
 	if t.work.ctx.Err() != nil {
@@ -228,7 +226,7 @@ func (t *target) removed(o *object, want kube.Intent, out kube.RemoveResult, err
 		timing, most := t.engine.timing, t.engine.timing.forbiddenMax
 		var look *kube.ContentsError
 		if errors.As(err, &look) {
-			most = timing.retryMax // a look takes a request for each kind
+			most = timing.retryMax // the check takes a request for each kind
 		}
 		o.retry.failure, o.leaving.contents, o.leaving.unservedSince, o.leaving.emptyAt = want.String()+": "+err.Error(), "", time.Time{}, time.Time{}
 		o.retry.due = time.Now().Add(o.retry.backoff.Next(timing.retryFirst, most))
@@ -282,7 +280,7 @@ func (t *target) removed(o *object, want kube.Intent, out kube.RemoveResult, err
 	case kube.OutcomeOccupied:
 		t.transition(o, phaseKept)
 		o.leaving.reason, o.live.known, o.leaving.contents = out.Note, true, out.Note
-		t.retryLater(o, tries, t.engine.timing.retryMax) // to find out takes a request for each kind
+		t.retryLater(o, tries, t.engine.timing.retryMax) // the check takes a request for each kind
 	case kube.OutcomeEmpty:
 		t.transition(o, phaseKept)
 		o.live.known, o.leaving.waits, o.leaving.emptyAt = true, true, t.now
@@ -298,8 +296,8 @@ func (t *target) removed(o *object, want kube.Intent, out kube.RemoveResult, err
 	t.evaluateLater(o)
 }
 
-// doubtsUnserved keeps an object whose kind is not served, until it has not been for a while: an API server that has just begun may
-// not serve all of its kinds yet, and who believed it would leave the object behind.
+// doubtsUnserved keeps an object whose kind is not served until that has lasted for a while: an API server that has just
+// started may not serve all of its kinds yet.
 func (t *target) doubtsUnserved(o *object) bool {
 	if o.leaving.unservedSince.IsZero() {
 		o.leaving.unservedSince = t.now
@@ -315,8 +313,8 @@ func (t *target) doubtsUnserved(o *object) bool {
 	return true
 }
 
-// wantedElsewhere returns why an object has to wait for other targets of this agent, or "". handOver is what
-// the server says of that.
+// wantedElsewhere returns why an object has to wait for other targets of this agent, or "". handOver is what the server
+// says about it.
 func (t *target) wantedElsewhere(key inventory.Key, handOver string) string {
 	switch other := t.engine.claims.other(key, t.id); {
 	case other != "":
@@ -329,7 +327,7 @@ func (t *target) wantedElsewhere(key inventory.Key, handOver string) string {
 	return ""
 }
 
-// lose forgets an object that exists and is not ours any more.
+// lose drops an object that exists and is not ours any more.
 func (t *target) lose(o *object, want kube.Intent, why string) {
 	other := t.engine.claims.other(o.key(), t.id)
 	if other != "" && want != kube.IntentRelease {
@@ -343,11 +341,11 @@ func (t *target) lose(o *object, want kube.Intent, why string) {
 	t.forget(o)
 }
 
-// evaluateLeaving takes in how an object is that is not desired any more.
+// evaluateLeaving evaluates the state of a leaving object.
 func (t *target) evaluateLeaving(o *object, live *unstructured.Unstructured) {
 	o.update(live)
 	if o.live.known = live.GetLabels()[kube.LabelTarget] == string(t.id); !o.live.known {
-		o.retry.due = time.Time{} // somebody has taken it over: it is of no concern any more
+		o.retry.due = time.Time{} // another owner has taken it over
 	}
 	whole := t.work.desired.State.Tombstone
 	if o.leaving.keptBy != "" && kube.KeptByLive(live.GetAnnotations(), whole) == "" && kube.KeptByManifest(o.record.keepAnnotation, whole) == "" {
@@ -356,13 +354,13 @@ func (t *target) evaluateLeaving(o *object, live *unstructured.Unstructured) {
 	}
 }
 
-// recheckLeaving has an object looked at that may be gone by now.
+// recheckLeaving checks again a leaving object that may be gone by now.
 func (t *target) recheckLeaving(o *object) {
 	t.transition(o, phaseLeaving)
 	o.live.known, o.leaving.keptBy, o.retry.due = false, "", time.Time{}
 }
 
-// noInventoryMessage is said of a tombstone that found nothing to go by.
+// noInventoryMessage is the message of a tombstone for a target without an inventory.
 const noInventoryMessage = "no inventory was found here: nothing was deleted"
 
 // finish removes the inventory of a target whose tombstone was carried out, or whose objects were released.

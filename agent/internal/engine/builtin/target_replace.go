@@ -11,9 +11,8 @@ import (
 	"github.com/kedge-dev/kedge/internal/fleet"
 )
 
-// awaitGone notes that an object was deleted to be created anew, and that this takes its time. Its
-// watch says when it is gone; without one it is looked at from time to time. A kill in between is
-// mended as any deletion is: it is desired, and not there.
+// awaitGone waits until an object is gone that was deleted to be recreated. Its watch reports that; without a watch it
+// is tried again from time to time. A restart in between is harmless: the object is desired and does not exist.
 func (t *target) awaitGone(o *object, why *kube.NotGoneError) {
 	t.transition(o, phaseReplacing)
 	o.retry.attempted, o.retry.failure, o.live.known = true, "", false
@@ -24,19 +23,19 @@ func (t *target) awaitGone(o *object, why *kube.NotGoneError) {
 	}
 }
 
-// replaceHold makes what says why an object must not be deleted to be created anew: what keeps it from
-// being deleted keeps it from that as well.
+// replaceHold returns a function that returns why an object must not be deleted and recreated, or "": the reasons are
+// those for a deletion.
 func (t *target) replaceHold(ref fleet.ObjectRef) func() string {
 	return func() string { return cmp.Or(t.refusal(ref), t.beyond(ref)) }
 }
 
-// createAnew has an object created that was deleted for that.
-func (t *target) createAnew(o *object) {
+// recreate creates an object that was deleted to be recreated.
+func (t *target) recreate(o *object) {
 	t.transition(o, phaseApply)
 	o.live.known, o.retry.backoff, o.retry.due = false, backoff.Backoff{}, time.Time{}
 }
 
-// reportTakeover says what was taken over from others.
+// reportTakeover emits events for what an apply took over from others.
 func (t *target) reportTakeover(o *object, out kube.ApplyResult) {
 	switch from := out.Previous; {
 	case from.Target != "":
@@ -60,7 +59,7 @@ func (t *target) reportTakeover(o *object, out kube.ApplyResult) {
 	t.event(fleet.EventNormal, "Forced", o, "took over "+strings.Join(parts, ", "))
 }
 
-// reportAdoption says of an object that was taken over whose it was: nothing is taken from another tool in silence.
+// reportAdoption emits an event that names the former managers of an adopted object.
 func (t *target) reportAdoption(o *object, a *kube.Adoption) {
 	switch {
 	case a == nil:

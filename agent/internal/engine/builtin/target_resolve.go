@@ -17,7 +17,7 @@ import (
 	"github.com/kedge-dev/kedge/internal/fleet"
 )
 
-// resolve finds out how the kinds in use are reached: one question per kind.
+// resolve looks up the kinds in use, each once.
 func (t *target) resolve() {
 	moved := false
 	for _, o := range t.order {
@@ -29,8 +29,8 @@ func (t *target) resolve() {
 			moved = t.assignMapping(o, m) || moved
 			continue
 		}
-		// What leaves is looked up when it is removed; it only needs a watch if its kind is in use anyway.
-		// What waits for others may wait for its very definition.
+		// The kind of a leaving object is looked up when it is removed; it is watched only if its kind is in use anyway.
+		// An object that waits for others may wait for its own definition.
 		if o.leaving != nil || t.cache.lookups[gvk.String()] || t.waitsFor(o) != nil {
 			continue
 		}
@@ -50,11 +50,11 @@ func (t *target) resolve() {
 	}
 }
 
-// kindTries is how many times a kind that comes with the bundle is asked for before that it is not
-// known is called a failure: an API server takes a moment to serve what it has established.
+// kindTries is how many times a kind that comes with the bundle is looked up before it counts as a failure: an API
+// server needs a moment to serve a new kind.
 const kindTries = 6
 
-// unresolved fails every object of a kind that could not be found.
+// unresolved fails every object of a kind that was not found.
 func (t *target) unresolved(gvk schema.GroupVersionKind, err error) {
 	comes := errors.Is(err, kube.ErrUnknownKind) && t.defines(gvk.GroupKind())
 	for _, o := range t.order {
@@ -83,8 +83,8 @@ func (t *target) defines(kind schema.GroupKind) bool {
 	})
 }
 
-// assignMapping puts an object where it belongs, now that the cluster has said whether its kind has
-// namespaces, and starts to watch it. It reports whether the object's name has changed.
+// assignMapping sets the mapping of an object, corrects its namespace and starts to watch it. It reports whether the
+// name of the object has changed.
 func (t *target) assignMapping(o *object, m kube.Mapping) (moved bool) {
 	ref := o.ref
 	if !m.Namespaced {
@@ -112,7 +112,7 @@ func (t *target) assignMapping(o *object, m kube.Mapping) (moved bool) {
 	return moved
 }
 
-// relocate gives an object another name; false when another desired object has it.
+// relocate changes the name of an object. It returns false when another desired object has that name.
 func (t *target) relocate(o *object, ref fleet.ObjectRef) bool {
 	key := inventory.KeyOf(ref)
 	if there := t.objects[key]; there != nil && there != o {
@@ -129,7 +129,7 @@ func (t *target) relocate(o *object, ref fleet.ObjectRef) bool {
 	return true
 }
 
-// failed notes that an object could not be made as desired, and when to try again.
+// failed records that an attempt failed, and when to try again.
 func (t *target) failed(o *object, err error) {
 	if t.leaveExisting(o, err) {
 		return
@@ -142,7 +142,7 @@ func (t *target) failed(o *object, err error) {
 	o.retry.attempted = true
 	o.kind.unknown = errors.Is(err, kube.ErrUnknownKind)
 	o.retry.due = time.Now().Add(t.pause(o, err))
-	o.live.known = false // somebody may have changed it, or its owner, since
+	o.live.known = false // it may have changed since
 	t.suspendClaim(o, err)
 	message := t.describe(o, err)
 	if message != o.retry.failure {
@@ -155,11 +155,12 @@ func (t *target) failed(o *object, err error) {
 	}
 }
 
-// forbiddenTries is how many times an object is asked for that the API server forbids before others need not
-// wait for it any more: a right that was just granted takes a moment to be known.
+// forbiddenTries is how many times a forbidden apply is tried before the claim is suspended: a new Role takes a moment
+// to become effective.
 const forbiddenTries = 3
 
-// suspendClaim lets others part with an object that this target desires and is not given.
+// suspendClaim suspends the claim to an object that this target may not have, so that it does not keep others from
+// removing it.
 func (t *target) suspendClaim(o *object, err error) {
 	var refused *kube.Refusal
 	var by *kube.OwnedError
@@ -171,14 +172,14 @@ func (t *target) suspendClaim(o *object, err error) {
 	}
 }
 
-// pause is how long to wait before the next try.
+// pause returns how long to wait before the next attempt.
 func (t *target) pause(o *object, err error) time.Duration {
 	timing := t.engine.timing
 	switch {
 	case apierrors.IsForbidden(err):
 		return o.retry.backoff.Next(timing.retryFirst, timing.forbiddenMax)
 	case o.kind.unknown && o.kind.expected:
-		// The API server takes a moment to serve what it has just accepted.
+		// The API server needs a moment to serve a new kind.
 		return o.retry.backoff.Next(timing.kindFirst, timing.retryMax)
 	}
 	return o.retry.backoff.Next(timing.retryFirst, timing.retryMax)
@@ -192,7 +193,7 @@ func (t *target) describe(o *object, err error) string {
 	return err.Error()
 }
 
-// retryKinds tries the objects of unknown kinds of a group again; "" is any group.
+// retryKinds makes objects of unknown kinds of a group due; "" is any group.
 func (t *target) retryKinds(group string) {
 	for _, o := range t.order {
 		if o.leaving == nil && o.kind.unknown && (group == "" || o.ref.Group == group) {
@@ -201,7 +202,7 @@ func (t *target) retryKinds(group string) {
 	}
 }
 
-// retryAll makes everything that failed due now, and looks anew at what the agent may touch.
+// retryAll makes everything that failed due now, and checks again what the agent may touch.
 func (t *target) retryAll() {
 	t.inv.due = time.Time{}
 	for _, o := range t.order {
@@ -214,7 +215,7 @@ func (t *target) retryAll() {
 	}
 }
 
-// retryWaiting makes due what waits for others to claim less.
+// retryWaiting makes due what waits for the claims of others.
 func (t *target) retryWaiting() {
 	for _, o := range t.order {
 		if o.phase == phaseKept && o.leaving.waits && o.occupiedAt(t.now) == "" {
@@ -223,7 +224,7 @@ func (t *target) retryWaiting() {
 	}
 }
 
-// allowed reports whether a desired object may still be touched. If not, it has failed.
+// allowed reports whether a desired object may still be touched. If not, it fails.
 func (t *target) allowed(o *object) bool {
 	if o.leaving != nil || !o.kind.resolved {
 		return true

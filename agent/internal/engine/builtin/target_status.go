@@ -12,19 +12,19 @@ import (
 	"github.com/kedge-dev/kedge/internal/fleet"
 )
 
-// outbox is what was last said of a target.
+// outbox is what was last reported about a target.
 type outbox struct {
 	sent           engine.Status
 	reported       bool
-	syncedVersion  fleet.Version // the version that Synced was said of
-	heldVersion    fleet.Version // the version that PruneHeld was said of
-	next           time.Time     // not before this is the next status made
-	again          time.Time     // when to think of making one again, whatever happens
-	restoringSince time.Time     // since when something is restored that was Synced
+	syncedVersion  fleet.Version // the version that was reported as Synced
+	heldVersion    fleet.Version // the version of the last PruneHeld event
+	next           time.Time     // the earliest time of the next status
+	again          time.Time     // when to report again without an event
+	restoringSince time.Time     // since when an object of a Synced target is restored
 }
 
-// report says how the target is, if that has changed. Making a status costs in proportion to the
-// number of objects; for targets with many, bursts of events share one.
+// report reports the status of the target if it has changed. Making a status costs time in proportion to the number of
+// objects; in targets with many objects, bursts of events share one.
 func (t *target) report() {
 	if t.work.ctx == nil {
 		return
@@ -58,7 +58,7 @@ func (t *target) report() {
 	t.reportHeld(status)
 }
 
-// statusInterval is how long a status serves for: longer while there is much to come.
+// statusInterval is the shortest time between two statuses. It is longer while many requests are under way.
 func (t *target) statusInterval() time.Duration {
 	each := 10 * time.Microsecond
 	if t.inflight > t.maxInflight()/2 {
@@ -67,9 +67,8 @@ func (t *target) statusInterval() time.Duration {
 	return time.Duration(len(t.objects)) * each
 }
 
-// restoreGrace is how long a target goes on to be called Synced while an object of it is looked at again
-// or restored, which takes milliseconds: a status that flaps tells nobody anything, and an event
-// tells of the drift.
+// restoreGrace is how long a target stays Synced while an object is read again or restored, which takes milliseconds. A
+// status that flaps helps nobody, and an event reports the drift.
 const restoreGrace = time.Second
 
 func (t *target) restoring() bool {
@@ -86,7 +85,7 @@ func (t *target) restoring() bool {
 	return t.now.Sub(t.out.restoringSince) < restoreGrace
 }
 
-// event tells users of something that happened; o may be nil.
+// event emits an event; o may be nil.
 func (t *target) event(kind fleet.EventType, reason fleet.Reason, o *object, message string) {
 	e := fleet.Event{At: time.Now(), Type: kind, Reason: reason, Deployment: t.work.desired.Deployment, Message: message}
 	if o != nil {
@@ -95,7 +94,7 @@ func (t *target) event(kind fleet.EventType, reason fleet.Reason, o *object, mes
 	t.engine.reporter.Event(t.id, e)
 }
 
-// status describes the target and every object of it. AsOf is left to the caller.
+// status describes the target and all of its objects. The caller sets AsOf.
 func (t *target) status() engine.Status {
 	out := engine.Status{Target: t.id, Observed: fleet.Observed{Version: t.work.desired.State.Version, Digest: t.inv.digest}}
 	out.Objects = append(make([]fleet.ObjectStatus, 0, len(t.end.detached)+len(t.order)), t.end.detached...)
@@ -177,7 +176,7 @@ func (o *object) unknownState() string {
 	return o.reread.failure
 }
 
-// untilDue is when the goroutine has to look again, if nothing happens before.
+// untilDue returns how long the goroutine may sleep if no event arrives.
 func (t *target) untilDue() time.Duration {
 	const never = time.Hour
 	next := t.now.Add(never)

@@ -9,7 +9,7 @@ import (
 	"github.com/kedge-dev/kedge/internal/fleet"
 )
 
-// tally counts objects by what is said of them, and keeps what is said of the first of each.
+// tally counts objects by their sync state, and has the message of the first failed and the first changed one.
 type tally struct {
 	failed, syncing, changed, held int
 	failure, change                string
@@ -35,12 +35,12 @@ func count(objects []fleet.ObjectStatus) tally {
 	return n
 }
 
-// summarize sums up the objects.
+// summarize derives the sync state and the message of the target from its objects.
 func (t *target) summarize(objects []fleet.ObjectStatus) (fleet.SyncState, string) {
 	n := count(objects)
 	switch {
 	case t.stopped.successor != "":
-		// The server has one target of a deployment on an agent. If it has this one, it has gone back.
+		// The server has one target of a deployment on an agent. If it sends this one, it was restored from a backup.
 		return fleet.SyncRewound, fmt.Sprintf("target %s of the same deployment came after this one and has taken over here", t.stopped.successor)
 	case t.stopped.newerReplica:
 		return fleet.SyncFailed, "another replica of this agent has taken over and works on a newer version"
@@ -66,7 +66,7 @@ func (t *target) summarize(objects []fleet.ObjectStatus) (fleet.SyncState, strin
 	case tomb, n.syncing > 0:
 		return fleet.SyncSyncing, joinNonEmpty("; ", t.waitingFor(), kept)
 	case t.work.offlineCopy != nil && !t.offlineCopyDone():
-		return fleet.SyncSyncing, kept // it is about to be written down
+		return fleet.SyncSyncing, kept // the inventory is about to be written
 	case t.recovers():
 		return fleet.SyncSyncing, kept
 	case n.changed > 0 && t.isDryRun():
@@ -79,7 +79,7 @@ func (t *target) summarize(objects []fleet.ObjectStatus) (fleet.SyncState, strin
 	return fleet.SyncSynced, joinNonEmpty("; ", t.lateObject(), t.unknownStates(), kept)
 }
 
-// endSummary says how a target has ended.
+// endSummary describes how a target ended.
 func (t *target) endSummary() (fleet.SyncState, string) {
 	switch detached := t.work.desired.State.Detached; {
 	case detached && t.end.noInventory:
@@ -94,8 +94,8 @@ func (t *target) endSummary() (fleet.SyncState, string) {
 	return fleet.SyncDeleted, ""
 }
 
-// progressSummary sums up a target that has not tried every object yet. One whose failure keeps others back
-// has failed, whatever is still to be tried after it.
+// progressSummary describes a target that has not tried every object yet. If a failed object keeps the others waiting,
+// the target has failed.
 func (t *target) progressSummary(n tally) (fleet.SyncState, string) {
 	state := fleet.SyncSyncing
 	if n.failed > 0 && t.progress().stuck() {
@@ -123,7 +123,7 @@ func (t *target) unknownStates() string {
 	return fmt.Sprintf("the state of %d of %d objects is not known: %s", count, len(t.order), why)
 }
 
-// anyRefused reports whether something is to go that this agent must not touch.
+// anyRefused reports whether a leaving object must not be touched by this agent.
 func (t *target) anyRefused() bool {
 	return slices.ContainsFunc(t.order, func(o *object) bool { return o.refused() })
 }
@@ -138,7 +138,7 @@ func others(failed int) string {
 	return fmt.Sprintf(" (and %d others)", failed-1)
 }
 
-// keptSummary names what is no longer desired and is kept.
+// keptSummary names the objects that are not desired any more and are kept.
 func (t *target) keptSummary() string {
 	const limit = 5
 	var names, reasons []string
@@ -163,7 +163,7 @@ func (t *target) keptSummary() string {
 	return fmt.Sprintf("kept: %s (%s)", strings.Join(names, ", "), strings.Join(reasons, "; "))
 }
 
-// waitingFor names an object whose deletion takes its time.
+// waitingFor names an object whose deletion takes long.
 func (t *target) waitingFor() string {
 	for _, o := range t.order {
 		if o.phase == phaseTerminating {

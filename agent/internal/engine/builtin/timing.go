@@ -8,7 +8,7 @@ import (
 	"github.com/kedge-dev/kedge/agent/internal/engine/builtin/watch"
 )
 
-// timing holds the delays of the engine; tests make them short.
+// timing holds the delays of the engine. Tests make them short.
 type timing struct {
 	retryFirst   time.Duration // first retry of a failed object
 	retryMax     time.Duration
@@ -33,7 +33,7 @@ func defaultTiming() timing {
 	}
 }
 
-// healing bounds how often one object is put right when something else keeps changing it.
+// healing bounds how often one object is restored when something else keeps changing it.
 type healing struct {
 	count int
 	last  time.Time

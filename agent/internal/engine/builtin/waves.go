@@ -7,14 +7,13 @@ import (
 	"github.com/kedge-dev/kedge/internal/manifest"
 )
 
-// A bundle may ask for an order of its own: waves, and objects that depend on others. Then an object is
-// held back until all that comes before it is ready, which its watch says: nothing is asked and no
-// timer runs. Only what is not applied yet is held back, so that drift of what is in place is healed
-// meanwhile, and a newer version begins at once. Within a wave kinds are applied in their own order,
-// and nothing waits for readiness unless it says so.
+// A bundle may declare an order: waves, and objects that depend on others. Then an object waits until everything before it
+// is ready, which the watches report. Only objects that are not applied yet wait, so drift of others is corrected
+// meanwhile, and a newer version begins at once. Within a wave kinds are applied in their own order, and nothing waits for
+// readiness unless the bundle says so.
 
-// arrange brings desired objects into the order that their manifests ask for. A server refuses what
-// cannot be kept when it renders; one that did not must not get half of it applied.
+// arrange sets the order that the manifests declare. A server refuses an impossible order when it renders; a target with
+// one applies nothing.
 func (t *target) arrange(desired []*object, manifests []manifest.Object) {
 	order, err := manifest.Arrange(manifests, t.work.desired.State.Namespace)
 	if err != nil {
@@ -29,12 +28,12 @@ func (t *target) arrange(desired []*object, manifests []manifest.Object) {
 	}
 }
 
-// ready reports whether what comes after an object may begin.
+// ready reports whether objects that wait for this one may be applied.
 func (o *object) ready() bool {
 	return o.inPlace() && o.retry.attempted && o.retry.failure == "" && o.health.status == fleet.HealthCurrent
 }
 
-// findBarrier finds the first object that is not ready: no later wave begins before it is.
+// findBarrier finds the first object that is not ready: later waves wait for it.
 func (t *target) findBarrier() {
 	t.cache.barrier = nil
 	for _, o := range t.order {
@@ -45,8 +44,8 @@ func (t *target) findBarrier() {
 	}
 }
 
-// waitsFor returns what has to be ready before an object is applied for the first time in this
-// version; nil when nothing has.
+// waitsFor returns the object that has to be ready before an object is applied for the first time in this version; nil
+// when there is none.
 func (t *target) waitsFor(o *object) *object {
 	if o.leaving != nil || o.retry.attempted || o.drift.healing || o.phase != phaseApply && o.phase != phaseResolve || t.isDryRun() {
 		return nil
@@ -62,7 +61,7 @@ func (t *target) waitsFor(o *object) *object {
 	return nil
 }
 
-// waitNote says what is waited for, and by how many; "" when nothing is.
+// waitNote describes how many objects wait for which one; "" when none does.
 func (t *target) waitNote() string {
 	count := 0
 	var on *object
@@ -84,7 +83,7 @@ func (t *target) waitNote() string {
 	return joinNonEmpty(": ", fmt.Sprintf("%s for %s to be ready", who, on.ref), on.unreadyNote())
 }
 
-// unreadyNote says why an object is not ready, as far as that is known.
+// unreadyNote returns why an object is not ready, as far as it is known.
 func (o *object) unreadyNote() string {
 	if o.retry.failure != "" {
 		return o.retry.failure

@@ -64,9 +64,9 @@ func handOverTakenBack(t *testing.T, w *world) {
 	e.Set(handsOver(w.desired(t, 2, configMap("stays", "1")), "ConfigMap "+w.ns+"/x"))
 	w.heldFor(t, 2, "x")
 	// One that only tries, and one that may not have it, do not change that.
-	rehearses := w.other(t, fleet.NewTargetID(), 1, configMap("x", "2"))
-	rehearses.State.Policy.DryRun = true
-	e.Set(rehearses)
+	dryRun := w.other(t, fleet.NewTargetID(), 1, configMap("x", "2"))
+	dryRun.State.Policy.DryRun = true
+	e.Set(dryRun)
 	forbidden := w.other(t, fleet.NewTargetID(), 1, configMap("x", "2"))
 	forbidden.Deployment, forbidden.State.Policy.ServiceAccount = "third", w.ns+"/nobody"
 	e.Set(forbidden)

@@ -17,7 +17,7 @@ var moveCases = []testCase{
 	{"prunes what was about to be taken over when the other deployment changes its mind", moveTakenBack},
 	{"hands over what the other deployment was refused for as long as it was held", refusedBeforeMove},
 	{"prunes what another deployment desires and may not have", forbiddenClaim},
-	{"deletes what a dry run of another deployment desires", rehearsedClaim},
+	{"deletes what a dry run of another deployment desires", dryRunClaim},
 }
 
 // other is a state of a second deployment.
@@ -138,7 +138,7 @@ func forbiddenClaim(t *testing.T, w *world) {
 	w.rec.status(t, other, 1, fleet.SyncSynced)
 }
 
-func rehearsedClaim(t *testing.T, w *world) {
+func dryRunClaim(t *testing.T, w *world) {
 	e := w.start(t)
 	w.sync(t, e, 1, configMap("x", "1")+configMap("held", "1"))
 	other := fleet.NewTargetID()

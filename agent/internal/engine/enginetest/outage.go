@@ -31,9 +31,9 @@ const (
 	rideRestored      // it is behind what was seen of it
 )
 
-// anew reports whether a request reads a whole kind: by a list, or by a watch that begins with one. What is
+// readsAll reports whether a request reads a whole kind: by a list, or by a watch that begins with one. What is
 // read of the inventory is another matter.
-func (w *world) anew(r *http.Request) bool {
+func (w *world) readsAll(r *http.Request) bool {
 	list := isList(r) && !isProbe(r) && !strings.Contains(r.URL.Path, w.agentNS)
 	return list || isWatch(r) && r.URL.Query().Get("sendInitialEvents") == "true"
 }
@@ -73,7 +73,7 @@ func (w *world) outage(t *testing.T, how ride) {
 	e.Set(w.desired(t, 2, configMap("stays", "1")+configMap("edited", "1")+configMap("deleted", "1")+configMap("new", "2")))
 	await(refused.Load() + 4)
 	proxy.Do(func(r *http.Request) *apiproxy.Fault {
-		if w.anew(r) && full.Add(1) > 0 {
+		if w.readsAll(r) && full.Add(1) > 0 {
 			return nil
 		}
 		if how == rideRestored && isProbe(r) && gone.Add(1) == 1 {

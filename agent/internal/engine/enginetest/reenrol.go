@@ -196,10 +196,10 @@ func superseded(t *testing.T, w *world) {
 	e := w.start(t)
 	w.sync(t, e, 1, configMap("a", "1")+configMap("b", "1"))
 	uid, first := w.get(t, "a").GetUID(), w.target
-	gone := func(target, heir fleet.TargetID) {
+	gone := func(target, successor fleet.TargetID) {
 		t.Helper()
 		w.rec.statusWith(t, target, func(s engine.Status) string {
-			if s.Observed.Sync != fleet.SyncRewound || !strings.Contains(s.Observed.Message, string(heir)) {
+			if s.Observed.Sync != fleet.SyncRewound || !strings.Contains(s.Observed.Message, string(successor)) {
 				return "want it to tell a server that wants it back who has taken over"
 			}
 			return ""

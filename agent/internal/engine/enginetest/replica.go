@@ -15,14 +15,14 @@ import (
 )
 
 var replicaCases = []testCase{
-	{"stops when another replica of the agent is ahead, and goes on with something newer", ousted},
+	{"stops when another replica of the agent is ahead, and goes on with something newer", newerReplica},
 	{"deletes nothing outside its namespaces", removalInScope},
 	{"deletes an object whose version is not served any more", versionDropped},
 	{"goes on deleting an object that nobody watches when something newer arrives", terminatingUnwatched},
 	{"says nothing of a lookup that something newer has ended", cancelledLookup},
 }
 
-func ousted(t *testing.T, w *world) {
+func newerReplica(t *testing.T, w *world) {
 	slow := w.start(t)
 	w.sync(t, slow, 1, configMap("a", "1"))
 	first := w.rec

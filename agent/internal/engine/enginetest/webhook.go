@@ -50,8 +50,8 @@ webhooks:
 // webhook is an admission webhook that this test serves.
 type webhook struct {
 	*httptest.Server
-	// verdict says why an object may not be written; "" when it may. It is asked for names other than probe.
-	verdict atomic.Pointer[func(ctx context.Context, name string) string]
+	// decide returns why an object may not be written; "" when it may. It is asked for names other than probe.
+	decide atomic.Pointer[func(ctx context.Context, name string) string]
 }
 
 func serveWebhook(t *testing.T) *webhook {
@@ -66,8 +66,8 @@ func serveWebhook(t *testing.T) *webhook {
 	return h
 }
 
-func (h *webhook) answer(verdict func(ctx context.Context, name string) string) {
-	h.verdict.Store(&verdict)
+func (h *webhook) answer(decide func(ctx context.Context, name string) string) {
+	h.decide.Store(&decide)
 }
 
 // text is the configuration of the webhook.
@@ -88,7 +88,7 @@ func (h *webhook) serve(w http.ResponseWriter, r *http.Request) {
 	}
 	why := "it is only a probe"
 	if review.Request.Name != "probe" {
-		why = (*h.verdict.Load())(r.Context(), review.Request.Name)
+		why = (*h.decide.Load())(r.Context(), review.Request.Name)
 	}
 	response := map[string]any{"uid": review.Request.UID, "allowed": why == ""}
 	if why != "" {

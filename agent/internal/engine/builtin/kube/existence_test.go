@@ -16,16 +16,16 @@ import (
 	"github.com/kedge-dev/kedge/internal/fleet"
 )
 
-// What somebody else has made at the same moment is given back, unless nothing was taken: in a rehearsal the API
+// What somebody else has made at the same moment is given back, unless nothing was taken: in a dry run the API
 // server has only said what would come of it.
-func TestARehearsalGivesNothingBack(t *testing.T) {
+func TestADryRunGivesNothingBack(t *testing.T) {
 	t.Parallel()
 	live := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "ConfigMap"}}
 	live.SetName("a")
 	live.SetNamespace("shop")
 	live.SetManagedFields([]metav1.ManagedFieldsEntry{{Manager: "kubectl", Operation: metav1.ManagedFieldsOperationUpdate}})
 	for name, tt := range map[string]struct {
-		rehearse func(*ApplyRequest)
+		dryRun   func(*ApplyRequest)
 		requests int64
 	}{
 		"in earnest":                        {func(*ApplyRequest) {}, 1},
@@ -50,7 +50,7 @@ func TestARehearsalGivesNothingBack(t *testing.T) {
 				Ref: fleet.ObjectRef{Version: "v1", Kind: "ConfigMap", Namespace: "shop", Name: "a"}, AbsentAt: time.Now(),
 				Mapping: Mapping{Resource: schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}, Namespaced: true},
 			}
-			tt.rehearse(&j)
+			tt.dryRun(&j)
 			err = c.checkNew(t.Context(), j, live)
 			var refused *Refusal
 			if errors.As(err, &refused) != (tt.requests > 0) || err != nil && refused == nil || requests.Load() != tt.requests {
