@@ -22,33 +22,32 @@ import (
 	"github.com/kedge-dev/kedge/internal/version"
 )
 
-// ErrConfig says that the agent was set up wrong.
+// ErrConfig means that the configuration of the agent is wrong.
 var ErrConfig = errors.New("configuration")
 
-// Config is what an agent is told.
+// Config is the configuration of an agent.
 type Config struct {
 	// ServerAddress is grpc://, grpcs://, ws:// or wss:// and a host.
 	ServerAddress string
-	// TokenFile holds the agent's token. It is read anew for every connection.
+	// TokenFile contains the agent's token. It is read for every connection.
 	TokenFile string
-	// TokenSecret names the Secret in Namespace that TokenFile is mounted from. A token that the
-	// server rotates is kept there; "" means in TokenFile.
+	// TokenSecret is the Secret in Namespace from which TokenFile is mounted. Rotated tokens are stored there; "" means in
+	// TokenFile.
 	TokenSecret string
-	// CAFile holds the certificate of the server's CA; "" means the system's authorities.
+	// CAFile contains the certificate of the server's CA; "" means the authorities of the system.
 	CAFile string
-	// Kubeconfig is for agents outside of their cluster; "" means the pod's ServiceAccount.
+	// Kubeconfig is for agents outside of their cluster; "" means the ServiceAccount of the pod.
 	Kubeconfig string
-	// Listen is the address of health and metrics; 127.0.0.1:0 when empty.
+	// Listen is the address for health checks and metrics; "" means 127.0.0.1:0.
 	Listen string
-	// Namespace is where the agent lives and keeps its inventory.
+	// Namespace is the namespace of the agent and its inventory.
 	Namespace string
-	// Replica tells replicas of one agent apart.
+	// Replica is the name of this replica, unique within the agent.
 	Replica string
-	// OfflineBudget is how many bytes are kept in the cluster for when the server is away, at most
-	// MaxOfflineBudget; 0 means none.
+	// OfflineBudget is the size of the offline cache in bytes, at most MaxOfflineBudget; 0 disables it.
 	OfflineBudget int
-	// PolicyFile says what the owner of the cluster forbids, whatever the server says. It is watched; one
-	// that does not exist when the agent starts forbids nothing, and "" means that there is none.
+	// PolicyFile is the cluster owner's policy, which the server cannot override; "" means none. The agent watches the
+	// file. A file that does not exist when the agent starts restricts nothing.
 	PolicyFile string
 	// Proxy chooses an HTTP proxy, as http.ProxyFromEnvironment does; nil means none.
 	Proxy func(*http.Request) (*url.URL, error)
@@ -73,30 +72,29 @@ func Run(ctx context.Context, cfg Config) error {
 	if err != nil {
 		return err
 	}
-	collectOften()
+	setGCPercent()
 	limitMemory(cfg.Log, cgroupLimit)
-	home := newHome(cfg, cluster)
+	namespace := newNamespaceCheck(cfg, cluster)
 	tokens, err := newTokens(cfg, cluster)
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrConfig, err)
 	}
-	rules, err := loadRules(cfg)
+	policy, err := loadPolicy(cfg)
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrConfig, err)
 	}
-	introduction := newIntroduction(cfg, cluster)
-	self, err := newReplica(cfg, cluster, home, rules, link.Config{
+	info := newClusterInfo(cfg, cluster)
+	self, err := newReplica(cfg, cluster, parts{namespace: namespace, policy: policy, info: info}, link.Config{
 		Address: cfg.ServerAddress, Tokens: tokens, CAFile: cfg.CAFile, Proxy: cfg.Proxy,
-		Hello: introduction.hello, Capabilities: introduction.capabilities, Log: cfg.Log, Metrics: metrics,
+		Hello: info.hello, Capabilities: info.capabilities, Log: cfg.Log, Metrics: metrics,
 	})
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrConfig, err)
 	}
-	self.watchCluster, self.forgetCluster = introduction.run, introduction.forget
 	if err := self.register(registry); err != nil {
 		return err
 	}
-	ready := func(ctx context.Context) error { return home.ready(ctx, self.ready) }
+	ready := func(ctx context.Context) error { return namespace.ready(ctx, self.ready) }
 	health, err := net.Listen("tcp", cfg.Listen)
 	if err != nil {
 		return fmt.Errorf("listening for health checks: %w", err)
@@ -104,8 +102,8 @@ func Run(ctx context.Context, cfg Config) error {
 	cfg.Log.Info("agent started", obs.KeyVersion, version.String(), obs.KeyReplica, cfg.Replica, "health", health.Addr().String())
 	return stage.Run(ctx,
 		stage.Stage{Name: "health", Run: func(ctx context.Context) error { return obs.Serve(ctx, health, obs.Handler(registry, ready)) }},
-		stage.Stage{Name: "home", Run: home.run},
-		stage.Stage{Name: "policy", Run: rules.run},
+		stage.Stage{Name: "namespace", Run: namespace.run},
+		stage.Stage{Name: "policy", Run: policy.run},
 		stage.Stage{Name: "replica", Run: self.run},
 	)
 }
@@ -113,15 +111,15 @@ func Run(ctx context.Context, cfg Config) error {
 func (c Config) check() error {
 	switch {
 	case c.ServerAddress == "":
-		return errors.New("no server address: give --server-address")
+		return errors.New("no server address: set --server-address")
 	case c.TokenFile == "":
-		return errors.New("no token file: give --token-file")
+		return errors.New("no token file: set --token-file")
 	case c.Namespace == "":
-		return errors.New("no namespace for the inventory: give --namespace")
+		return errors.New("no namespace for the inventory: set --namespace")
 	case c.Replica == "":
-		return errors.New("no name for this replica: give --replica")
+		return errors.New("no name for this replica: set --replica")
 	case c.OfflineBudget < 0 || c.OfflineBudget > MaxOfflineBudget:
-		return fmt.Errorf("--offline-budget has to be between 0 and %d MiB", MaxOfflineBudget>>20)
+		return fmt.Errorf("--offline-budget must be between 0 and %d MiB", MaxOfflineBudget>>20)
 	case c.Log == nil:
 		return errors.New("no logger")
 	}
@@ -134,7 +132,7 @@ func (c Config) check() error {
 func (c Config) checkFiles() error {
 	policyFolder := ""
 	if c.PolicyFile != "" {
-		policyFolder = filepath.Dir(c.PolicyFile) // the file itself may come later
+		policyFolder = filepath.Dir(c.PolicyFile) // the file itself may be created later
 	}
 	for _, named := range []struct{ what, file string }{
 		{"the file of --token-file", c.TokenFile}, {"the file of --ca-cert-file", c.CAFile}, {"the folder of --policy-file", policyFolder},
@@ -143,13 +141,13 @@ func (c Config) checkFiles() error {
 			continue
 		}
 		if _, err := os.Stat(named.file); err != nil {
-			return fmt.Errorf("looking for %s: %w", named.what, err)
+			return fmt.Errorf("checking %s: %w", named.what, err)
 		}
 	}
 	return nil
 }
 
-// cluster is how the API server is reached.
+// cluster returns the configuration of the client for the API server.
 func (c Config) cluster() (*rest.Config, error) {
 	var cfg *rest.Config
 	var err error
@@ -160,9 +158,9 @@ func (c Config) cluster() (*rest.Config, error) {
 	}
 	switch {
 	case errors.Is(err, rest.ErrNotInCluster):
-		return nil, errors.New("not in a cluster: give --kubeconfig")
+		return nil, errors.New("not in a cluster: set --kubeconfig")
 	case err != nil:
-		return nil, fmt.Errorf("reading how to reach the cluster: %w", err)
+		return nil, fmt.Errorf("reading the configuration of the cluster: %w", err)
 	}
 	cfg.UserAgent = "kedge-agent/" + version.String()
 	return cfg, nil

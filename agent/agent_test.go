@@ -21,7 +21,7 @@ import (
 	"github.com/kedge-dev/kedge/server/gatewaytest"
 )
 
-// kubeconfig is of an API server that answers for the few things an agent asks when it connects.
+// kubeconfig returns the kubeconfig of an API server that serves the few requests of an agent that connects.
 func kubeconfig(t *testing.T) string {
 	t.Helper()
 	mux := http.NewServeMux()
@@ -88,7 +88,7 @@ func TestRunConnectsWithAddressTokenAndCA(t *testing.T) {
 	}
 	c := m.Connections()[0]
 	if c.AgentID != enrolled.ID || c.Replica != "pod-0" || c.KubeVersion != "v1.36.3" || c.ClusterUID != "the-uid" || c.Version == "" {
-		t.Errorf("connection = %+v, want what the agent and its cluster are", c)
+		t.Errorf("connection = %+v, want the data of the agent and its cluster", c)
 	}
 	await(ctx, t, "http://"+health+"/readyz", http.StatusOK, "ok")
 	await(ctx, t, "http://"+health+"/metrics", http.StatusOK, "kedge_agent_connected 1")
@@ -100,7 +100,7 @@ func TestRunConnectsWithAddressTokenAndCA(t *testing.T) {
 }
 
 // covers: C11, O1, O2
-func TestRefusedTokenShowsAtReadyzAndInTheLog(t *testing.T) {
+func TestRefusedTokenIsReportedAtReadyzAndInTheLog(t *testing.T) {
 	t.Parallel()
 	srv, err := gatewaytest.Start(gatewaytest.NewMemory(), gatewaytest.Options{})
 	if err != nil {
@@ -145,7 +145,7 @@ func TestRefusedTokenShowsAtReadyzAndInTheLog(t *testing.T) {
 	await(ctx, t, "http://"+health+"/livez", http.StatusOK, "ok")
 	select {
 	case err := <-done:
-		t.Errorf("Run() = %v: the agent gave up", err)
+		t.Errorf("Run() = %v: the agent stopped", err)
 	default:
 	}
 	cancel()
@@ -154,7 +154,7 @@ func TestRefusedTokenShowsAtReadyzAndInTheLog(t *testing.T) {
 }
 
 // covers: C11, O1
-func TestMissingNamespaceShowsAtReadyz(t *testing.T) {
+func TestMissingNamespaceIsReportedAtReadyz(t *testing.T) {
 	t.Parallel()
 	health := freePort(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
@@ -166,7 +166,7 @@ func TestMissingNamespaceShowsAtReadyz(t *testing.T) {
 			Listen: health, Namespace: "elsewhere", Replica: "pod-0", Log: slog.New(slog.DiscardHandler),
 		})
 	}()
-	await(ctx, t, "http://"+health+"/readyz", http.StatusServiceUnavailable, `namespace "elsewhere", where this agent keeps its inventory, does not exist`)
+	await(ctx, t, "http://"+health+"/readyz", http.StatusServiceUnavailable, `namespace "elsewhere", where this agent stores its inventory, does not exist`)
 	cancel()
 	if err := <-done; err != nil {
 		t.Errorf("Run() = %v after an orderly stop, want nil", err)
@@ -174,7 +174,7 @@ func TestMissingNamespaceShowsAtReadyz(t *testing.T) {
 }
 
 // covers: C11
-func TestWrongSetupIsToldApart(t *testing.T) {
+func TestWrongConfigurationIsAConfigError(t *testing.T) {
 	t.Parallel()
 	good := agent.Config{
 		ServerAddress: "grpc://127.0.0.1:1", TokenFile: write(t, "token", "x"), Kubeconfig: kubeconfig(t),
@@ -191,7 +191,7 @@ func TestWrongSetupIsToldApart(t *testing.T) {
 		{"no token file", func(c *agent.Config) { c.TokenFile = "" }, "--token-file"},
 		{"token file gone", func(c *agent.Config) { c.TokenFile += "x" }, "the file of --token-file"},
 		{"CA file gone", func(c *agent.Config) { c.CAFile = "/nonexistent" }, "the file of --ca-cert-file"},
-		{"policy that is none", func(c *agent.Config) { c.PolicyFile = write(t, "policy.yaml", "deletion: false") }, "the policy of the cluster's owner"},
+		{"policy that is not valid", func(c *agent.Config) { c.PolicyFile = write(t, "policy.yaml", "deletion: false") }, "the policy of the cluster's owner"},
 		{"policy in a folder that is gone", func(c *agent.Config) { c.PolicyFile = "/nonexistent/policy.yaml" }, "the folder of --policy-file"},
 		{"kubeconfig gone", func(c *agent.Config) { c.Kubeconfig = "/nonexistent" }, "no such file"},
 	}
@@ -202,7 +202,7 @@ func TestWrongSetupIsToldApart(t *testing.T) {
 			tt.edit(&cfg)
 			err := agent.Run(t.Context(), cfg)
 			if !errors.Is(err, agent.ErrConfig) || !strings.Contains(err.Error(), tt.want) {
-				t.Errorf("Run() = %v, want ErrConfig that says %q", err, tt.want)
+				t.Errorf("Run() = %v, want ErrConfig with %q", err, tt.want)
 			}
 		})
 	}
@@ -218,7 +218,7 @@ func freePort(t *testing.T) string {
 	return l.Addr().String()
 }
 
-// await asks until the answer is the expected one.
+// await sends requests until the response is the expected one.
 func await(ctx context.Context, t *testing.T, url string, code int, body string) {
 	t.Helper()
 	tick := time.NewTicker(20 * time.Millisecond)

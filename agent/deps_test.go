@@ -6,16 +6,16 @@ import (
 	"github.com/kedge-dev/kedge/internal/testkit/deptest"
 )
 
-// forbidden are packages that the agent must not link, by their beginnings, each with its reason.
+// forbidden has prefixes of packages that the agent must not link, each with its reason.
 var forbidden = map[string]string{
-	"github.com/kedge-dev/kedge/server":           "the agent knows its server by the wire alone",
+	"github.com/kedge-dev/kedge/server":           "the agent knows its server only by the protocol",
 	"github.com/kedge-dev/kedge/cli":              "the agent takes flags, not commands",
 	"github.com/kedge-dev/kedge/internal/render":  "objects arrive rendered: an agent runs no template",
 	"github.com/kedge-dev/kedge/internal/testkit": "test code must not be in a product",
 	"github.com/kedge-dev/kedge/agent/agentsim":   "simulated agents must not be in a product",
 	"helm.sh/helm":                   "objects arrive rendered: an agent runs no template",
 	"sigs.k8s.io/kustomize/api":      "objects arrive rendered: an agent runs no template",
-	"sigs.k8s.io/controller-runtime": "600 packages for what a few watches do",
+	"sigs.k8s.io/controller-runtime": "600 packages in place of a few watches",
 	"k8s.io/client-go/kubernetes":    "typed clients are megabytes that a dynamic engine does not need",
 	"k8s.io/kubectl":                 "the engine applies by itself",
 	"k8s.io/kubernetes":              "it is not meant as a library, and is huge",

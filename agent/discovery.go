@@ -11,22 +11,20 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// The discovery client would link every API type there is, so the API server is asked for the little that
-// is needed.
+// The discovery client of client-go would link every API type, so that this file reads the few documents that are needed.
 
-// kubeVersion is the version of the cluster.
+// kubeVersion returns the Kubernetes version of the cluster.
 func kubeVersion(ctx context.Context, cluster *rest.Config) (string, error) {
 	var info apiversion.Info
-	err := ask(ctx, cluster, "version", "application/json", &info)
+	err := getJSON(ctx, cluster, "version", "application/json", &info)
 	return info.GitVersion, err
 }
 
-// aggregated asks for all groups with their kinds in one answer; an API server that is too old for that
-// answers with the groups alone.
+// aggregated requests all groups with their kinds in one response. An old API server responds with only the groups.
 const aggregated = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList," +
 	"application/json;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList,application/json"
 
-// groups is what is read of either answer.
+// groups has the fields of both responses that are used.
 type groups struct {
 	Items []struct {
 		Metadata struct {
@@ -50,25 +48,25 @@ type groups struct {
 	Versions []string `json:"versions"` // of the core group
 }
 
-// apiVersions lists what the cluster serves as charts ask for it: group/version and group/version/Kind. A
-// chart must not be told half of it, so an error means that nothing is known.
+// apiVersions returns the API versions of the cluster in the form that charts use: group/version and group/version/Kind. It
+// returns either all of them or an error.
 func apiVersions(ctx context.Context, cluster *rest.Config) ([]string, error) {
 	var out []string
 	for _, root := range []string{"api", "apis"} {
-		var answer groups
-		if err := ask(ctx, cluster, root, aggregated, &answer); err != nil {
+		var found groups
+		if err := getJSON(ctx, cluster, root, aggregated, &found); err != nil {
 			return nil, err
 		}
-		if name := answer.stale(); name != "" {
-			return nil, fmt.Errorf("reading what the API server answers for /%s: %s is served by an API that is down", root, name)
+		if name := found.stale(); name != "" {
+			return nil, fmt.Errorf("reading /%s of the API server: the API that serves %s is unavailable", root, name)
 		}
-		out = append(out, answer.list()...)
+		out = append(out, found.list()...)
 	}
 	return out, nil
 }
 
-// stale names a group version that the API server could not ask its own API for, "" when there is none. Its kinds
-// may be old or missing: objects that a chart guards by them would be pruned because an API was down.
+// stale returns a group version whose aggregated API is unavailable, or "". Its kinds may be outdated or missing, and objects
+// that charts create only for these kinds would be pruned.
 func (g groups) stale() string {
 	for _, group := range g.Items {
 		for _, v := range group.Versions {
@@ -101,7 +99,7 @@ func (g groups) list() []string {
 	return out
 }
 
-// groupVersion names a version of a group as charts do; the core group has no name.
+// groupVersion returns the name of a group version as charts use it. The core group has no name.
 func groupVersion(group, version string) string {
 	if group == "" {
 		return version
@@ -109,35 +107,35 @@ func groupVersion(group, version string) string {
 	return group + "/" + version
 }
 
-// maxDiscovery bounds one answer: a cluster of many hundreds of definitions has a few MiB.
+// maxDiscovery bounds one response. A cluster with many hundreds of CustomResourceDefinitions has a few MiB.
 const maxDiscovery = 32 << 20
 
-// ready fails while the API server says that it has not come up: it answers before it knows all of its kinds. One that
-// may not be asked counts as ready.
-func ready(ctx context.Context, cluster *rest.Config) error {
+// checkReady fails while the API server is not ready: it serves requests before it knows all kinds. It counts as ready if
+// the agent may not read /readyz.
+func checkReady(ctx context.Context, cluster *rest.Config) error {
 	resp, err := get(ctx, cluster, "readyz", "*/*")
 	if err != nil {
 		return err
 	}
 	_ = resp.Body.Close()
 	if resp.StatusCode >= http.StatusInternalServerError {
-		return fmt.Errorf("asking the API server whether it is ready: it answers with status %s", resp.Status)
+		return fmt.Errorf("reading /readyz of the API server: status %s", resp.Status)
 	}
 	return nil
 }
 
-// ask reads one JSON answer of the API server.
-func ask(ctx context.Context, cluster *rest.Config, path, accept string, into any) error {
+// getJSON reads one JSON document of the API server.
+func getJSON(ctx context.Context, cluster *rest.Config, path, accept string, into any) error {
 	resp, err := get(ctx, cluster, path, accept)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = resp.Body.Close() }()
 	if resp.StatusCode != http.StatusOK {
-		return fmt.Errorf("asking the API server for /%s: it answers with status %s", path, resp.Status)
+		return fmt.Errorf("reading /%s of the API server: status %s", path, resp.Status)
 	}
 	if err := json.NewDecoder(io.LimitReader(resp.Body, maxDiscovery)).Decode(into); err != nil {
-		return fmt.Errorf("reading what the API server answers for /%s: %w", path, err)
+		return fmt.Errorf("reading /%s of the API server: %w", path, err)
 	}
 	return nil
 }
@@ -145,20 +143,20 @@ func ask(ctx context.Context, cluster *rest.Config, path, accept string, into an
 func get(ctx context.Context, cluster *rest.Config, path, accept string) (*http.Response, error) {
 	base, _, err := rest.DefaultServerUrlFor(cluster)
 	if err != nil {
-		return nil, fmt.Errorf("finding the API server: %w", err)
+		return nil, fmt.Errorf("determining the address of the API server: %w", err)
 	}
 	client, err := rest.HTTPClientFor(cluster)
 	if err != nil {
-		return nil, fmt.Errorf("preparing to ask the API server: %w", err)
+		return nil, fmt.Errorf("preparing a request to the API server: %w", err)
 	}
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, base.JoinPath(path).String(), nil)
 	if err != nil {
-		return nil, fmt.Errorf("preparing to ask the API server: %w", err)
+		return nil, fmt.Errorf("preparing a request to the API server: %w", err)
 	}
 	req.Header.Set("Accept", accept)
 	resp, err := client.Do(req)
 	if err != nil {
-		return nil, fmt.Errorf("asking the API server: %w", err)
+		return nil, fmt.Errorf("sending a request to the API server: %w", err)
 	}
 	return resp, nil
 }

@@ -23,7 +23,7 @@ func TestAPIVersionsOfARealCluster(t *testing.T) {
 	}
 	for _, want := range []string{"v1", "v1/Pod", "apps/v1", "apps/v1/Deployment", "apiextensions.k8s.io/v1/CustomResourceDefinition"} {
 		if !slices.Contains(apis, want) {
-			t.Errorf("%s is not among %d", want, len(apis))
+			t.Errorf("%s is not among the %d API versions", want, len(apis))
 		}
 	}
 	if c := (fleet.Capabilities{APIVersions: apis}).Bounded(); len(c.APIVersions) < 50 || c.Hash() == "" {
@@ -35,7 +35,7 @@ func TestAPIVersionsOfARealCluster(t *testing.T) {
 	}
 }
 
-// An API server that knows no aggregated discovery lists groups alone; one that fails lists nothing.
+// An API server without aggregated discovery lists only groups. After a failed request nothing is returned.
 func TestAPIVersionsOfAnOldCluster(t *testing.T) {
 	t.Parallel()
 	broken := false
@@ -57,23 +57,22 @@ func TestAPIVersionsOfAnOldCluster(t *testing.T) {
 	}
 	broken = true
 	if apis, err := apiVersions(t.Context(), cfg); err == nil || apis != nil {
-		t.Errorf("half of it is told: %v", apis)
+		t.Errorf("incomplete result: %v", apis)
 	}
 }
 
-// What an API that is down has said once, or never, is not what the cluster serves: a chart that asks for it would
-// lose objects.
-func TestAPIVersionsAreNotKnownWhileAnAPIIsDown(t *testing.T) {
+// While an aggregated API is unavailable, its kinds are not known, and charts could lose objects.
+func TestAPIVersionsFailWhileAnAPIIsUnavailable(t *testing.T) {
 	t.Parallel()
 	const group = `{"metadata":{"name":%q},"versions":[{"version":"v1","freshness":%q,"resources":[{"responseKind":{"kind":%q}}]}]}`
 	for _, c := range []struct {
 		reason, core, metrics string
-		want                  []string // nil when nothing is known
+		want                  []string // nil when an error is expected
 	}{
 		{"all are fresh", "Current", "Current", []string{"v1", "v1/Pod", "apps/v1", "apps/v1/Deployment", "metrics.k8s.io/v1", "metrics.k8s.io/v1/PodMetrics"}},
-		{"an aggregated API is down", "Current", "Stale", nil},
+		{"an aggregated API is unavailable", "Current", "Stale", nil},
 		{"the core group is not fresh", "Stale", "Current", nil},
-		{"an API server that does not say", "", "", []string{"v1", "v1/Pod", "apps/v1", "apps/v1/Deployment", "metrics.k8s.io/v1", "metrics.k8s.io/v1/PodMetrics"}},
+		{"no freshness", "", "", []string{"v1", "v1/Pod", "apps/v1", "apps/v1/Deployment", "metrics.k8s.io/v1", "metrics.k8s.io/v1/PodMetrics"}},
 	} {
 		t.Run(c.reason, func(t *testing.T) {
 			t.Parallel()

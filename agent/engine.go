@@ -22,7 +22,7 @@ import (
 type engineRunner struct {
 	cfg      Config
 	cluster  *rest.Config
-	rules    *rules
+	policy   *policyFile
 	reporter func(agent fleet.AgentID) engine.Reporter
 	offline  *offlinecache.Cache
 	requests chan func(ctx context.Context)
@@ -34,9 +34,9 @@ type engineRunner struct {
 	cachedFor fleet.AgentID                     // agent that the cache belongs to
 }
 
-func newEngineRunner(cfg Config, cluster *rest.Config, rules *rules, offline *offlinecache.Cache) *engineRunner {
+func newEngineRunner(cfg Config, cluster *rest.Config, policy *policyFile, offline *offlinecache.Cache) *engineRunner {
 	return &engineRunner{
-		cfg: cfg, cluster: cluster, rules: rules, offline: offline,
+		cfg: cfg, cluster: cluster, policy: policy, offline: offline,
 		requests: make(chan func(context.Context)), ended: make(chan struct{}),
 	}
 }
@@ -165,7 +165,7 @@ func (r *engineRunner) start(ctx, life context.Context, w wire.Welcome) (found [
 	if err != nil {
 		return nil, nil, err
 	}
-	r.rules.govern(e)
+	r.policy.restrict(e)
 	if found, err = e.Recover(ctx); err != nil {
 		return nil, nil, err
 	}

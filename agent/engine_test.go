@@ -12,20 +12,20 @@ import (
 	"github.com/kedge-dev/kedge/internal/fleet"
 )
 
-// noted is an engine that takes note of what it is given.
-type noted struct{ sets []string }
+// recordingEngine records the targets that it receives.
+type recordingEngine struct{ sets []string }
 
-func (n *noted) Recover(context.Context) ([]engine.Held, error) { return nil, nil }
-func (n *noted) Run(context.Context) error                      { return nil }
-func (n *noted) Set(d engine.Desired)                           { n.sets = append(n.sets, string(d.Target)) }
-func (n *noted) Pending(int)                                    {}
+func (n *recordingEngine) Recover(context.Context) ([]engine.Held, error) { return nil, nil }
+func (n *recordingEngine) Run(context.Context) error                      { return nil }
+func (n *recordingEngine) Set(d engine.Desired)                           { n.sets = append(n.sets, string(d.Target)) }
+func (n *recordingEngine) Pending(int)                                    {}
 
 func state(target string, generation int64, digest string) engine.Desired {
 	return engine.Desired{Target: fleet.TargetID(target), State: fleet.Desired{Version: fleet.Version{Epoch: 1, Generation: generation}, Digest: digest}}
 }
 
 // covers: D4
-func TestOnlyWhatTheInventoryListsIsTakenUpAgain(t *testing.T) {
+func TestOnlyTargetsOfTheInventoryAreResumed(t *testing.T) {
 	t.Parallel()
 	kept := map[fleet.TargetID]engine.Desired{}
 	for _, d := range []engine.Desired{state("same", 2, "a"), state("older", 2, "b"), state("newer", 3, "c"), state("changed", 3, "a"), state("deleted", 2, "a")} {
@@ -36,45 +36,45 @@ func TestOnlyWhatTheInventoryListsIsTakenUpAgain(t *testing.T) {
 	}
 	var log strings.Builder
 	h := &engineRunner{cfg: Config{Log: slog.New(slog.NewTextHandler(&log, nil))}, cached: kept, cachedFor: "agt-a"}
-	to, found := &noted{}, []engine.Held{held("same", 2), held("older", 3), held("newer", 2), held("changed", 2), held("unknown", 1)}
+	to, found := &recordingEngine{}, []engine.Held{held("same", 2), held("older", 3), held("newer", 2), held("changed", 2), held("unknown", 1)}
 	later := h.applyCached(to, "agt-a", found)
 	slices.Sort(to.sets)
 	if !slices.Equal(to.sets, []string{"changed", "same"}) {
-		t.Errorf("the engine was given %q: one that was deleted must not come back, and nothing may go back", to.sets)
+		t.Errorf("the engine received %q: deleted targets must not come back, and versions must not go back", to.sets)
 	}
 	if len(later) != 1 || later[0].Target != "newer" {
-		t.Errorf("%+v is left for later, want what was never applied whole", later)
+		t.Errorf("deferred %+v, want the state that was not applied completely", later)
 	}
 	for _, f := range found {
 		if f.AtHand != (f.Target == "same" || f.Target == "changed") {
-			t.Errorf("%s is at hand: %v", f.Target, f.AtHand)
+			t.Errorf("%s: AtHand = %v", f.Target, f.AtHand)
 		}
 		if f.Target == "changed" && (f.Generation != 3 || f.Digest != "a") {
-			t.Errorf("changed is held as %+v", f)
+			t.Errorf("changed is recovered as %+v", f)
 		}
 	}
 	if !strings.Contains(log.String(), "older") {
-		t.Errorf("the log does not name what is left as it is:\n%s", log.String())
+		t.Errorf("the log does not name the target with an older state:\n%s", log.String())
 	}
 }
 
-func TestWhatWasKeptForAnotherAgentIsNotTakenUp(t *testing.T) {
+func TestCacheOfAnotherAgentIsNotUsed(t *testing.T) {
 	t.Parallel()
 	of := func(agent fleet.AgentID) []string {
 		d := state("same", 2, "a")
 		h := &engineRunner{cfg: Config{Log: slog.New(slog.DiscardHandler)}, cached: map[fleet.TargetID]engine.Desired{d.Target: d}, cachedFor: "agt-a"}
-		to, found := &noted{}, []engine.Held{{Target: d.Target, Version: d.State.Version, Digest: "a"}}
+		to, found := &recordingEngine{}, []engine.Held{{Target: d.Target, Version: d.State.Version, Digest: "a"}}
 		h.applyCached(to, agent, found)
 		if found[0].AtHand != (len(to.sets) > 0) || h.cached != nil {
-			t.Errorf("as %s: it is at hand %v, and %d are left for later", agent, found[0].AtHand, len(h.cached))
+			t.Errorf("as %s: AtHand = %v, and %d cached states are left", agent, found[0].AtHand, len(h.cached))
 		}
 		return to.sets
 	}
 	if got := of("agt-a"); !slices.Equal(got, []string{"same"}) {
-		t.Errorf("the agent itself was given %q, want what was kept for it", got)
+		t.Errorf("the same agent received %q, want its cached state", got)
 	}
 	if got := of("agt-b"); len(got) != 0 {
-		t.Errorf("another agent was given %q, want nothing until its server says so", got)
+		t.Errorf("another agent received %q, want nothing", got)
 	}
 }
 

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// Not parallel: the limit is of the process.
+// Not parallel: the limit is global to the process.
 func TestMemoryLimitFollowsTheContainer(t *testing.T) {
 	before := debug.SetMemoryLimit(-1)
 	t.Cleanup(func() { debug.SetMemoryLimit(before) })
@@ -18,11 +18,11 @@ func TestMemoryLimitFollowsTheContainer(t *testing.T) {
 		want                    int64
 		reason                  string
 	}{
-		{"limited", "536870912\n", "", 536870912 / 10 * 9, "nine tenths of what the container has"},
-		{"unlimited", "max\n", "", math.MaxInt64, "there is nothing to keep to"},
-		{"set by hand", "536870912\n", "1GiB", math.MaxInt64, "the operator's word wins"},
-		{"no file", "", "", math.MaxInt64, "it is no container"},
-		{"nonsense", "-5\n", "", math.MaxInt64, "a limit that is none would stop the agent"},
+		{"limited", "536870912\n", "", 536870912 / 10 * 9, "90 % of the limit of the container"},
+		{"unlimited", "max\n", "", math.MaxInt64, "there is no limit"},
+		{"set by hand", "536870912\n", "1GiB", math.MaxInt64, "the environment variable has precedence"},
+		{"no file", "", "", math.MaxInt64, "it is not a container"},
+		{"nonsense", "-5\n", "", math.MaxInt64, "a limit that is not valid would stop the agent"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -42,18 +42,18 @@ func TestMemoryLimitFollowsTheContainer(t *testing.T) {
 	}
 }
 
-// Not parallel: how often is of the process.
-func TestGarbageIsCollectedOften(t *testing.T) {
+// Not parallel: the percentage is global to the process.
+func TestGCPercentIsSet(t *testing.T) {
 	before := debug.SetGCPercent(100)
 	t.Cleanup(func() { debug.SetGCPercent(before) })
-	t.Setenv("GOGC", "200") // it was read when the program began
-	collectOften()
+	t.Setenv("GOGC", "200") // the runtime has read it at the start
+	setGCPercent()
 	if got := debug.SetGCPercent(100); got != 100 {
-		t.Errorf("collected at %d %%, want the operator's word to win", got)
+		t.Errorf("percentage = %d, want the environment variable to have precedence", got)
 	}
 	t.Setenv("GOGC", "")
-	collectOften()
+	setGCPercent()
 	if got := debug.SetGCPercent(100); got != gcPercent {
-		t.Errorf("collected at %d %%, want %d", got, gcPercent)
+		t.Errorf("percentage = %d, want %d", got, gcPercent)
 	}
 }

@@ -16,16 +16,16 @@ import (
 	"github.com/kedge-dev/kedge/internal/testkit/apiproxy"
 )
 
-// What the server has listed again while the cluster was away stays, however late the server is: its old word
-// is not carried out.
+// An object that the server lists again during an outage of the API server stays, even if the server is unavailable after
+// the outage: the desired state from before does not delete it.
 //
 // covers: D6, O7
-func TestNothingIsPrunedOnAWordFromBeforeAnOutage(t *testing.T) {
+func TestNothingIsPrunedForAStateFromBeforeAnOutage(t *testing.T) {
 	t.Parallel()
-	s := newSite(t)
+	s := newTestSite(t)
 	s.run(t)
 	target := s.memory.Deploy(s.enrolled, "app", s.set(t, "a=1", "goes=1"))
-	s.synced(t, target.ID)
+	s.awaitSynced(t, target.ID)
 
 	var deletes atomic.Int32
 	s.proxy.Do(func(r *http.Request) *apiproxy.Fault {
@@ -36,7 +36,7 @@ func TestNothingIsPrunedOnAWordFromBeforeAnOutage(t *testing.T) {
 		return nil
 	})
 	s.memory.Desire(target.ID, s.set(t, "a=1"), func(d *fleet.Desired) { d.Policy.Prune = true })
-	testkit.Eventually(t, limit, func(context.Context) error {
+	testkit.Eventually(t, testTimeout, func(context.Context) error {
 		if deletes.Load() == 0 {
 			return errors.New("nothing is pruned")
 		}
@@ -64,11 +64,11 @@ func TestNothingIsPrunedOnAWordFromBeforeAnOutage(t *testing.T) {
 	})
 	s.log.await(t, "started leading", 2)
 	s.log.await(t, "no connection to the server", s.log.count("no connection to the server")+2)
-	s.shows(t, "a=1", "goes=1")
+	s.awaitConfigMaps(t, "a=1", "goes=1")
 	s.serve(t, address)
-	s.synced(t, target.ID)
-	s.shows(t, "a=1", "goes=1")
+	s.awaitSynced(t, target.ID)
+	s.awaitConfigMaps(t, "a=1", "goes=1")
 	if n := deletes.Load(); n != 0 {
-		t.Errorf("%d objects were deleted on what the server had said before", n)
+		t.Errorf("%d objects were deleted for the desired state from before the outage", n)
 	}
 }

@@ -25,30 +25,30 @@ import (
 	"github.com/kedge-dev/kedge/server/gatewaytest"
 )
 
-// limit is how long anything may take.
-const limit = time.Minute
+// testTimeout bounds every wait of a test.
+const testTimeout = time.Minute
 
-// diary is a log that can be read while it is written.
-type diary struct {
+// testLog is a log that can be read while it is written.
+type testLog struct {
 	mu   sync.Mutex
 	text bytes.Buffer
 }
 
-func (d *diary) Write(b []byte) (int, error) {
+func (d *testLog) Write(b []byte) (int, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.text.Write(b)
 }
 
-func (d *diary) count(text string) int {
+func (d *testLog) count(text string) int {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return strings.Count(d.text.String(), text)
 }
 
-func (d *diary) await(t *testing.T, text string, n int) {
+func (d *testLog) await(t *testing.T, text string, n int) {
 	t.Helper()
-	testkit.Eventually(t, limit, func(context.Context) error {
+	testkit.Eventually(t, testTimeout, func(context.Context) error {
 		if got := d.count(text); got < n {
 			return fmt.Errorf("%q was logged %d times, not %d", text, got, n)
 		}
@@ -56,27 +56,27 @@ func (d *diary) await(t *testing.T, text string, n int) {
 	})
 }
 
-// site is a cluster behind a proxy, and a server.
-type site struct {
-	cluster  *testkit.Cluster
-	ns, home string
-	proxy    *apiproxy.Proxy
-	memory   *gatewaytest.Memory
-	server   *gatewaytest.Server
-	enrolled fleet.Agent
-	cfg      agent.Config
-	log      *diary
+// testSite is a cluster behind a proxy, and a server.
+type testSite struct {
+	cluster            *testkit.Cluster
+	ns, agentNamespace string
+	proxy              *apiproxy.Proxy
+	memory             *gatewaytest.Memory
+	server             *gatewaytest.Server
+	enrolled           fleet.Agent
+	cfg                agent.Config
+	log                *testLog
 }
 
-func newSite(t *testing.T) *site {
+func newTestSite(t *testing.T) *testSite {
 	t.Helper()
 	c := testkit.SharedCluster(t)
-	s := &site{cluster: c, ns: c.Namespace(t), home: c.Namespace(t), proxy: apiproxy.New(t, c.RESTConfig()), memory: gatewaytest.NewMemory(), log: &diary{}}
+	s := &testSite{cluster: c, ns: c.Namespace(t), agentNamespace: c.Namespace(t), proxy: apiproxy.New(t, c.RESTConfig()), memory: gatewaytest.NewMemory(), log: &testLog{}}
 	var token string
 	s.enrolled, token = s.memory.Enroll("edge-1")
 	s.serve(t, "")
 	s.cfg = agent.Config{
-		ServerAddress: "grpc://" + s.server.Addr(), TokenFile: write(t, "token", token), Namespace: s.home, Replica: "pod-0", OfflineBudget: 1 << 20,
+		ServerAddress: "grpc://" + s.server.Addr(), TokenFile: write(t, "token", token), Namespace: s.agentNamespace, Replica: "pod-0", OfflineBudget: 1 << 20,
 		Log: slog.New(slog.NewTextHandler(s.log, nil)),
 		Kubeconfig: write(t, "kubeconfig", fmt.Sprintf(`
 apiVersion: v1
@@ -91,7 +91,7 @@ users: [{name: test, user: {}}]
 }
 
 // serve starts the server.
-func (s *site) serve(t *testing.T, address string) {
+func (s *testSite) serve(t *testing.T, address string) {
 	t.Helper()
 	server, err := gatewaytest.Start(s.memory, gatewaytest.Options{Address: address})
 	if err != nil {
@@ -102,7 +102,7 @@ func (s *site) serve(t *testing.T, address string) {
 }
 
 // run runs the agent until stop or the end of the test.
-func (s *site) run(t *testing.T) (stop func()) {
+func (s *testSite) run(t *testing.T) (stop func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
@@ -117,8 +117,8 @@ func (s *site) run(t *testing.T) (stop func()) {
 	return stop
 }
 
-// set is a bundle of ConfigMaps, each with its value.
-func (s *site) set(t *testing.T, maps ...string) *manifest.Set {
+// set returns a bundle of ConfigMaps, each with its value.
+func (s *testSite) set(t *testing.T, maps ...string) *manifest.Set {
 	t.Helper()
 	var text strings.Builder
 	for _, m := range maps {
@@ -136,11 +136,11 @@ func (s *site) set(t *testing.T, maps ...string) *manifest.Set {
 	return set
 }
 
-// shows waits until the namespace holds exactly these ConfigMaps.
-func (s *site) shows(t *testing.T, want ...string) {
+// awaitConfigMaps waits until the namespace contains exactly these ConfigMaps.
+func (s *testSite) awaitConfigMaps(t *testing.T, want ...string) {
 	t.Helper()
 	client := s.cluster.Dynamic(t).Resource(schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}).Namespace(s.ns)
-	testkit.Eventually(t, limit, func(ctx context.Context) error {
+	testkit.Eventually(t, testTimeout, func(ctx context.Context) error {
 		list, err := client.List(ctx, metav1.ListOptions{})
 		if err != nil {
 			return err
@@ -152,15 +152,15 @@ func (s *site) shows(t *testing.T, want ...string) {
 			}
 		}
 		if fmt.Sprint(got) != fmt.Sprint(want) {
-			return fmt.Errorf("the cluster holds %q, want %q", got, want)
+			return fmt.Errorf("the cluster contains %q, want %q", got, want)
 		}
 		return nil
 	})
 }
 
-func (s *site) synced(t *testing.T, id fleet.TargetID) {
+func (s *testSite) awaitSynced(t *testing.T, id fleet.TargetID) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), limit)
+	ctx, cancel := context.WithTimeout(t.Context(), testTimeout)
 	defer cancel()
 	if err := s.memory.AwaitObserved(ctx, id, fleet.SyncSynced); err != nil {
 		t.Fatalf("%v: %+v", err, s.memory.Target(id))
@@ -168,20 +168,20 @@ func (s *site) synced(t *testing.T, id fleet.TargetID) {
 }
 
 // covers: D6, O7
-func TestAgentRidesOutAnAPIServerThatIsAwayForLong(t *testing.T) {
+func TestAgentContinuesAfterALongAPIServerOutage(t *testing.T) {
 	t.Parallel()
-	s := newSite(t)
+	s := newTestSite(t)
 	s.run(t)
 	target := s.memory.Deploy(s.enrolled, "app", s.set(t, "a=1", "b=1"))
-	s.synced(t, target.ID)
+	s.awaitSynced(t, target.ID)
 	s.log.await(t, "started leading", 1)
 
 	s.proxy.Do(func(*http.Request) *apiproxy.Fault { return &apiproxy.Fault{Refuse: true} })
 	s.proxy.Sever()
 	s.log.await(t, "stopped leading", 1)
-	testkit.Eventually(t, limit, func(context.Context) error {
+	testkit.Eventually(t, testTimeout, func(context.Context) error {
 		if c := s.memory.Connections(); len(c) == 0 || !c[len(c)-1].Standby {
-			return errors.New("the server still takes it for a leader")
+			return errors.New("the server still has it as the leader")
 		}
 		return nil
 	})
@@ -191,22 +191,22 @@ func TestAgentRidesOutAnAPIServerThatIsAwayForLong(t *testing.T) {
 	}
 	s.memory.Desire(target.ID, s.set(t, "a=1", "b=2", "c=2"), func(*fleet.Desired) {})
 	var mu sync.Mutex
-	var anew []string
+	var reread []string
 	s.proxy.Do(func(r *http.Request) *apiproxy.Fault {
 		list := r.Method == http.MethodGet && !r.URL.Query().Has("watch") && r.URL.Query().Get("limit") != "1" && strings.HasSuffix(r.URL.Path, "/configmaps")
-		if list || r.URL.Query().Get("sendInitialEvents") == "true" || strings.HasPrefix(r.URL.Path, "/api/v1/namespaces/"+s.home+"/secrets/") && r.Method == http.MethodGet {
+		if list || r.URL.Query().Get("sendInitialEvents") == "true" || strings.HasPrefix(r.URL.Path, "/api/v1/namespaces/"+s.agentNamespace+"/secrets/") && r.Method == http.MethodGet {
 			mu.Lock()
 			defer mu.Unlock()
-			anew = append(anew, r.URL.String())
+			reread = append(reread, r.URL.String())
 		}
 		return nil
 	})
-	s.shows(t, "a=1", "b=2", "c=2")
+	s.awaitConfigMaps(t, "a=1", "b=2", "c=2")
 	s.log.await(t, "started leading", 2)
-	s.synced(t, target.ID)
+	s.awaitSynced(t, target.ID)
 	mu.Lock()
 	defer mu.Unlock()
-	if len(anew) > 0 {
-		t.Errorf("after the outage the agent has read anew:\n%s", strings.Join(anew, "\n"))
+	if len(reread) > 0 {
+		t.Errorf("after the outage the agent has read again:\n%s", strings.Join(reread, "\n"))
 	}
 }

@@ -24,33 +24,34 @@ import (
 	"github.com/kedge-dev/kedge/internal/wire"
 )
 
-// replica is one process of an agent. While it leads it has an engine and is connected as the agent;
-// otherwise it is connected so that it is known, and waits.
+// replica is one process of an agent. While it leads it has an engine and is connected as the agent. Otherwise it is
+// connected as a standby.
 type replica struct {
 	cfg     Config
-	fenced  *rest.Config // of what changes the cluster: nothing passes unless this replica leads
+	fenced  *rest.Config // for changes to the cluster: requests fail unless this replica leads
 	secrets dynamic.ResourceInterface
 	elector *lease.Elector
-	home    *home
-	rules   *rules
-	link    link.Config // what leading and following have in common
-	// watchCluster calls changed after each change of what the cluster offers, until ctx ends.
-	watchCluster func(ctx context.Context, changed func()) error
-	// forgetCluster has what the cluster offers read anew before the server is told.
-	forgetCluster func()
-
+	parts
+	link    link.Config // common part of leader and standby
 	started time.Time
 
 	mu     sync.Mutex
-	client *link.Client
+	client *link.Client // decides whether this replica is ready; nil before the election
 }
 
-func newReplica(cfg Config, cluster *rest.Config, home *home, rules *rules, common link.Config) (*replica, error) {
+// parts are the parts of the agent that do not depend on the leadership.
+type parts struct {
+	namespace *namespaceCheck
+	policy    *policyFile
+	info      *clusterInfo
+}
+
+func newReplica(cfg Config, cluster *rest.Config, parts parts, common link.Config) (*replica, error) {
 	cluster = rest.CopyConfig(cluster)
-	cluster.QPS = -1 // a limit by rate would delay a renewal behind what is read at the start
+	cluster.QPS = -1 // a rate limit would delay renewals of the Lease behind the reads at the start
 	client, err := dynamic.NewForConfig(cluster)
 	if err != nil {
-		return nil, fmt.Errorf("preparing the connection to the cluster: %w", err)
+		return nil, fmt.Errorf("preparing the client for the cluster: %w", err)
 	}
 	elector, err := lease.New(lease.Config{
 		Leases: client.Resource(schema.GroupVersionResource{Group: "coordination.k8s.io", Version: "v1", Resource: "leases"}).Namespace(cfg.Namespace),
@@ -61,20 +62,20 @@ func newReplica(cfg Config, cluster *rest.Config, home *home, rules *rules, comm
 	}
 	fenced := rest.CopyConfig(cluster)
 	fenced.Wrap(elector.Fence().Wrap)
-	keeper, err := dynamic.NewForConfig(fenced)
+	fencedClient, err := dynamic.NewForConfig(fenced)
 	if err != nil {
-		return nil, fmt.Errorf("preparing the connection to the cluster: %w", err)
+		return nil, fmt.Errorf("preparing the client for the cluster: %w", err)
 	}
 	return &replica{
-		cfg: cfg, started: time.Now(), fenced: fenced, elector: elector, home: home, rules: rules, link: common,
-		secrets: keeper.Resource(schema.GroupVersionResource{Version: "v1", Resource: "secrets"}).Namespace(cfg.Namespace),
+		cfg: cfg, started: time.Now(), fenced: fenced, elector: elector, parts: parts, link: common,
+		secrets: fencedClient.Resource(schema.GroupVersionResource{Version: "v1", Resource: "secrets"}).Namespace(cfg.Namespace),
 	}, nil
 }
 
-// register adds what can be measured of a replica.
+// register registers the metrics of a replica.
 func (r *replica) register(to prometheus.Registerer) error {
 	return to.Register(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-		Name: "kedge_agent_leads", Help: "1 while this replica leads, 0 while another one does or nobody can tell.",
+		Name: "kedge_agent_leads", Help: "1 while this replica leads, 0 while another one leads or the leader is not known.",
 	}, func() float64 {
 		if r.elector.Leads() {
 			return 1
@@ -86,25 +87,24 @@ func (r *replica) register(to prometheus.Registerer) error {
 // run leads or follows until ctx ends.
 func (r *replica) run(ctx context.Context) error { return r.elector.Run(ctx, r.newTerm, r.follow) }
 
-// ready returns what is in the way of this replica, nil when nothing is.
+// ready returns the problems of this replica, or nil.
 func (r *replica) ready(ctx context.Context) error {
 	r.mu.Lock()
 	client := r.client
 	r.mu.Unlock()
 	if client == nil {
-		return errors.Join(r.elector.Problem(), errors.New("it is not known yet which replica leads"))
+		return errors.Join(r.elector.Problem(), errors.New("the leader is not known yet"))
 	}
 	return errors.Join(r.elector.Problem(), client.Ready(ctx))
 }
 
-// setClient sets the client that decides whether this replica is ready.
 func (r *replica) setClient(client *link.Client) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.client = client
 }
 
-// identify lets the replicas in this namespace know whether they are of one agent.
+// identify tells the elector which agent this is, so that it can warn when replicas of different agents share a namespace.
 func (r *replica) identify(w wire.Welcome) {
 	r.elector.Identify(fmt.Sprintf("%s/%s (%s)", w.Tenant, w.AgentName, w.AgentID))
 }
@@ -152,7 +152,7 @@ func (r *replica) newTerm(context.Context) (lease.Term, error) {
 	if err != nil {
 		return nil, err
 	}
-	t.engines = newEngineRunner(r.cfg, r.fenced, r.rules, cache)
+	t.engines = newEngineRunner(r.cfg, r.fenced, r.policy, cache)
 	cfg := r.link
 	cfg.Welcomed = func(ctx context.Context, w wire.Welcome) (link.Engine, []engine.Held, error) {
 		r.identify(w)
@@ -164,7 +164,7 @@ func (r *replica) newTerm(context.Context) (lease.Term, error) {
 		return nil, err
 	}
 	t.engines.reporter = func(agent fleet.AgentID) engine.Reporter {
-		return cacheReporter{Reporter: r.home.reporter(t.client.Reporter(agent)), cache: cache}
+		return cacheReporter{Reporter: r.namespace.reporter(t.client.Reporter(agent)), cache: cache}
 	}
 	return t, nil
 }
@@ -172,7 +172,7 @@ func (r *replica) newTerm(context.Context) (lease.Term, error) {
 // Run implements lease.Term.
 func (t *leaderTerm) Run(ctx context.Context) error {
 	return stage.Run(ctx,
-		stage.Stage{Name: "capabilities", Run: func(ctx context.Context) error { return t.replica.watchCluster(ctx, t.client.CapabilitiesChanged) }},
+		stage.Stage{Name: "capabilities", Run: func(ctx context.Context) error { return t.replica.info.run(ctx, t.client.CapabilitiesChanged) }},
 		stage.Stage{Name: "offline cache", Run: t.engines.offline.Run},
 		stage.Stage{Name: "engine", Run: t.engines.run},
 	)
@@ -182,7 +182,7 @@ func (t *leaderTerm) Run(ctx context.Context) error {
 func (t *leaderTerm) Lead(ctx context.Context) error {
 	t.resume(ctx)
 	t.engines.retry(ctx)
-	t.replica.forgetCluster()
+	t.replica.info.invalidate()
 	t.replica.setClient(t.client)
 	err := t.client.Run(ctx)
 	// When the fence opens again, the engine works before the server can send a newer state.

@@ -24,16 +24,15 @@ import (
 // tokenKey is the key of the token in its Secret.
 const tokenKey = "token"
 
-// secretTimeout bounds how long connecting waits for the Secret: the mounted file is there too.
+// secretTimeout bounds the read of the Secret. After that the mounted file is used.
 const secretTimeout = 5 * time.Second
 
-// secretTokens keeps the token in the Secret that the token file is mounted from.
+// secretTokens stores the token in the Secret from which the token file is mounted.
 //
-// A kubelet takes up to a minute or two to bring a change of the Secret to the file, so that an
-// agent which restarts just after a rotation would find the old token there. Therefore the Secret
-// itself is read at the start, when a token was refused, and whenever the file has changed; for all
-// other connections the file is looked at and what is known is used, so that an agent that cannot
-// reach its server does not keep asking its cluster.
+// The kubelet takes up to two minutes to update the file, so that an agent that restarts after a rotation would read the old
+// token. It therefore reads the Secret at the start, when the server has refused a token and when the file has changed. For
+// all other connections it compares the file and uses the token that it has read before, so that an agent that cannot reach
+// its server does not read the Secret with each attempt.
 type secretTokens struct {
 	file    link.TokenFile
 	where   string // namespace/name
@@ -41,11 +40,11 @@ type secretTokens struct {
 	secrets dynamic.ResourceInterface
 	log     *slog.Logger
 
-	token  string // newest that is known of the Secret; "" when it could not be read
-	beside string // what the file held then
+	token   string // last known content of the Secret; "" when it could not be read
+	mounted string // content of the file at that time
 }
 
-// newTokens returns where the token of this agent is kept.
+// newTokens returns the token store of this agent.
 func newTokens(cfg Config, cluster *rest.Config) (link.Tokens, error) {
 	file := link.TokenFile(cfg.TokenFile)
 	if cfg.TokenSecret == "" {
@@ -53,7 +52,7 @@ func newTokens(cfg Config, cluster *rest.Config) (link.Tokens, error) {
 	}
 	client, err := dynamic.NewForConfig(cluster)
 	if err != nil {
-		return nil, fmt.Errorf("preparing to read the Secret of the token: %w", err)
+		return nil, fmt.Errorf("preparing the client for the token Secret: %w", err)
 	}
 	return &secretTokens{
 		file: file, where: cfg.Namespace + "/" + cfg.TokenSecret, name: cfg.TokenSecret, log: cfg.Log,
@@ -64,7 +63,7 @@ func newTokens(cfg Config, cluster *rest.Config) (link.Tokens, error) {
 // Read implements link.Tokens.
 func (s *secretTokens) Read(ctx context.Context, fresh bool) (string, error) {
 	mounted, fileErr := s.file.Read(ctx, fresh)
-	if s.token != "" && !fresh && (fileErr != nil || mounted == s.beside) {
+	if s.token != "" && !fresh && (fileErr != nil || mounted == s.mounted) {
 		return s.token, nil
 	}
 	secret, err := s.get(ctx)
@@ -74,13 +73,13 @@ func (s *secretTokens) Read(ctx context.Context, fresh bool) (string, error) {
 	}
 	switch {
 	case err == nil:
-		s.token, s.beside = token, mounted
+		s.token, s.mounted = token, mounted
 		return token, nil
 	case fileErr != nil && s.token == "":
 		return "", errors.Join(fileErr, err)
 	}
-	s.log.Warn("the Secret of the token cannot be read, using the file that is mounted from it", "secret", s.where, obs.Err(err))
-	if s.token != "" && (fileErr != nil || mounted == s.beside) {
+	s.log.Warn("the token Secret cannot be read, using the mounted file", "secret", s.where, obs.Err(err))
+	if s.token != "" && (fileErr != nil || mounted == s.mounted) {
 		return s.token, nil
 	}
 	return mounted, nil
@@ -110,24 +109,24 @@ func (s *secretTokens) content(secret *unstructured.Unstructured) (string, error
 
 // Store implements link.Tokens.
 func (s *secretTokens) Store(ctx context.Context, old, token string) error {
-	kept, err := s.replace(ctx, old, token)
+	stored, err := s.replace(ctx, old, token)
 	switch {
 	case apierrors.IsForbidden(err):
-		return fmt.Errorf("this agent may not change Secret %s, which holds its token: apply the manifest of `kedge agent manifest` again, "+
+		return fmt.Errorf("this agent may not change Secret %s, which contains its token: apply the manifest of `kedge agent manifest` again, "+
 			"or replace the token there by hand: %w", s.where, err)
-	case err != nil && kept == "":
+	case err != nil && stored == "":
 		return err
 	}
-	// What is mounted may lag behind; it counts again when it changes.
-	s.token = kept
+	// The mounted file may be outdated. It is used again when it changes.
+	s.token = stored
 	if mounted, err := s.file.Read(ctx, true); err == nil {
-		s.beside = mounted
+		s.mounted = mounted
 	}
 	return err
 }
 
-// replace writes the token if the Secret still holds old, and returns which one it holds now, if that is known.
-func (s *secretTokens) replace(ctx context.Context, old, token string) (kept string, err error) {
+// replace writes the token if the Secret still contains old. It returns the token that the Secret contains now, if known.
+func (s *secretTokens) replace(ctx context.Context, old, token string) (stored string, err error) {
 	for {
 		secret, err := s.get(ctx)
 		if err != nil {
@@ -146,7 +145,7 @@ func (s *secretTokens) replace(ctx context.Context, old, token string) (kept str
 		switch {
 		case err == nil:
 			return token, nil
-		case !apierrors.IsConflict(err): // else it was changed in between
+		case !apierrors.IsConflict(err): // after a conflict: read the Secret again
 			return "", fmt.Errorf("writing Secret %s: %w", s.where, err)
 		}
 	}
@@ -155,7 +154,7 @@ func (s *secretTokens) replace(ctx context.Context, old, token string) (kept str
 // String implements link.Tokens.
 func (s *secretTokens) String() string { return "Secret " + s.where }
 
-// fileTokens says what to do where the token file cannot be replaced.
+// fileTokens adds the possible remedies to the error of a token file that cannot be replaced.
 type fileTokens struct{ link.TokenFile }
 
 // Store implements link.Tokens.
@@ -164,5 +163,5 @@ func (f fileTokens) Store(ctx context.Context, old, token string) error {
 	if err == nil || errors.Is(err, link.ErrReplaced) {
 		return err
 	}
-	return fmt.Errorf("%w; make it writable for kedge-agent, name the Secret that it is mounted from with --token-secret, or replace the token by hand", err)
+	return fmt.Errorf("%w; make it writable for kedge-agent, set --token-secret to the Secret from which it is mounted, or replace the token by hand", err)
 }

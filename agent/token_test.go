@@ -18,8 +18,8 @@ import (
 
 func TestMain(m *testing.M) { testkit.Main(m) }
 
-// installed is an agent that its enrol manifest has put into a cluster, limited to one namespace, and
-// the file that its Secret is mounted to, which changes when the test says so.
+// installed is a namespaced agent that was installed with its enroll manifest, and a file that stands in for the mounted
+// Secret.
 type installed struct {
 	cluster   *testkit.Cluster
 	namespace string
@@ -55,7 +55,7 @@ func (i installed) mount(t *testing.T, token string) {
 	}
 }
 
-// start is the tokens of an agent process that has just begun, with the rights of its ServiceAccount.
+// start returns the token store of a new agent process, with the permissions of its ServiceAccount.
 func (i installed) start(t *testing.T) link.Tokens {
 	t.Helper()
 	tokens, err := newTokens(i.cfg, i.cluster.ServiceAccountConfig(t, i.namespace, "kedge-agent"))
@@ -72,68 +72,68 @@ func reads(t *testing.T, tokens link.Tokens, fresh bool, want, reason string) {
 	}
 }
 
-// covers: C7 (kept in the Secret, with nothing but the rights of the enrol manifest)
-func TestRotatedTokenIsKeptInTheSecret(t *testing.T) {
+// covers: C7 (stored in the Secret, with only the permissions of the enroll manifest)
+func TestRotatedTokenIsStoredInTheSecret(t *testing.T) {
 	t.Parallel()
 	i := newInstalled(t, "first")
 	tokens := i.start(t)
-	reads(t, tokens, true, "first", "it was enrolled with it")
+	reads(t, tokens, true, "first", "it is the token of the manifest")
 	if err := tokens.Store(t.Context(), "first", "second"); err != nil {
 		t.Fatal(err)
 	}
 	secret := i.cluster.Kubectl(t, "-n", i.namespace, "get", "secret", "kedge-agent-token", "-o", "jsonpath={.data.token}")
 	if got, err := base64.StdEncoding.DecodeString(secret); err != nil || string(got) != "second" {
-		t.Errorf("the Secret holds %q, %v", got, err)
+		t.Errorf("the Secret contains %q, %v", got, err)
 	}
-	reads(t, tokens, false, "second", "the mounted file lags behind")
-	reads(t, i.start(t), true, "second", "it has restarted before the mounted file has changed")
+	reads(t, tokens, false, "second", "the mounted file is outdated")
+	reads(t, i.start(t), true, "second", "a restart before the mounted file was updated")
 
 	i.mount(t, "second")
-	reads(t, tokens, false, "second", "the mounted file has caught up")
+	reads(t, tokens, false, "second", "the mounted file was updated")
 	i.cluster.Kubectl(t, "-n", i.namespace, "patch", "secret", "kedge-agent-token", "--type=merge", "-p", `{"stringData":{"token":"third"}}`)
-	reads(t, tokens, false, "second", "nothing tells yet that it was replaced by hand")
-	reads(t, tokens, true, "third", "it was refused, so that the Secret is looked at")
+	reads(t, tokens, false, "second", "the change by hand is not known yet")
+	reads(t, tokens, true, "third", "a fresh read after a refusal")
 	i.mount(t, "third")
-	reads(t, tokens, false, "third", "the mounted file has caught up again")
+	reads(t, tokens, false, "third", "the mounted file was updated again")
 }
 
-// covers: C7 (replicas share the Secret, and one that is late does not undo what another has kept)
-func TestTokenThatAnotherReplicaHasKeptInTheSecretStays(t *testing.T) {
+// covers: C7 (replicas share the Secret and do not overwrite each other)
+func TestTokenOfAnotherReplicaInTheSecretIsNotOverwritten(t *testing.T) {
 	t.Parallel()
 	i := newInstalled(t, "first")
 	early, late := i.start(t), i.start(t)
-	reads(t, early, true, "first", "it was enrolled with it")
-	reads(t, late, true, "first", "it was enrolled with it")
+	reads(t, early, true, "first", "it is the token of the manifest")
+	reads(t, late, true, "first", "it is the token of the manifest")
 	if err := early.Store(t.Context(), "first", "second"); err != nil {
 		t.Fatal(err)
 	}
-	if err := late.Store(t.Context(), "first", "dead"); !errors.Is(err, link.ErrReplaced) {
-		t.Errorf("Store() = %v, want that another token is kept", err)
+	if err := late.Store(t.Context(), "first", "revoked"); !errors.Is(err, link.ErrReplaced) {
+		t.Errorf("Store() = %v, want ErrReplaced", err)
 	}
-	reads(t, late, false, "second", "it has learnt which one is kept")
+	reads(t, late, false, "second", "it has read the token of the other replica")
 	if err := late.Store(t.Context(), "second", "third"); err != nil {
 		t.Error(err)
 	}
-	reads(t, early, true, "third", "it was kept in place of what there was")
+	reads(t, early, true, "third", "it was replaced")
 }
 
-// covers: C7 (where the Secret cannot be written that is said)
-func TestSecretThatMayNotBeChangedIsToldOf(t *testing.T) {
+// covers: C7 (a Secret that cannot be written is reported)
+func TestForbiddenSecretIsReported(t *testing.T) {
 	t.Parallel()
 	i := newInstalled(t, "first")
 	i.cluster.Kubectl(t, "-n", i.namespace, "delete", "rolebinding", "kedge-agent")
 	tokens := i.start(t)
 	err := tokens.Store(t.Context(), "first", "second")
 	if err == nil || !strings.Contains(err.Error(), "may not change Secret "+i.namespace+"/kedge-agent-token") || strings.Contains(err.Error(), "second") {
-		t.Errorf("Store() = %v, want which Secret, and not the token", err)
+		t.Errorf("Store() = %v, want the name of the Secret and not the token", err)
 	}
-	reads(t, tokens, true, "first", "the mounted file is there")
+	reads(t, tokens, true, "first", "the mounted file exists")
 	i.mount(t, "by-hand")
-	reads(t, tokens, false, "by-hand", "it is the one way to replace the token")
+	reads(t, tokens, false, "by-hand", "the file is the only way to replace the token")
 }
 
 // covers: C7
-func TestTokenFileOutsideOfAClusterSaysWhatToDo(t *testing.T) {
+func TestReadOnlyTokenFileReportsRemedies(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "token")
 	if err := os.WriteFile(file, []byte("first"), 0o400); err != nil {
@@ -145,7 +145,7 @@ func TestTokenFileOutsideOfAClusterSaysWhatToDo(t *testing.T) {
 	}
 	for _, want := range []string{"read-only", "--token-secret", "by hand"} {
 		if err := tokens.Store(t.Context(), "first", "second"); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("Store() = %v, want it to say %q", err, want)
+			t.Errorf("Store() = %v, want it to contain %q", err, want)
 		}
 	}
 	if err := os.Chmod(file, 0o600); err != nil {
@@ -156,6 +156,6 @@ func TestTokenFileOutsideOfAClusterSaysWhatToDo(t *testing.T) {
 	}
 	reads(t, tokens, false, "second", "the file is writable")
 	if got := fmt.Sprint(tokens); got != "file "+file {
-		t.Errorf("it says that it is in %q", got)
+		t.Errorf("String() = %q", got)
 	}
 }

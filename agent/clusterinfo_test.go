@@ -18,14 +18,14 @@ import (
 	"github.com/kedge-dev/kedge/internal/testkit"
 )
 
-// apiServer answers for what it serves, unless it is broken, and counts what it is asked.
+// apiServer serves discovery documents, unless it is broken, and counts requests.
 type apiServer struct {
 	groups atomic.Pointer[[]string]
 	broken atomic.Bool
-	// starting says that it answers and is not ready.
+	// starting means that it serves requests and is not ready.
 	starting atomic.Bool
 	asked    atomic.Int64
-	// defined is of definitions that are made; nil means that they may not be watched.
+	// defined adds a CustomResourceDefinition; nil means that watches are forbidden.
 	defined chan struct{}
 }
 
@@ -44,7 +44,7 @@ func (a *apiServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(http.StatusInternalServerError)
 	case a.defined != nil && strings.HasSuffix(r.URL.Path, "/customresourcedefinitions") && !r.URL.Query().Has("sendInitialEvents"):
 		a.serveDefinitions(w, r)
-	default: // a namespaced agent may not watch anything here
+	default: // watches are forbidden for a namespaced agent
 		w.Header().Set("Content-Type", "application/json")
 		w.WriteHeader(http.StatusForbidden)
 		_, _ = w.Write([]byte(`{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Forbidden","code":403}`))
@@ -76,135 +76,135 @@ func (a *apiServer) serves(groups ...string) {
 	a.groups.Store(&quoted)
 }
 
-func introduce(t *testing.T, defined chan struct{}) (*apiServer, *introduction) {
+func newTestInfo(t *testing.T, defined chan struct{}) (*apiServer, *clusterInfo) {
 	t.Helper()
 	a := &apiServer{defined: defined}
 	a.serves("apps/v1")
 	server := httptest.NewServer(a)
 	t.Cleanup(server.Close)
-	return a, newIntroduction(Config{Replica: "r-0", Log: slog.New(slog.DiscardHandler)}, &rest.Config{Host: server.URL})
+	return a, newClusterInfo(Config{Replica: "r-0", Log: slog.New(slog.DiscardHandler)}, &rest.Config{Host: server.URL})
 }
 
 // covers: G8
-func TestWhatTheClusterOffersIsReadAgainSoonAfterAFailure(t *testing.T) {
+func TestCapabilitiesAreReadAgainAfterAFailure(t *testing.T) {
 	t.Parallel()
-	api, i := introduce(t, nil)
-	if changed, again := i.look(t.Context()); !changed || again != 0 {
-		t.Fatalf("the first look: changed %t, again in %v", changed, again)
+	api, i := newTestInfo(t, nil)
+	if changed, retry := i.refresh(t.Context()); !changed || retry != 0 {
+		t.Fatalf("first read: changed %t, retry in %v", changed, retry)
 	}
-	if changed, again := i.look(t.Context()); changed || again != 0 {
-		t.Errorf("the same once more: changed %t, again in %v", changed, again)
+	if changed, retry := i.refresh(t.Context()); changed || retry != 0 {
+		t.Errorf("second read: changed %t, retry in %v", changed, retry)
 	}
 	known := i.capabilities()
 	api.broken.Store(true)
 	for _, want := range []time.Duration{time.Second, 2 * time.Second, 4 * time.Second} {
-		if changed, again := i.look(t.Context()); changed || again > want || again < want/2 {
-			t.Errorf("a failure: changed %t, again in %v, want about %v", changed, again, want)
+		if changed, retry := i.refresh(t.Context()); changed || retry > want || retry < want/2 {
+			t.Errorf("failed read: changed %t, retry in %v, want about %v", changed, retry, want)
 		}
 	}
 	if got := i.hello(t.Context()); got.Capabilities.Hash() != known.Hash() || got.KubeVersion != "v1.36.3" {
-		t.Errorf("after a failure the agent says %+v, want what it knew", got)
+		t.Errorf("after a failure Hello is %+v, want the previous capabilities", got)
 	}
 	for range 40 {
-		if _, again := i.look(t.Context()); again > offersLife {
-			t.Fatalf("again in %v", again)
+		if _, retry := i.refresh(t.Context()); retry > capabilitiesTTL {
+			t.Fatalf("retry in %v", retry)
 		}
 	}
 	api.broken.Store(false)
 	api.serves("apps/v1", "batch/v1")
-	if changed, again := i.look(t.Context()); !changed || again != 0 {
-		t.Errorf("the API server is back: changed %t, again in %v", changed, again)
+	if changed, retry := i.refresh(t.Context()); !changed || retry != 0 {
+		t.Errorf("the API server is available again: changed %t, retry in %v", changed, retry)
 	}
 	if got := i.capabilities(); !slices.Equal(got.APIVersions, []string{"apps/v1", "batch/v1", "v1"}) {
-		t.Errorf("it offers %v", got)
+		t.Errorf("capabilities = %v", got)
 	}
 }
 
-// covers: G8, A6 (objects that a chart guards by a kind are not pruned because an API server has just started)
-func TestWhatIsMissingIsBelievedLater(t *testing.T) {
+// covers: G8, A6 (objects that a chart creates only for a kind are not pruned because an API server has just started)
+func TestMissingAPIVersionIsConfirmed(t *testing.T) {
 	t.Parallel()
-	api, i := introduce(t, nil)
+	api, i := newTestInfo(t, nil)
 	api.serves("apps/v1", "example.com/v1")
-	i.look(t.Context())
+	i.refresh(t.Context())
 	api.starting.Store(true)
 	api.serves("apps/v1")
-	if changed, again := i.look(t.Context()); changed || again == 0 {
-		t.Errorf("an API server that is not ready: changed %t, again in %v", changed, again)
+	if changed, retry := i.refresh(t.Context()); changed || retry == 0 {
+		t.Errorf("API server not ready: changed %t, retry in %v", changed, retry)
 	}
 	api.starting.Store(false)
 	api.serves("apps/v1", "new.example.com/v1")
-	if changed, again := i.look(t.Context()); !changed || again <= 0 || again > lookOnceMore {
-		t.Errorf("one is missing and one is new: changed %t, again in %v", changed, again)
+	if changed, retry := i.refresh(t.Context()); !changed || retry <= 0 || retry > confirmAfter {
+		t.Errorf("one is missing and one is new: changed %t, retry in %v", changed, retry)
 	}
 	if got := i.capabilities().APIVersions; !slices.Equal(got, []string{"apps/v1", "example.com/v1", "new.example.com/v1", "v1"}) {
-		t.Errorf("it offers %v, want what is new and what is missing", got)
+		t.Errorf("capabilities = %v, want the new and the missing API version", got)
 	}
-	i.lostAt = i.lostAt.Add(-lookOnceMore)
-	if changed, again := i.look(t.Context()); !changed || again != 0 || slices.Contains(i.capabilities().APIVersions, "example.com/v1") {
-		t.Errorf("it is still missing: changed %t, again in %v, %v", changed, again, i.capabilities())
+	i.missingSince = i.missingSince.Add(-confirmAfter)
+	if changed, retry := i.refresh(t.Context()); !changed || retry != 0 || slices.Contains(i.capabilities().APIVersions, "example.com/v1") {
+		t.Errorf("still missing: changed %t, retry in %v, %v", changed, retry, i.capabilities())
 	}
 }
 
-// covers: G8, A6 (a replica that takes over does not tell what it knew when it began to stand by)
-func TestWhoTakesOverLooksAnew(t *testing.T) {
+// covers: G8, A6 (a new leader does not send the capabilities that it read as a standby)
+func TestNewLeaderReadsCapabilities(t *testing.T) {
 	t.Parallel()
-	api, i := introduce(t, nil)
+	api, i := newTestInfo(t, nil)
 	i.hello(t.Context())
 	api.serves("apps/v1", "example.com/v1")
-	i.forget()
+	i.invalidate()
 	if got := i.hello(t.Context()).Capabilities.APIVersions; !slices.Contains(got, "example.com/v1") {
-		t.Errorf("it tells of %v", got)
+		t.Errorf("Hello has %v", got)
 	}
 	api.broken.Store(true)
-	i.forget()
+	i.invalidate()
 	if got := i.hello(t.Context()).Capabilities; got.Hash() != "" {
-		t.Errorf("it tells of %v, which is old", got)
+		t.Errorf("Hello has outdated capabilities %v", got)
 	}
 }
 
-// A connection that finds the cluster unable to answer does not leave it at that until the next one.
+// When the cluster does not answer while the agent connects, the capabilities are read later on the same connection.
 //
 // covers: G8
-func TestAFailureWhileConnectingIsMadeGoodWithoutAnotherConnection(t *testing.T) {
+func TestFailedReadIsRetriedWithoutReconnect(t *testing.T) {
 	t.Parallel()
-	api, i := introduce(t, nil)
+	api, i := newTestInfo(t, nil)
 	api.broken.Store(true)
 	if got := i.hello(t.Context()); got.Capabilities.Hash() != "" {
-		t.Fatalf("it knows %+v of a cluster that does not answer", got.Capabilities)
+		t.Fatalf("capabilities of a cluster that does not answer: %+v", got.Capabilities)
 	}
-	for range 5 { // until the next try is far away
-		i.look(t.Context())
+	for range 5 { // until the delay is long
+		i.refresh(t.Context())
 	}
 	asked := api.asked.Load()
 	if i.hello(t.Context()); api.asked.Load() != asked {
-		t.Error("connecting again at once asks the cluster again")
+		t.Error("connecting again at once reads the cluster again")
 	}
 	api.broken.Store(false)
-	changed := runs(t, i)
+	changed := runInfo(t, i)
 	await(t, changed)
 	if got := i.capabilities(); len(got.APIVersions) != 2 {
-		t.Errorf("it offers %v", got)
+		t.Errorf("capabilities = %v", got)
 	}
 }
 
 // covers: G8
-func TestADefinitionIsAnOccasionToLook(t *testing.T) {
+func TestNewDefinitionRefreshesCapabilities(t *testing.T) {
 	t.Parallel()
-	api, i := introduce(t, make(chan struct{}))
-	i.look(t.Context())
+	api, i := newTestInfo(t, make(chan struct{}))
+	i.refresh(t.Context())
 	api.serves("apps/v1", "example.com/v1")
-	changed := runs(t, i)
-	await(t, changed) // it has changed before it was watched
+	changed := runInfo(t, i)
+	await(t, changed) // changed before the watch
 	api.serves("apps/v1", "example.com/v1", "example.com/v2")
 	api.defined <- struct{}{}
 	await(t, changed)
 	if got := i.capabilities(); !slices.Contains(got.APIVersions, "example.com/v2") {
-		t.Errorf("it offers %v", got)
+		t.Errorf("capabilities = %v", got)
 	}
 }
 
-// runs is told of every change.
-func runs(t *testing.T, i *introduction) <-chan struct{} {
+// runInfo runs i and returns a channel that receives its changes.
+func runInfo(t *testing.T, i *clusterInfo) <-chan struct{} {
 	t.Helper()
 	changed, done := make(chan struct{}, 100), make(chan error, 1)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -223,20 +223,20 @@ func await(t *testing.T, changed <-chan struct{}) {
 	select {
 	case <-changed:
 	case <-time.After(time.Minute):
-		t.Fatal("nobody was told that the cluster offers something else")
+		t.Fatal("no change was reported")
 	}
 }
 
-// covers: G8 (a change of the APIs is told of when it happens)
-func TestANewKindIsToldOf(t *testing.T) {
+// covers: G8 (a change of the APIs is reported when it happens)
+func TestNewKindIsReported(t *testing.T) {
 	t.Parallel()
 	cluster := testkit.SharedCluster(t)
 	group := strings.TrimPrefix(cluster.Namespace(t), "kedge-") + ".example.com"
-	i := newIntroduction(Config{Replica: "r-0", Log: slog.New(slog.DiscardHandler)}, cluster.RESTConfig())
+	i := newClusterInfo(Config{Replica: "r-0", Log: slog.New(slog.DiscardHandler)}, cluster.RESTConfig())
 	if i.hello(t.Context()).Capabilities.Hash() == "" {
-		t.Fatal("it is not known what the cluster offers")
+		t.Fatal("the capabilities are not known")
 	}
-	changed := runs(t, i)
+	changed := runInfo(t, i)
 	cluster.Apply(t, fmt.Sprintf(`apiVersion: apiextensions.k8s.io/v1
 kind: CustomResourceDefinition
 metadata: {name: widgets.%[1]s}

@@ -10,13 +10,13 @@ import (
 	"github.com/kedge-dev/kedge/agent/internal/ownerpolicy"
 )
 
-// bound is an engine that tells whether it may delete.
-type bound chan bool
+// deletionAllowed is an engine that receives whether it may delete.
+type deletionAllowed chan bool
 
-func (b bound) Restrict(p ownerpolicy.Policy) { b <- p.RefuseDeletion() == "" }
+func (b deletionAllowed) Restrict(p ownerpolicy.Policy) { b <- p.RefuseDeletion() == "" }
 
-// covers: A1 (every engine heeds the owner of the cluster)
-func TestEveryEngineHeedsThePolicyAsItIsNow(t *testing.T) {
+// covers: A1 (the policy of the cluster owner applies to every engine)
+func TestPolicyAppliesToEveryEngine(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "policy.yaml")
 	write := func(text string) {
@@ -29,29 +29,29 @@ func TestEveryEngineHeedsThePolicyAsItIsNow(t *testing.T) {
 		}
 	}
 	write("deletions: false")
-	r, err := loadRules(Config{PolicyFile: file, Log: slog.New(slog.DiscardHandler)})
+	r, err := loadPolicy(Config{PolicyFile: file, Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() { done <- r.run(ctx) }()
-	first, second := make(bound, 8), make(bound, 8)
-	r.govern(first)
+	first, second := make(deletionAllowed, 8), make(deletionAllowed, 8)
+	r.restrict(first)
 	if <-first {
-		t.Error("an engine begins without the policy that was there before it")
+		t.Error("an engine starts without the policy")
 	}
 	write("deletions: true")
 	if !<-first {
 		t.Error("a change of the file does not reach the engine")
 	}
-	r.govern(second)
+	r.restrict(second)
 	if !<-second {
-		t.Error("an engine begins with a policy that is not in force any more")
+		t.Error("an engine starts with an outdated policy")
 	}
 	write("deletions: false")
 	if <-second || len(first) != 0 {
-		t.Error("a change of the file does not reach the engine that was made last, and only that")
+		t.Error("a change of the file does not reach the current engine, and only that")
 	}
 	cancel()
 	if err := <-done; err != nil {
