@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/kedge-dev/kedge/internal/agentconfig"
 	"github.com/kedge-dev/kedge/internal/fleet"
 	"github.com/kedge-dev/kedge/server/internal/auth"
 	"github.com/kedge-dev/kedge/server/internal/quota"
@@ -17,15 +16,6 @@ import (
 
 // configDoor is what the audit log has for changes that a file makes.
 const configDoor = "git"
-
-// applied is what became of a look at a file.
-type applied int
-
-const (
-	configDone      applied = iota // it is live, or recorded as wrong
-	configTryAgain                 // something beside the file is in the way
-	configOvertaken                // somebody else has changed the configuration meanwhile
-)
 
 // applyConfig makes what an agent's file declares true, in one transaction: all of it, or nothing and
 // why not.
@@ -94,14 +84,6 @@ func (s *Service) applyLook(ctx context.Context, tx store.Tx, look configLook) e
 		look.more += more
 	}
 	return s.recordLook(ctx, tx, look, c, changed)
-}
-
-// refuse adds mistakes that only show beside what else the tenant has.
-func (l *configLook) refuse(findings []fleet.ConfigFinding) {
-	if len(findings) == 0 {
-		return
-	}
-	l.refused(agentconfig.Refuse(findings))
 }
 
 // recordLook writes what became of a file, when anything of it is new. That it was looked at at another commit is:

@@ -84,7 +84,7 @@ func TestALeaderThatWasOvertakenAppliesNoOlderFile(t *testing.T) {
 	same := "deployments:\n- name: web\n"
 	git := &filed{files: map[string]string{"1": same, "2": "deployments:\n- name: db\n", "3": same}}
 	s, repo := configured(t, git)
-	slow, successor := newWorker(s, repo), newWorker(s, repo)
+	slow, successor := newWorker(s.sources, repo), newWorker(s.sources, repo)
 	applyLook(t, s, lookAtConfig(t, slow, "1"), configDone)
 	late := lookAtConfig(t, slow, "2")
 	applyLook(t, s, lookAtConfig(t, successor, "3"), configDone)
@@ -110,7 +110,7 @@ func TestANamedProjectInheritsWhoHasToSign(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	applyLook(t, s, lookAtConfig(t, newWorker(s, repo), "1"), configDone)
+	applyLook(t, s, lookAtConfig(t, newWorker(s.sources, repo), "1"), configDone)
 	for url, want := range map[string]string{
 		"https://example.com/group/new.git": signers, "https://example.com/group/known.git": "", "https://example.com/group/spelled.git": "",
 	} {
@@ -186,7 +186,7 @@ func TestAFileOfManyDeploymentsLooksAtItsOwnAgentAlone(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	w := newWorker(s, repo)
+	w := newWorker(s.sources, repo)
 	for _, step := range []struct {
 		commit        string
 		live, targets int

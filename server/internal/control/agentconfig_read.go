@@ -98,7 +98,7 @@ func (w *worker) configureOne(ctx context.Context, c fleet.AgentConfig, ref gits
 	look := configLook{config: c, commit: ref.Commit, projects: projects.urls}
 	if ref.Err != nil {
 		look.state, look.findings = fleet.ConfigRefused, []fleet.ConfigFinding{{Message: ref.Err.Error()}}
-		_, err := w.svc.applyConfig(ctx, look)
+		_, err := w.svc.control.ApplyConfig(ctx, look)
 		return false, err
 	}
 	tree, err := trees.at(ctx, ref.Commit)
@@ -118,7 +118,7 @@ func (w *worker) configureOne(ctx context.Context, c fleet.AgentConfig, ref gits
 	if err := look.read(ctx, tree, found); err != nil {
 		return false, err
 	}
-	done, err := w.svc.applyConfig(ctx, look)
+	done, err := w.svc.control.ApplyConfig(ctx, look)
 	switch {
 	case err != nil:
 		return false, err
@@ -277,4 +277,21 @@ func (s *sources) concernConfigs(ctx context.Context, tx store.Tx, c store.Chang
 		due.add(repo, wakeup{check: true})
 	}
 	return nil
+}
+
+// applied is what became of a look at a file.
+type applied int
+
+const (
+	configDone      applied = iota // it is live, or recorded as wrong
+	configTryAgain                 // something beside the file is in the way
+	configOvertaken                // somebody else has changed the configuration meanwhile
+)
+
+// refuse adds mistakes that only show beside what else the tenant has.
+func (l *configLook) refuse(findings []fleet.ConfigFinding) {
+	if len(findings) == 0 {
+		return
+	}
+	l.refused(agentconfig.Refuse(findings))
 }

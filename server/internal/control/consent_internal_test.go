@@ -39,7 +39,7 @@ func TestAnEditThatIsLookedAtLateIsNoConsent(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			w := newWorker(s, repos[0])
+			w := newWorker(s.sources, repos[0])
 			if _, err := w.commit(ctx, look(t, w, "1"), nil, wakeup{}, false); err != nil {
 				t.Fatal(err)
 			}

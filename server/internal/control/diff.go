@@ -122,7 +122,7 @@ func (s *Service) newComparison(ctx context.Context, p auth.Principal, tenant, n
 		if c.repo, err = tx.Repositories().Get(ctx, c.tenant.ID, c.deployment.RepositoryID); err != nil {
 			return err
 		}
-		c.worker = newWorker(s, c.repo)
+		c.worker = newWorker(s.sources, c.repo)
 		if c.units, _, err = c.worker.units(ctx, tx, c.deployment); err != nil {
 			return err
 		}
@@ -195,7 +195,7 @@ func (c *comparison) desiredCommit() string {
 
 // fetch brings the commits that are not kept, with one fetch for both sides.
 func (c *comparison) fetch(ctx context.Context) error {
-	access, err := c.worker.svc.access(ctx, c.repo)
+	access, err := c.worker.svc.control.Access(ctx, c.repo)
 	if err != nil {
 		return err
 	}

@@ -22,7 +22,7 @@ import (
 
 // forest holds the trees that one look at a repository needs, each made once.
 type forest struct {
-	git    Git
+	git    repoGit
 	access gitsource.Access
 
 	mu    sync.Mutex
@@ -30,7 +30,7 @@ type forest struct {
 	units map[fleet.DeploymentID]unitRead // read ahead; each is used once
 }
 
-func newForest(git Git, access gitsource.Access) *forest {
+func newForest(git repoGit, access gitsource.Access) *forest {
 	return &forest{git: git, access: access, trees: map[string]filetree.Tree{}}
 }
 

@@ -38,7 +38,7 @@ func TestEqualPlainManifestsAreParsedOnce(t *testing.T) {
 	t.Parallel()
 	s, w, _ := roundsOf(t, "a", "b", "c", "d")
 	git := &countedGit{}
-	s.git = git
+	s.sources.git = git
 	for _, tt := range []struct {
 		reason, commit string
 		reads          int32

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/kedge-dev/kedge/internal/filetree"
@@ -136,7 +137,7 @@ func (w *worker) lookInto(ctx context.Context, u unit, tree filetree.Tree, req r
 }
 
 func (w *worker) renderOne(ctx context.Context, tree filetree.Tree, req render.Request) (out *packed, key string, err error) {
-	release, err := w.svc.sources.renders.take(ctx, w.tenant)
+	release, err := w.svc.renders.Take(ctx, string(w.tenant))
 	if err != nil {
 		return nil, "", err
 	}
@@ -186,4 +187,10 @@ func (w *worker) keepVerdicts(o outcome) {
 		v.packed = nil
 		w.seen[unitKey{o.deployment.ID, p.variant, p.pending}] = v
 	}
+}
+
+// releaseOf is how Helm calls a deployment that gives no name of its own: without the agent, since names of
+// objects begin with it and many have no dots.
+func releaseOf(deployment string) string {
+	return deployment[strings.LastIndexByte(deployment, '.')+1:]
 }

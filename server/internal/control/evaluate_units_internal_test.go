@@ -54,7 +54,7 @@ func unitsOf(t *testing.T, s *Service, d fleet.Deployment) (units []unit, reads 
 		if err != nil {
 			return err
 		}
-		units, _, err = newWorker(s, repo).units(t.Context(), countingTx{tx, &reads}, d)
+		units, _, err = newWorker(s.sources, repo).units(t.Context(), countingTx{tx, &reads}, d)
 		return err
 	})
 	if err != nil {
@@ -133,10 +133,10 @@ func TestVariantsOfManyDeploymentsAreReadAtOnce(t *testing.T) {
 		t.Fatalf("%d deployments, %v", len(all), err)
 	}
 	var views atomic.Int64
-	s.store = countingStore{s.store, &views}
+	s.sources.store = countingStore{s.store, &views}
 	refs := map[string]gitsource.Ref{first.Source.Revision: {Commit: strings.Repeat("a", 40)}}
 	out := make(chan judged)
-	go newWorker(s, repo).judgeAll(t.Context(), all, chunkDeployments, gitsource.Access{}, refs, out)
+	go newWorker(s.sources, repo).judgeAll(t.Context(), all, chunkDeployments, gitsource.Access{}, refs, out)
 	for o := range out {
 		if o.err != nil || len(o.parts) != 3 {
 			t.Errorf("%s: %d variants, %v", o.deployment.Name, len(o.parts), o.err)

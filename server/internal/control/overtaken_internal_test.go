@@ -84,7 +84,7 @@ func TestALeaderThatWasOvertakenWritesNothing(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			slow, successor := newWorker(s, repo), newWorker(s, repo)
+			slow, successor := newWorker(s.sources, repo), newWorker(s.sources, repo)
 			if _, err := slow.commit(ctx, look(t, slow, "1"), nil, wakeup{}, false); err != nil {
 				t.Fatal(err)
 			}
@@ -132,7 +132,7 @@ func TestALeaderWhoseVariantAnotherHasRenderedWritesNothing(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	slow, successor := newWorker(s, repo), newWorker(s, repo)
+	slow, successor := newWorker(s.sources, repo), newWorker(s.sources, repo)
 	if _, err := slow.commit(ctx, look(t, slow, "1"), nil, wakeup{}, false); err != nil {
 		t.Fatal(err)
 	}

@@ -28,7 +28,7 @@ func PutInForce(ctx context.Context, s *Service, d fleet.Deployment) error {
 			verdict: verdict{digest: d.Rendered.Digest, key: d.Rendered.Key},
 		}}}}
 		st := s.planner.NewResolvedReconciler(tx, nil)
-		promoted, _, _, err := newWorker(s, repo).commitPending(ctx, tx, st, outcome{deployment: d, skipped: true, pending: found})
+		promoted, _, _, err := newWorker(s.sources, repo).commitPending(ctx, tx, st, outcome{deployment: d, skipped: true, pending: found})
 		if err != nil || promoted.ID == "" {
 			return err
 		}

@@ -34,9 +34,9 @@ func roundsOf(t *testing.T, names ...string) (s *Service, w, other *worker) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w = newWorker(s, repo)
+	w = newWorker(s.sources, repo)
 	w.busy, w.owed = map[fleet.DeploymentID]*round{}, map[fleet.DeploymentID]wakeup{}
-	return s, w, newWorker(s, repo)
+	return s, w, newWorker(s.sources, repo)
 }
 
 // What a round works on is as it was when the round took it: an earlier one may have recorded a commit since the

@@ -18,6 +18,7 @@ import (
 	"github.com/kedge-dev/kedge/server/internal/changefeed"
 	"github.com/kedge-dev/kedge/server/internal/membership"
 	"github.com/kedge-dev/kedge/server/internal/placement"
+	"github.com/kedge-dev/kedge/server/internal/places"
 	"github.com/kedge-dev/kedge/server/internal/rollout"
 	"github.com/kedge-dev/kedge/server/internal/store"
 )
@@ -72,6 +73,7 @@ type Service struct {
 	store   store.Store
 	git     Git
 	sources *sources
+	renders *places.Places // what runs at once, over all tenants
 	member  *membership.Member
 	feed    *changefeed.Feed
 	bells   bells
@@ -79,10 +81,7 @@ type Service struct {
 	present present
 	planner *rollout.Planner
 	placer  *placement.Placer
-	builder render.Builder // nil when there is none
 	checks  *sourceChecks
-	// capabilities are those of clusters that were looked up.
-	capabilities clusters
 	// tenantNames are names by id, of every tenant that was looked up.
 	tenantNames sync.Map
 }
@@ -108,12 +107,17 @@ func New(cfg Config, st store.Store, git Git) (*Service, error) {
 		Shared: cfg.Shared, Address: cfg.Address, Version: cfg.Version, BeatEvery: cfg.BeatEvery, BeatLapse: cfg.BeatLapse,
 		Reopen: s.reappear, Now: cfg.Now, Log: cfg.Log,
 	}, st)
-	if cfg.Builder != nil {
-		s.builder = render.NewCache(cfg.Builder, 0)
-	}
 	s.planner = rollout.New(rollout.Config{KeepRevisions: cfg.KeepRevisions, RunTimeout: cfg.RunTimeout, Now: cfg.Now, Log: cfg.Log}, st)
 	s.placer = placement.New(placement.Config{Now: cfg.Now}, s.planner)
-	s.sources = newSources(s)
+	n := cfg.RendersAtOnce
+	// A render is bounded in time, so that one tenant may have all but one place.
+	s.renders = places.New(places.Config{Usual: n, Share: n - 1, Most: n + 1})
+	s.sources = newSources(sourcesConfig{
+		PollInterval: cfg.PollInterval, RendersAtOnce: cfg.RendersAtOnce, RenderLimits: cfg.RenderLimits, Builder: cfg.Builder,
+		Now: cfg.Now, Log: cfg.Log, Observe: cfg.Observe,
+	}, sourcesDeps{
+		store: st, git: git, feed: s.feed, leader: s.member, planner: s.planner, placer: s.placer, control: repositories{s}, renders: s.renders,
+	})
 	s.checks = newSourceChecks(git, cfg)
 	return s, nil
 }
@@ -122,6 +126,7 @@ func New(cfg Config, st store.Store, git Git) (*Service, error) {
 func (s *Service) Work(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return s.feed.Run(ctx) })
+	g.Go(func() error { return s.reseal(ctx) })
 	g.Go(func() error { return s.sources.run(ctx) })
 	g.Go(func() error { return s.member.Run(ctx) })
 	g.Go(func() error { return s.keepHouse(ctx) })

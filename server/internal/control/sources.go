@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"sync"
 	"time"
 
@@ -13,20 +14,14 @@ import (
 	"github.com/kedge-dev/kedge/internal/filetree"
 	"github.com/kedge-dev/kedge/internal/fleet"
 	"github.com/kedge-dev/kedge/internal/obs"
+	"github.com/kedge-dev/kedge/internal/render"
 	"github.com/kedge-dev/kedge/server/internal/changefeed"
 	"github.com/kedge-dev/kedge/server/internal/gitsource"
 	"github.com/kedge-dev/kedge/server/internal/pause"
-	"github.com/kedge-dev/kedge/server/internal/places"
+	"github.com/kedge-dev/kedge/server/internal/placement"
+	"github.com/kedge-dev/kedge/server/internal/rollout"
 	"github.com/kedge-dev/kedge/server/internal/store"
 )
-
-// Git is what control needs from a source of commits.
-type Git interface {
-	// CheckURL returns the form of url that is stored, or why it is refused.
-	CheckURL(url string) (string, error)
-	Fetch(ctx context.Context, a gitsource.Access, revisions []string) (map[string]gitsource.Ref, error)
-	Tree(ctx context.Context, a gitsource.Access, commit string) (filetree.Tree, error)
-}
 
 // forgetter is a Git that can let go of what it holds of repositories that nobody uses any more.
 type forgetter interface {
@@ -38,12 +33,12 @@ type tenantAware interface{ SetShared(shared bool) }
 
 // countTenants tells Git whether tenants share the server.
 func (s *sources) countTenants(ctx context.Context) error {
-	git, ok := s.svc.git.(tenantAware)
+	git, ok := s.git.(tenantAware)
 	if !ok {
 		return nil
 	}
 	var tenants []fleet.Tenant
-	err := s.svc.store.View(ctx, func(tx store.Tx) (err error) {
+	err := s.store.View(ctx, func(tx store.Tx) (err error) {
 		tenants, err = tx.Tenants().List(ctx, store.Page{Limit: 2})
 		return err
 	})
@@ -58,20 +53,14 @@ func (s *sources) countTenants(ctx context.Context) error {
 // when there is something to look at. A repository that hangs or fails holds up no other, and a
 // tenant no other tenant (invariant 12).
 type sources struct {
-	svc     *Service
-	renders renders // over all repositories: they cost CPU, not waiting
+	cfg sourcesConfig
+	sourcesDeps
+	builder      render.Builder // nil when there is none
+	capabilities clusters       // of clusters that were looked up
 
 	mu      sync.Mutex
 	workers map[fleet.RepositoryID]*worker
 	start   func(*worker) // nil before run
-}
-
-// renders are the places for renders, which tenants share. What a render fetches on its way has its turn
-// from Git, where nobody waits for one of these.
-type renders struct{ *places.Places }
-
-func (r renders) take(ctx context.Context, tenant fleet.TenantID) (release func(), err error) {
-	return r.Take(ctx, string(tenant))
 }
 
 const (
@@ -85,14 +74,88 @@ const (
 	followRetry = time.Second
 )
 
-func newSources(svc *Service) *sources {
-	n := svc.cfg.RendersAtOnce
-	return &sources{
-		svc: svc,
-		// A render is bounded in time, so that one tenant may have all but one place.
-		renders: renders{places.New(places.Config{Usual: n, Share: n - 1, Most: n + 1})},
-		workers: map[fleet.RepositoryID]*worker{},
+// sourcesConfig configures the sources. Zero fields take their defaults.
+type sourcesConfig struct {
+	// PollInterval is the backstop for lost webhooks; default 30 s.
+	PollInterval time.Duration
+	// RendersAtOnce bounds how many deployments of a repository are evaluated at once; default 4.
+	RendersAtOnce int
+	// RenderLimits default to render.DefaultLimits().
+	RenderLimits render.Limits
+	// Builder renders Kustomize and Helm; without one they are refused. Equal inputs are built once.
+	Builder render.Builder
+	// Now is the clock; default time.Now.
+	Now func() time.Time
+	Log *slog.Logger
+	// Observe is called with how long a push took until its targets were committed; may be nil.
+	Observe func(pushToCommitted time.Duration)
+}
+
+// sourcesDeps are what the sources work with. All are needed.
+type sourcesDeps struct {
+	store   store.Store
+	git     repoGit
+	feed    changeFeed
+	leader  leader
+	planner *rollout.Planner
+	placer  *placement.Placer
+	control useCases
+	renders limiter
+}
+
+// repoGit is a source of commits.
+type repoGit interface {
+	Fetch(ctx context.Context, a gitsource.Access, revisions []string) (map[string]gitsource.Ref, error)
+	Tree(ctx context.Context, a gitsource.Access, commit string) (filetree.Tree, error)
+}
+
+// changeFeed is the change feed of the store.
+type changeFeed interface {
+	FollowAll(ctx context.Context, fn func([]store.Change)) error
+}
+
+// leader runs work on one replica at a time.
+type leader interface {
+	Lead(ctx context.Context, name string, run func(ctx context.Context))
+}
+
+// limiter shares the renders that run at once, over all repositories, between tenants: they cost CPU, not waiting.
+type limiter interface {
+	Take(ctx context.Context, tenant string) (release func(), err error)
+}
+
+// useCases are the decisions of control that a worker needs.
+type useCases interface {
+	// Access returns how a repository is read now, with its credential as it is now.
+	Access(ctx context.Context, repo fleet.Repository) (gitsource.Access, error)
+	// ApplyConfig makes what the file of an agent declares true, or records why not.
+	ApplyConfig(ctx context.Context, read configLook) (applied, error)
+	// CheckSpec fails with a ConflictError, a QuotaError or an InvalidError when a pending spec must not come into
+	// force now. next is what d becomes with it.
+	CheckSpec(ctx context.Context, tx store.Tx, d fleet.Deployment, next *fleet.Deployment) error
+}
+
+func newSources(cfg sourcesConfig, deps sourcesDeps) *sources {
+	cfg.PollInterval = cmp.Or(cfg.PollInterval, 30*time.Second)
+	cfg.RendersAtOnce = cmp.Or(cfg.RendersAtOnce, 4)
+	cfg.Log = cmp.Or(cfg.Log, slog.New(slog.DiscardHandler))
+	if cfg.Now == nil {
+		cfg.Now = time.Now
 	}
+	if cfg.RenderLimits == (render.Limits{}) {
+		cfg.RenderLimits = render.DefaultLimits()
+	}
+	s := &sources{cfg: cfg, sourcesDeps: deps, workers: map[fleet.RepositoryID]*worker{}}
+	if cfg.Builder != nil {
+		s.builder = render.NewCache(cfg.Builder, 0)
+	}
+	return s
+}
+
+// tell appends an event, now.
+func (s *sources) tell(ctx context.Context, tx store.Tx, e fleet.Event) error {
+	e.At = s.cfg.Now()
+	return tx.Events().Append(ctx, e)
 }
 
 // run keeps the workers of all repositories in use going until ctx ends.
@@ -104,13 +167,12 @@ func (s *sources) run(ctx context.Context) error {
 		w.stop = cancel
 		g.Go(func() error {
 			defer cancel()
-			s.svc.member.Lead(ctx, "repository/"+string(w.id), w.run)
+			s.leader.Lead(ctx, "repository/"+string(w.id), w.run)
 			return nil
 		})
 	}
 	s.mu.Unlock()
 	g.Go(func() error {
-		s.reseal(ctx)
 		s.tend(ctx)
 		return nil
 	})
@@ -120,7 +182,7 @@ func (s *sources) run(ctx context.Context) error {
 			if ctx.Err() != nil {
 				return nil
 			}
-			s.svc.cfg.Log.Error("following changes broke off, looking at everything anew", obs.KeyError, err)
+			s.cfg.Log.Error("following changes broke off, looking at everything anew", obs.KeyError, err)
 			if errors.Is(err, changefeed.ErrRewound) {
 				s.dropAll()
 			}
@@ -130,21 +192,13 @@ func (s *sources) run(ctx context.Context) error {
 	return g.Wait()
 }
 
-func (s *sources) reseal(ctx context.Context) {
-	if n, err := s.svc.ResealCredentials(ctx); err != nil && ctx.Err() == nil {
-		s.svc.cfg.Log.Error("sealing credentials under the newest key", obs.KeyError, err)
-	} else if n > 0 {
-		s.svc.cfg.Log.Info("sealed credentials under the newest key", "credentials", n)
-	}
-}
-
 func (s *sources) tend(ctx context.Context) {
 	for pause.For(ctx, tendEvery) {
-		if err := s.svc.planner.ExpireRuns(ctx); err != nil && ctx.Err() == nil {
-			s.svc.cfg.Log.Error("ending sync runs", obs.KeyError, err)
+		if err := s.planner.ExpireRuns(ctx); err != nil && ctx.Err() == nil {
+			s.cfg.Log.Error("ending sync runs", obs.KeyError, err)
 		}
 		if err := s.sweep(ctx); err != nil && ctx.Err() == nil {
-			s.svc.cfg.Log.Error("looking for repositories that are no longer used", obs.KeyError, err)
+			s.cfg.Log.Error("looking for repositories that are no longer used", obs.KeyError, err)
 		}
 	}
 }
@@ -163,7 +217,7 @@ func (s *sources) follow(ctx context.Context) error {
 	for _, repo := range repos {
 		s.wake(repo, wakeup{check: true, rewound: true, allRuns: true})
 	}
-	err = s.svc.FollowChanges(ctx, func(batch []store.Change) {
+	err = s.feed.FollowAll(ctx, func(batch []store.Change) {
 		if err := s.told(ctx, batch); err != nil {
 			cancel(fmt.Errorf("reading what changed: %w", err))
 		}
@@ -173,7 +227,7 @@ func (s *sources) follow(ctx context.Context) error {
 
 func (s *sources) inUse(ctx context.Context) ([]fleet.Repository, error) {
 	var repos []fleet.Repository
-	err := s.svc.store.View(ctx, func(tx store.Tx) (err error) {
+	err := s.store.View(ctx, func(tx store.Tx) (err error) {
 		repos, err = tx.Repositories().ListAllTenants(ctx)
 		return err
 	})
@@ -189,7 +243,7 @@ func (s *sources) wake(repo fleet.Repository, why wakeup) {
 	defer s.mu.Unlock()
 	w, ok := s.workers[repo.ID]
 	if !ok {
-		w = newWorker(s.svc, repo)
+		w = newWorker(s, repo)
 		s.workers[repo.ID] = w
 		s.start(w)
 	}
@@ -241,7 +295,7 @@ func (s *sources) drop(id fleet.RepositoryID, wakeups int) {
 
 // forget lets go of the mirrors of all but these repositories.
 func (s *sources) forget(ctx context.Context, repos []fleet.Repository) error {
-	git, ok := s.svc.git.(forgetter)
+	git, ok := s.git.(forgetter)
 	if !ok {
 		return nil
 	}
@@ -252,7 +306,7 @@ func (s *sources) forget(ctx context.Context, repos []fleet.Repository) error {
 	}
 	n, err := git.Forget(ctx, forgetAfter, func(owner, url string) bool { return used[mirror{owner, url}] })
 	if n > 0 {
-		s.svc.cfg.Log.Info("deleted the mirrors of repositories that are no longer used", "mirrors", n)
+		s.cfg.Log.Info("deleted the mirrors of repositories that are no longer used", "mirrors", n)
 	}
 	return err
 }

@@ -33,7 +33,7 @@ func (s *sources) told(ctx context.Context, batch []store.Change) error {
 		return nil
 	}
 	due := wakes{why: map[fleet.RepositoryID]wakeup{}, repos: map[fleet.RepositoryID]fleet.Repository{}, seen: map[string]bool{}}
-	err := s.svc.store.View(ctx, func(tx store.Tx) error {
+	err := s.store.View(ctx, func(tx store.Tx) error {
 		for _, c := range concerned {
 			if err := s.concern(ctx, tx, c, &due); err != nil && !errors.Is(err, store.ErrNotFound) {
 				return err // what is not found was deleted meanwhile
