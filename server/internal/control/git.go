@@ -7,6 +7,7 @@ import (
 	"github.com/kedge-dev/kedge/internal/fleet"
 	"github.com/kedge-dev/kedge/internal/obs"
 	"github.com/kedge-dev/kedge/server/internal/gitsource"
+	"github.com/kedge-dev/kedge/server/internal/reposync"
 	"github.com/kedge-dev/kedge/server/internal/store"
 )
 
@@ -25,7 +26,7 @@ func (r repositories) Access(ctx context.Context, repo fleet.Repository) (gitsou
 	return r.s.access(ctx, repo)
 }
 
-func (r repositories) ApplyConfig(ctx context.Context, read configLook) (applied, error) {
+func (r repositories) ApplyConfig(ctx context.Context, read reposync.ConfigFile) (reposync.ConfigResult, error) {
 	return r.s.applyConfig(ctx, read)
 }
 

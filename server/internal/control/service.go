@@ -19,6 +19,7 @@ import (
 	"github.com/kedge-dev/kedge/server/internal/membership"
 	"github.com/kedge-dev/kedge/server/internal/placement"
 	"github.com/kedge-dev/kedge/server/internal/places"
+	"github.com/kedge-dev/kedge/server/internal/reposync"
 	"github.com/kedge-dev/kedge/server/internal/rollout"
 	"github.com/kedge-dev/kedge/server/internal/store"
 )
@@ -72,7 +73,7 @@ type Service struct {
 	cfg     Config
 	store   store.Store
 	git     Git
-	sources *sources
+	sources *reposync.Manager
 	renders *places.Places // what runs at once, over all tenants
 	member  *membership.Member
 	feed    *changefeed.Feed
@@ -112,11 +113,11 @@ func New(cfg Config, st store.Store, git Git) (*Service, error) {
 	n := cfg.RendersAtOnce
 	// A render is bounded in time, so that one tenant may have all but one place.
 	s.renders = places.New(places.Config{Usual: n, Share: n - 1, Most: n + 1})
-	s.sources = newSources(sourcesConfig{
+	s.sources = reposync.New(reposync.Config{
 		PollInterval: cfg.PollInterval, RendersAtOnce: cfg.RendersAtOnce, RenderLimits: cfg.RenderLimits, Builder: cfg.Builder,
 		Now: cfg.Now, Log: cfg.Log, Observe: cfg.Observe,
-	}, sourcesDeps{
-		store: st, git: git, feed: s.feed, leader: s.member, planner: s.planner, placer: s.placer, control: repositories{s}, renders: s.renders,
+	}, reposync.Deps{
+		Store: st, Git: git, Feed: s.feed, Leader: s.member, Planner: s.planner, Placer: s.placer, Control: repositories{s}, Renders: s.renders,
 	})
 	s.checks = newSourceChecks(git, cfg)
 	return s, nil
@@ -127,7 +128,7 @@ func (s *Service) Work(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return s.feed.Run(ctx) })
 	g.Go(func() error { return s.reseal(ctx) })
-	g.Go(func() error { return s.sources.run(ctx) })
+	g.Go(func() error { return s.sources.Run(ctx) })
 	g.Go(func() error { return s.member.Run(ctx) })
 	g.Go(func() error { return s.keepHouse(ctx) })
 	g.Go(func() error { return s.ringBells(ctx) })

@@ -1,4 +1,4 @@
-package control
+package reposync
 
 import (
 	"context"
@@ -104,8 +104,8 @@ func (w *worker) pendingOvertaken(ctx context.Context, tx store.Tx, d fleet.Depl
 		return false, err
 	}
 	for _, u := range units {
-		i := slices.IndexFunc(p.parts, func(part part) bool { return part.variant == u.variant })
-		if i < 0 || p.parts[i].packed == nil && p.parts[i].digest != u.was.Digest {
+		i := slices.IndexFunc(p.parts, func(part part) bool { return part.Variant == u.Variant })
+		if i < 0 || p.parts[i].packed == nil && p.parts[i].digest != u.Was.Digest {
 			return true, nil
 		}
 	}

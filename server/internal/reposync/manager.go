@@ -1,4 +1,4 @@
-package control
+package reposync
 
 import (
 	"cmp"
@@ -32,7 +32,7 @@ type forgetter interface {
 type tenantAware interface{ SetShared(shared bool) }
 
 // countTenants tells Git whether tenants share the server.
-func (s *sources) countTenants(ctx context.Context) error {
+func (s *Manager) countTenants(ctx context.Context) error {
 	git, ok := s.git.(tenantAware)
 	if !ok {
 		return nil
@@ -49,12 +49,19 @@ func (s *sources) countTenants(ctx context.Context) error {
 	return nil
 }
 
-// sources keeps one worker per repository that is in use, on the replica that leads it, and wakes it
+// Manager keeps one worker per repository that is in use, on the replica that leads it, and wakes it
 // when there is something to look at. A repository that hangs or fails holds up no other, and a
 // tenant no other tenant (invariant 12).
-type sources struct {
-	cfg sourcesConfig
-	sourcesDeps
+type Manager struct {
+	cfg          Config
+	store        store.Store
+	git          Git
+	feed         Feed
+	leader       Leader
+	planner      *rollout.Planner
+	placer       *placement.Placer
+	control      Control
+	renders      Limiter
 	builder      render.Builder // nil when there is none
 	capabilities clusters       // of clusters that were looked up
 
@@ -74,8 +81,8 @@ const (
 	followRetry = time.Second
 )
 
-// sourcesConfig configures the sources. Zero fields take their defaults.
-type sourcesConfig struct {
+// Config configures the sources. Zero fields take their defaults.
+type Config struct {
 	// PollInterval is the backstop for lost webhooks; default 30 s.
 	PollInterval time.Duration
 	// RendersAtOnce bounds how many deployments of a repository are evaluated at once; default 4.
@@ -91,51 +98,52 @@ type sourcesConfig struct {
 	Observe func(pushToCommitted time.Duration)
 }
 
-// sourcesDeps are what the sources work with. All are needed.
-type sourcesDeps struct {
-	store   store.Store
-	git     repoGit
-	feed    changeFeed
-	leader  leader
-	planner *rollout.Planner
-	placer  *placement.Placer
-	control useCases
-	renders limiter
+// Deps are what the sources work with. All are needed.
+type Deps struct {
+	Store   store.Store
+	Git     Git
+	Feed    Feed
+	Leader  Leader
+	Planner *rollout.Planner
+	Placer  *placement.Placer
+	Control Control
+	Renders Limiter
 }
 
-// repoGit is a source of commits.
-type repoGit interface {
+// Git is a source of commits.
+type Git interface {
 	Fetch(ctx context.Context, a gitsource.Access, revisions []string) (map[string]gitsource.Ref, error)
 	Tree(ctx context.Context, a gitsource.Access, commit string) (filetree.Tree, error)
 }
 
-// changeFeed is the change feed of the store.
-type changeFeed interface {
+// Feed is the change feed of the store.
+type Feed interface {
 	FollowAll(ctx context.Context, fn func([]store.Change)) error
 }
 
-// leader runs work on one replica at a time.
-type leader interface {
+// Leader runs work on one replica at a time.
+type Leader interface {
 	Lead(ctx context.Context, name string, run func(ctx context.Context))
 }
 
-// limiter shares the renders that run at once, over all repositories, between tenants: they cost CPU, not waiting.
-type limiter interface {
+// Limiter shares the renders that run at once, over all repositories, between tenants: they cost CPU, not waiting.
+type Limiter interface {
 	Take(ctx context.Context, tenant string) (release func(), err error)
 }
 
-// useCases are the decisions of control that a worker needs.
-type useCases interface {
+// Control are the decisions of control that a worker needs.
+type Control interface {
 	// Access returns how a repository is read now, with its credential as it is now.
 	Access(ctx context.Context, repo fleet.Repository) (gitsource.Access, error)
 	// ApplyConfig makes what the file of an agent declares true, or records why not.
-	ApplyConfig(ctx context.Context, read configLook) (applied, error)
+	ApplyConfig(ctx context.Context, read ConfigFile) (ConfigResult, error)
 	// CheckSpec fails with a ConflictError, a QuotaError or an InvalidError when a pending spec must not come into
 	// force now. next is what d becomes with it.
 	CheckSpec(ctx context.Context, tx store.Tx, d fleet.Deployment, next *fleet.Deployment) error
 }
 
-func newSources(cfg sourcesConfig, deps sourcesDeps) *sources {
+// New makes a manager; it does no I/O.
+func New(cfg Config, deps Deps) *Manager {
 	cfg.PollInterval = cmp.Or(cfg.PollInterval, 30*time.Second)
 	cfg.RendersAtOnce = cmp.Or(cfg.RendersAtOnce, 4)
 	cfg.Log = cmp.Or(cfg.Log, slog.New(slog.DiscardHandler))
@@ -145,7 +153,10 @@ func newSources(cfg sourcesConfig, deps sourcesDeps) *sources {
 	if cfg.RenderLimits == (render.Limits{}) {
 		cfg.RenderLimits = render.DefaultLimits()
 	}
-	s := &sources{cfg: cfg, sourcesDeps: deps, workers: map[fleet.RepositoryID]*worker{}}
+	s := &Manager{
+		cfg: cfg, store: deps.Store, git: deps.Git, feed: deps.Feed, leader: deps.Leader, planner: deps.Planner, placer: deps.Placer,
+		control: deps.Control, renders: deps.Renders, workers: map[fleet.RepositoryID]*worker{},
+	}
 	if cfg.Builder != nil {
 		s.builder = render.NewCache(cfg.Builder, 0)
 	}
@@ -153,13 +164,13 @@ func newSources(cfg sourcesConfig, deps sourcesDeps) *sources {
 }
 
 // tell appends an event, now.
-func (s *sources) tell(ctx context.Context, tx store.Tx, e fleet.Event) error {
+func (s *Manager) tell(ctx context.Context, tx store.Tx, e fleet.Event) error {
 	e.At = s.cfg.Now()
 	return tx.Events().Append(ctx, e)
 }
 
-// run keeps the workers of all repositories in use going until ctx ends.
-func (s *sources) run(ctx context.Context) error {
+// Run keeps the workers of all repositories in use going until ctx ends.
+func (s *Manager) Run(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
 	s.mu.Lock()
 	s.start = func(w *worker) {
@@ -192,19 +203,19 @@ func (s *sources) run(ctx context.Context) error {
 	return g.Wait()
 }
 
-func (s *sources) tend(ctx context.Context) {
+func (s *Manager) tend(ctx context.Context) {
 	for pause.For(ctx, tendEvery) {
 		if err := s.planner.ExpireRuns(ctx); err != nil && ctx.Err() == nil {
 			s.cfg.Log.Error("ending sync runs", obs.KeyError, err)
 		}
-		if err := s.sweep(ctx); err != nil && ctx.Err() == nil {
+		if err := s.Sweep(ctx); err != nil && ctx.Err() == nil {
 			s.cfg.Log.Error("looking for repositories that are no longer used", obs.KeyError, err)
 		}
 	}
 }
 
 // follow wakes every worker, then follows the feed for what concerns them.
-func (s *sources) follow(ctx context.Context) error {
+func (s *Manager) follow(ctx context.Context) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	if err := s.countTenants(ctx); err != nil {
@@ -225,7 +236,7 @@ func (s *sources) follow(ctx context.Context) error {
 	return cmp.Or(err, context.Cause(ctx))
 }
 
-func (s *sources) inUse(ctx context.Context) ([]fleet.Repository, error) {
+func (s *Manager) inUse(ctx context.Context) ([]fleet.Repository, error) {
 	var repos []fleet.Repository
 	err := s.store.View(ctx, func(tx store.Tx) (err error) {
 		repos, err = tx.Repositories().ListAllTenants(ctx)
@@ -238,7 +249,7 @@ func (s *sources) inUse(ctx context.Context) ([]fleet.Repository, error) {
 }
 
 // wake wakes the worker of repo, and starts it when it is new.
-func (s *sources) wake(repo fleet.Repository, why wakeup) {
+func (s *Manager) wake(repo fleet.Repository, why wakeup) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	w, ok := s.workers[repo.ID]
@@ -250,9 +261,16 @@ func (s *sources) wake(repo fleet.Repository, why wakeup) {
 	w.wake(why)
 }
 
-// sweep stops the workers of repositories that no deployment uses any more, and lets go of what was
+// WorkerCount is how many repositories have a worker.
+func (s *Manager) WorkerCount() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.workers)
+}
+
+// Sweep stops the workers of repositories that no deployment uses any more, and lets go of what was
 // fetched for them.
-func (s *sources) sweep(ctx context.Context) error {
+func (s *Manager) Sweep(ctx context.Context) error {
 	// A worker that is woken after this may be needed again: its wakeups are counted.
 	before := map[fleet.RepositoryID]int{}
 	s.mu.Lock()
@@ -275,7 +293,7 @@ func (s *sources) sweep(ctx context.Context) error {
 
 // dropAll stops every worker: what they remember is of a database that went back. Those that are needed are
 // started anew.
-func (s *sources) dropAll() {
+func (s *Manager) dropAll() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for id, w := range s.workers {
@@ -284,7 +302,7 @@ func (s *sources) dropAll() {
 	}
 }
 
-func (s *sources) drop(id fleet.RepositoryID, wakeups int) {
+func (s *Manager) drop(id fleet.RepositoryID, wakeups int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if w := s.workers[id]; w != nil && w.wakeups() == wakeups {
@@ -294,7 +312,7 @@ func (s *sources) drop(id fleet.RepositoryID, wakeups int) {
 }
 
 // forget lets go of the mirrors of all but these repositories.
-func (s *sources) forget(ctx context.Context, repos []fleet.Repository) error {
+func (s *Manager) forget(ctx context.Context, repos []fleet.Repository) error {
 	git, ok := s.git.(forgetter)
 	if !ok {
 		return nil

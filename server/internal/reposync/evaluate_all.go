@@ -1,4 +1,4 @@
-package control
+package reposync
 
 import (
 	"context"
@@ -22,7 +22,7 @@ import (
 
 // forest holds the trees that one look at a repository needs, each made once.
 type forest struct {
-	git    repoGit
+	git    Git
 	access gitsource.Access
 
 	mu    sync.Mutex
@@ -30,7 +30,7 @@ type forest struct {
 	units map[fleet.DeploymentID]unitRead // read ahead; each is used once
 }
 
-func newForest(git repoGit, access gitsource.Access) *forest {
+func newForest(git Git, access gitsource.Access) *forest {
 	return &forest{git: git, access: access, trees: map[string]filetree.Tree{}}
 }
 
@@ -312,10 +312,10 @@ func (w *worker) takesAway(ctx context.Context, o outcome) (bool, error) {
 		return w.givenOut(ctx, o.deployment)
 	}
 	for _, p := range o.parts {
-		if p.packed == nil || p.was.Digest == "" {
+		if p.packed == nil || p.Was.Digest == "" {
 			continue
 		}
-		before, err := w.svc.planner.BundleObjects(ctx, w.tenant, p.was.Digest)
+		before, err := w.svc.planner.BundleObjects(ctx, w.tenant, p.Was.Digest)
 		if err != nil {
 			return false, err
 		}
