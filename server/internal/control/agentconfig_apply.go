@@ -6,10 +6,10 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/kedge-dev/kedge/internal/agentconfig"
 	"github.com/kedge-dev/kedge/internal/fleet"
 	"github.com/kedge-dev/kedge/server/internal/auth"
 	"github.com/kedge-dev/kedge/server/internal/quota"
+	"github.com/kedge-dev/kedge/server/internal/reposync"
 	"github.com/kedge-dev/kedge/server/internal/rollout"
 	"github.com/kedge-dev/kedge/server/internal/store"
 	"github.com/kedge-dev/kedge/server/internal/wording"
@@ -18,18 +18,9 @@ import (
 // configDoor is what the audit log has for changes that a file makes.
 const configDoor = "git"
 
-// applied is what became of a look at a file.
-type applied int
-
-const (
-	configDone      applied = iota // it is live, or recorded as wrong
-	configTryAgain                 // something beside the file is in the way
-	configOvertaken                // somebody else has changed the configuration meanwhile
-)
-
 // applyConfig makes what an agent's file declares true, in one transaction: all of it, or nothing and
 // why not.
-func (s *Service) applyConfig(ctx context.Context, look configLook) (applied, error) {
+func (s *Service) applyConfig(ctx context.Context, look reposync.ConfigFile) (reposync.ConfigResult, error) {
 	result, err := s.applyOnce(ctx, look)
 	var quota *quota.ExceededError
 	var held *ConflictError
@@ -38,26 +29,26 @@ func (s *Service) applyConfig(ctx context.Context, look configLook) (applied, er
 		return result, err
 	}
 	// Nothing was written: only that it could not be is.
-	look.state, look.findings, look.more = fleet.ConfigRefused, []fleet.ConfigFinding{{Message: err.Error()}}, 0
-	if result, err = s.applyOnce(ctx, look); result == configDone {
-		result = configTryAgain
+	look.State, look.Findings, look.More = fleet.ConfigRefused, []fleet.ConfigFinding{{Message: err.Error()}}, 0
+	if result, err = s.applyOnce(ctx, look); result == reposync.ConfigDone {
+		result = reposync.ConfigTryAgain
 	}
 	return result, err
 }
 
-func (s *Service) applyOnce(ctx context.Context, look configLook) (applied, error) {
-	var result applied
+func (s *Service) applyOnce(ctx context.Context, look reposync.ConfigFile) (reposync.ConfigResult, error) {
+	var result reposync.ConfigResult
 	err := s.store.Update(ctx, func(tx store.Tx) error {
-		result = configDone
-		now, err := tx.AgentConfigs().Get(ctx, look.config.TenantID, look.config.AgentID)
+		result = reposync.ConfigDone
+		now, err := tx.AgentConfigs().Get(ctx, look.Config.TenantID, look.Config.AgentID)
 		if errors.Is(err, store.ErrNotFound) {
 			return nil // no longer anybody's configuration
 		}
 		if err != nil {
 			return err
 		}
-		if was := look.config; now.Spec != was.Spec || now.Commit != was.Commit || now.Live != was.Live || now.State != was.State {
-			result = configOvertaken
+		if was := look.Config; now.Spec != was.Spec || now.Commit != was.Commit || now.Live != was.Live || now.State != was.State {
+			result = reposync.ConfigOvertaken
 			return nil
 		}
 		return s.applyLook(ctx, tx, look)
@@ -65,51 +56,43 @@ func (s *Service) applyOnce(ctx context.Context, look configLook) (applied, erro
 	return result, err
 }
 
-func (s *Service) applyLook(ctx context.Context, tx store.Tx, look configLook) error {
-	t, err := tx.Tenants().Get(ctx, look.config.TenantID)
+func (s *Service) applyLook(ctx context.Context, tx store.Tx, look reposync.ConfigFile) error {
+	t, err := tx.Tenants().Get(ctx, look.Config.TenantID)
 	if err != nil {
 		return err
 	}
-	c := look.config
+	c := look.Config
 	changed := false
-	if look.state == fleet.ConfigApplied || look.state == fleet.ConfigAbsent {
+	if look.State == fleet.ConfigApplied || look.State == fleet.ConfigAbsent {
 		want, err := s.wanted(ctx, tx, look)
 		if err != nil {
 			return err
 		}
-		look.refuse(want.findings)
+		look.Refuse(want.findings)
 		if len(want.findings) == 0 {
 			if changed, err = s.reconcileConfig(ctx, tx, t, look, want.deployments); err != nil {
 				return err
 			}
-			c.Live, c.Declares = look.commit, len(want.deployments)
+			c.Live, c.Declares = look.Commit, len(want.deployments)
 		}
-	} else if look.state == fleet.ConfigInvalid && len(look.file.Deployments) > 0 {
+	} else if look.State == fleet.ConfigInvalid && len(look.File.Deployments) > 0 {
 		also, err := s.alsoWrong(ctx, tx, look)
 		if err != nil {
 			return err
 		}
-		more := look.more
-		look.refuse(slices.Concat(look.findings, also))
-		look.more += more
+		more := look.More
+		look.Refuse(slices.Concat(look.Findings, also))
+		look.More += more
 	}
 	return s.recordLook(ctx, tx, look, c, changed)
 }
 
-// refuse adds mistakes that only show beside what else the tenant has.
-func (l *configLook) refuse(findings []fleet.ConfigFinding) {
-	if len(findings) == 0 {
-		return
-	}
-	l.refused(agentconfig.Refuse(findings))
-}
-
 // recordLook writes what became of a file, when anything of it is new. That it was looked at at another commit is:
 // whoever has looked before, at an older one, sees by that that it was overtaken.
-func (s *Service) recordLook(ctx context.Context, tx store.Tx, look configLook, c fleet.AgentConfig, changed bool) error {
-	was := look.config
-	c.State, c.File, c.Commit, c.ReadAt = look.state, look.path, look.commit, s.cfg.Now()
-	c.Errors, c.More, c.Notices = look.findings, look.more, look.file.Notices
+func (s *Service) recordLook(ctx context.Context, tx store.Tx, look reposync.ConfigFile, c fleet.AgentConfig, changed bool) error {
+	was := look.Config
+	c.State, c.File, c.Commit, c.ReadAt = look.State, look.Path, look.Commit, s.cfg.Now()
+	c.Errors, c.More, c.Notices = look.Findings, look.More, look.File.Notices
 	same := was.State == c.State && was.File == c.File && was.More == c.More && was.Declares == c.Declares &&
 		slices.Equal(was.Errors, c.Errors) && slices.Equal(was.Notices, c.Notices)
 	if same && !changed && was.Commit == c.Commit {
@@ -137,9 +120,9 @@ func (s *Service) recordLook(ctx context.Context, tx store.Tx, look configLook, 
 
 // reconcileConfig applies the difference between what is declared and what was. What did not change is
 // not touched.
-func (s *Service) reconcileConfig(ctx context.Context, tx store.Tx, t fleet.Tenant, look configLook, want []wantedDeployment) (bool, error) {
-	c := look.config
-	p := auth.Principal{Name: fmt.Sprintf("the configuration of agent %q at commit %.12s", c.AgentName, look.commit), Door: configDoor}
+func (s *Service) reconcileConfig(ctx context.Context, tx store.Tx, t fleet.Tenant, look reposync.ConfigFile, want []wantedDeployment) (bool, error) {
+	c := look.Config
+	p := auth.Principal{Name: fmt.Sprintf("the configuration of agent %q at commit %.12s", c.AgentName, look.Commit), Door: configDoor}
 	declared, err := tx.Declarations().OfAgent(ctx, t.ID, c.AgentName)
 	if err != nil {
 		return false, err
@@ -183,7 +166,7 @@ func (s *Service) reconcileConfig(ctx context.Context, tx store.Tx, t fleet.Tena
 
 // declare makes one deployment what the file says.
 func (s *Service) declare(
-	ctx context.Context, tx store.Tx, p auth.Principal, t fleet.Tenant, look configLook, w wantedDeployment,
+	ctx context.Context, tx store.Tx, p auth.Principal, t fleet.Tenant, look reposync.ConfigFile, w wantedDeployment,
 ) (fleet.Deployment, bool, error) {
 	d, err := tx.Deployments().ByName(ctx, t.ID, w.deployment.Name)
 	found := err == nil
@@ -201,18 +184,18 @@ func (s *Service) declare(
 		e.wanted = d
 		fields := changes(e.newest, d)
 		if differs = len(fields) > 0; differs {
-			if err := s.borrowCredential(ctx, tx, t, look.config, w); err != nil {
+			if err := s.borrowCredential(ctx, tx, t, look.Config, w); err != nil {
 				return fleet.Deployment{}, false, err
 			}
 			if err := s.update(ctx, tx, p, t, e, fields); err != nil {
 				return fleet.Deployment{}, false, err
 			}
 		}
-	} else if d, err = s.createDeclared(ctx, tx, p, t, look.config, w); err != nil {
+	} else if d, err = s.createDeclared(ctx, tx, p, t, look.Config, w); err != nil {
 		return fleet.Deployment{}, false, err
 	}
 	by := fleet.Declaration{
-		TenantID: t.ID, DeploymentID: d.ID, AgentName: look.config.AgentName, Name: w.name, RepoURL: look.config.RepoURL, File: look.path, Prune: w.prune,
+		TenantID: t.ID, DeploymentID: d.ID, AgentName: look.Config.AgentName, Name: w.name, RepoURL: look.Config.RepoURL, File: look.Path, Prune: w.prune,
 	}
 	old, err := tx.Declarations().Of(ctx, t.ID, []fleet.DeploymentID{d.ID})
 	if err != nil || len(old) == 1 && old[0] == by {

@@ -13,6 +13,7 @@ import (
 	"github.com/kedge-dev/kedge/internal/fleet"
 	"github.com/kedge-dev/kedge/server/internal/auth"
 	"github.com/kedge-dev/kedge/server/internal/gitsource"
+	"github.com/kedge-dev/kedge/server/internal/reposync"
 	"github.com/kedge-dev/kedge/server/internal/store"
 	"github.com/kedge-dev/kedge/server/internal/store/sqlite/sqlitetest"
 )
@@ -48,32 +49,33 @@ func configured(t *testing.T, git Git) (*Service, fleet.Repository) {
 }
 
 // lookAtConfig reads the file at a commit as the leader of the repository does, without applying it yet.
-func lookAtConfig(t *testing.T, w *worker, commit string) configLook {
+func lookAtConfig(t *testing.T, s *Service, repo fleet.Repository, commit string) reposync.ConfigFile {
 	t.Helper()
-	todo, err := w.read(t.Context(), wakeup{check: true})
-	if err != nil || len(todo.configs) != 1 {
-		t.Fatalf("there are %d configurations, %v", len(todo.configs), err)
+	var configs []fleet.AgentConfig
+	err := s.store.View(t.Context(), func(tx store.Tx) (err error) {
+		configs, err = tx.AgentConfigs().OfRepository(t.Context(), repo.TenantID, repo.ID)
+		return err
+	})
+	if err != nil || len(configs) != 1 {
+		t.Fatalf("there are %d configurations, %v", len(configs), err)
 	}
-	look := configLook{config: todo.configs[0], commit: strings.Repeat(commit, 40)}
-	tree, err := newForest(w.svc.git, todo.access).at(t.Context(), look.commit)
+	commit = strings.Repeat(commit, 40)
+	tree, err := s.git.Tree(t.Context(), gitsource.Access{}, commit)
 	if err != nil {
 		t.Fatal(err)
 	}
-	found, err := findConfig(t.Context(), tree, "paris")
+	look, err := reposync.ReadConfig(t.Context(), tree, configs[0], commit)
 	if err != nil {
-		t.Fatal(err)
-	}
-	if err := look.read(t.Context(), tree, found); err != nil {
 		t.Fatal(err)
 	}
 	return look
 }
 
-func applyLook(t *testing.T, s *Service, look configLook, want applied) {
+func applyLook(t *testing.T, s *Service, look reposync.ConfigFile, want reposync.ConfigResult) {
 	t.Helper()
 	got, err := s.applyConfig(t.Context(), look)
 	if err != nil || got != want {
-		t.Fatalf("applying commit %.1s: got %v, %v, want %v", look.commit, got, err, want)
+		t.Fatalf("applying commit %.1s: got %v, %v, want %v", look.Commit, got, err, want)
 	}
 }
 
@@ -84,11 +86,10 @@ func TestALeaderThatWasOvertakenAppliesNoOlderFile(t *testing.T) {
 	same := "deployments:\n- name: web\n"
 	git := &filed{files: map[string]string{"1": same, "2": "deployments:\n- name: db\n", "3": same}}
 	s, repo := configured(t, git)
-	slow, successor := newWorker(s, repo), newWorker(s, repo)
-	applyLook(t, s, lookAtConfig(t, slow, "1"), configDone)
-	late := lookAtConfig(t, slow, "2")
-	applyLook(t, s, lookAtConfig(t, successor, "3"), configDone)
-	applyLook(t, s, late, configOvertaken)
+	applyLook(t, s, lookAtConfig(t, s, repo, "1"), reposync.ConfigDone)
+	late := lookAtConfig(t, s, repo, "2")
+	applyLook(t, s, lookAtConfig(t, s, repo, "3"), reposync.ConfigDone)
+	applyLook(t, s, late, reposync.ConfigOvertaken)
 	c, err := s.AgentConfig(t.Context(), auth.System(), "default", "paris")
 	if err != nil || c.Live[:1] != "3" || c.Commit[:1] != "3" || len(c.Declarations) != 1 || c.Declarations[0].Name != "web" {
 		t.Errorf("the file in between is back: %+v, %v", c, err)
@@ -110,7 +111,7 @@ func TestANamedProjectInheritsWhoHasToSign(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	applyLook(t, s, lookAtConfig(t, newWorker(s, repo), "1"), configDone)
+	applyLook(t, s, lookAtConfig(t, s, repo, "1"), reposync.ConfigDone)
 	for url, want := range map[string]string{
 		"https://example.com/group/new.git": signers, "https://example.com/group/known.git": "", "https://example.com/group/spelled.git": "",
 	} {
@@ -186,15 +187,14 @@ func TestAFileOfManyDeploymentsLooksAtItsOwnAgentAlone(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	w := newWorker(s, repo)
 	for _, step := range []struct {
 		commit        string
 		live, targets int
 	}{{"1", many, many}, {"2", 0, 0}} {
 		cost := &costStore{Store: s.store}
-		look := lookAtConfig(t, w, step.commit)
+		look := lookAtConfig(t, s, repo, step.commit)
 		s.store = cost
-		applyLook(t, s, look, configDone)
+		applyLook(t, s, look, reposync.ConfigDone)
 		s.store = cost.Store
 		if cost.agents > 2*many || cost.targets != step.targets {
 			t.Errorf("at commit %s agents were read %d times and %d targets made, for %d deployments of one agent", step.commit, cost.agents, cost.targets, many)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 
 	"github.com/kedge-dev/kedge/internal/fleet"
 	"github.com/kedge-dev/kedge/server/internal/rollout"
@@ -27,12 +26,6 @@ const nobody = "(none)"
 
 // declaredName is the name of what the file of an agent declares by a name.
 func declaredName(agent, name string) string { return agent + "." + name }
-
-// releaseOf is how Helm calls a deployment that gives no name of its own: without the agent, since names of
-// objects begin with it and many have no dots.
-func releaseOf(deployment string) string {
-	return deployment[strings.LastIndexByte(deployment, '.')+1:]
-}
 
 // ensurePlace makes one of the two environments of an agent, unless it is there.
 func (s *Service) ensurePlace(ctx context.Context, tx store.Tx, tenant fleet.TenantID, name, agent string) error {

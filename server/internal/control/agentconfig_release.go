@@ -9,15 +9,16 @@ import (
 	"github.com/kedge-dev/kedge/internal/fleet"
 	"github.com/kedge-dev/kedge/server/internal/auth"
 	"github.com/kedge-dev/kedge/server/internal/placement"
+	"github.com/kedge-dev/kedge/server/internal/reposync"
 	"github.com/kedge-dev/kedge/server/internal/store"
 )
 
 // undeclare ends a deployment that a file no longer lists. Its objects are deleted only if the same
 // file of the same repository said so while it listed it, and now lists others, or expressly none; and never
 // while an agent is ahead of the server, or may be.
-func (s *Service) undeclare(ctx context.Context, tx store.Tx, p auth.Principal, t fleet.Tenant, look configLook, d fleet.Declaration) error {
-	stated := d.Prune && d.RepoURL == look.config.RepoURL && d.File == look.path
-	if !stated || look.state != fleet.ConfigApplied || !look.file.Lists {
+func (s *Service) undeclare(ctx context.Context, tx store.Tx, p auth.Principal, t fleet.Tenant, look reposync.ConfigFile, d fleet.Declaration) error {
+	stated := d.Prune && d.RepoURL == look.Config.RepoURL && d.File == look.Path
+	if !stated || look.State != fleet.ConfigApplied || !look.File.Lists {
 		why := fmt.Sprintf("%s of %s does not declare it any more", d.File, d.RepoURL)
 		return s.releaseDeclared(ctx, tx, p, t, d, why)
 	}

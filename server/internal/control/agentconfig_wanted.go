@@ -7,6 +7,7 @@ import (
 
 	"github.com/kedge-dev/kedge/internal/agentconfig"
 	"github.com/kedge-dev/kedge/internal/fleet"
+	"github.com/kedge-dev/kedge/server/internal/reposync"
 	"github.com/kedge-dev/kedge/server/internal/store"
 )
 
@@ -24,16 +25,16 @@ type wantedDeployments struct {
 }
 
 // wanted is what a file declares, or everything that is wrong with it.
-func (s *Service) wanted(ctx context.Context, tx store.Tx, look configLook) (wantedDeployments, error) {
+func (s *Service) wanted(ctx context.Context, tx store.Tx, look reposync.ConfigFile) (wantedDeployments, error) {
 	var out wantedDeployments
 	projects := map[string]string{} // where each repository that was named as a project is named
-	for _, d := range look.file.Deployments {
+	for _, d := range look.File.Deployments {
 		w, findings, err := s.wantedOne(ctx, tx, look, d)
 		if err != nil {
 			return out, err
 		}
 		url := w.deployment.Source.RepoURL
-		if len(findings) == 0 && d.Source.RepoURL == "" && d.Source.Kind == fleet.SourcePlain && strings.HasPrefix(look.path, ".gitlab/") {
+		if len(findings) == 0 && d.Source.RepoURL == "" && d.Source.Kind == fleet.SourcePlain && strings.HasPrefix(look.Path, ".gitlab/") {
 			if before := projects[url]; before != "" {
 				findings = append(findings, d.Finding("", "it is the same repository as "+before+", "+url+": GitLab allows each once"))
 			}
@@ -49,16 +50,16 @@ func (s *Service) wanted(ctx context.Context, tx store.Tx, look configLook) (wan
 }
 
 func (s *Service) wantedOne(
-	ctx context.Context, tx store.Tx, look configLook, d agentconfig.Deployment,
+	ctx context.Context, tx store.Tx, look reposync.ConfigFile, d agentconfig.Deployment,
 ) (wantedDeployment, []fleet.ConfigFinding, error) {
-	c := look.config
+	c := look.Config
 	w := wantedDeployment{name: d.Name, prune: d.Prune}
 	w.deployment = fleet.Deployment{
 		Name: declaredName(c.AgentName, d.Name), Labels: fleet.CloneLabels(d.Labels), Source: d.Source,
 		Environment: placeOf(c.AgentName), Namespace: d.Namespace, Policy: d.Policy,
 	}
 	source := &w.deployment.Source
-	switch url, mapped := look.projects[d.Project]; {
+	switch url, mapped := look.Projects[d.Project]; {
 	case d.Project == "" && source.RepoURL == "":
 		source.RepoURL = c.RepoURL
 	case d.Project == "": // it names its own
@@ -86,11 +87,11 @@ func (s *Service) wantedOne(
 
 // alsoWrong are the mistakes in what could be read of a file that has others: all of them are told at once.
 // A field that was reported already, or a part or the whole of one, is not reported again.
-func (s *Service) alsoWrong(ctx context.Context, tx store.Tx, look configLook) ([]fleet.ConfigFinding, error) {
+func (s *Service) alsoWrong(ctx context.Context, tx store.Tx, look reposync.ConfigFile) ([]fleet.ConfigFinding, error) {
 	want, err := s.wanted(ctx, tx, look)
 	var out []fleet.ConfigFinding
 	for _, f := range want.findings {
-		if !slices.ContainsFunc(look.findings, func(known fleet.ConfigFinding) bool {
+		if !slices.ContainsFunc(look.Findings, func(known fleet.ConfigFinding) bool {
 			return within(f.Field, known.Field) || within(known.Field, f.Field)
 		}) {
 			out = append(out, f)

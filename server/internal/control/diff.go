@@ -13,6 +13,7 @@ import (
 	"github.com/kedge-dev/kedge/internal/objectdiff"
 	"github.com/kedge-dev/kedge/server/internal/auth"
 	"github.com/kedge-dev/kedge/server/internal/gitsource"
+	"github.com/kedge-dev/kedge/server/internal/reposync"
 	"github.com/kedge-dev/kedge/server/internal/rollout"
 	"github.com/kedge-dev/kedge/server/internal/store"
 )
@@ -89,14 +90,14 @@ func (s *Service) Diff(ctx context.Context, p auth.Principal, tenant, name, from
 
 // comparison is one use of Diff.
 type comparison struct {
-	worker     *worker // of its own: it renders, and drives nothing
+	svc        *Service
+	preview    *reposync.Preview
 	tenant     fleet.Tenant
 	deployment fleet.Deployment
 	repo       fleet.Repository
-	units      []unit
+	units      []reposync.Unit
 	targets    []fleet.Target
 	kept       []fleet.Revision
-	trees      *forest
 	from, to   diffSide
 }
 
@@ -111,7 +112,7 @@ type diffSide struct {
 }
 
 func (s *Service) newComparison(ctx context.Context, p auth.Principal, tenant, name string) (*comparison, error) {
-	c := &comparison{}
+	c := &comparison{svc: s}
 	err := s.store.View(ctx, func(tx store.Tx) (err error) {
 		if c.tenant, err = readable(ctx, tx, p, tenant); err != nil {
 			return err
@@ -122,8 +123,8 @@ func (s *Service) newComparison(ctx context.Context, p auth.Principal, tenant, n
 		if c.repo, err = tx.Repositories().Get(ctx, c.tenant.ID, c.deployment.RepositoryID); err != nil {
 			return err
 		}
-		c.worker = newWorker(s, c.repo)
-		if c.units, _, err = c.worker.units(ctx, tx, c.deployment); err != nil {
+		c.preview = s.sources.NewPreview(c.repo)
+		if c.units, err = c.preview.Units(ctx, tx, c.deployment); err != nil {
 			return err
 		}
 		if c.targets, err = tx.Targets().OfDeployment(ctx, c.tenant.ID, c.deployment.ID); err != nil {
@@ -139,7 +140,7 @@ func (s *Service) newComparison(ctx context.Context, p auth.Principal, tenant, n
 		if c.deployment.Source.Templated() {
 			return nil, fleet.Conflict("the source of deployment %q speaks of agents, and it has none yet: there is nothing to compare", name)
 		}
-		c.units = []unit{{source: c.deployment.Source, was: c.deployment.Rendered}}
+		c.units = []reposync.Unit{{Source: c.deployment.Source, Was: c.deployment.Rendered}}
 	}
 	return c, nil
 }
@@ -195,11 +196,9 @@ func (c *comparison) desiredCommit() string {
 
 // fetch brings the commits that are not kept, with one fetch for both sides.
 func (c *comparison) fetch(ctx context.Context) error {
-	access, err := c.worker.svc.access(ctx, c.repo)
-	if err != nil {
+	if err := c.preview.Open(ctx); err != nil {
 		return err
 	}
-	c.trees = newForest(c.worker.svc.git, access)
 	var revisions []string
 	for _, side := range []diffSide{c.from, c.to} {
 		if side.git && !slices.Contains(revisions, side.asked) {
@@ -209,7 +208,7 @@ func (c *comparison) fetch(ctx context.Context) error {
 	if len(revisions) == 0 {
 		return nil
 	}
-	refs, err := c.worker.svc.git.Fetch(ctx, access, revisions)
+	refs, err := c.preview.Fetch(ctx, revisions...)
 	if err != nil {
 		return err
 	}
@@ -226,10 +225,10 @@ func (c *comparison) fetch(ctx context.Context) error {
 }
 
 // compare compares both sides for one variant.
-func (c *comparison) compare(ctx context.Context, u unit) (VariantDiff, error) {
-	out := VariantDiff{Variant: u.variant}
+func (c *comparison) compare(ctx context.Context, u reposync.Unit) (VariantDiff, error) {
+	out := VariantDiff{Variant: u.Variant}
 	for _, t := range c.targets {
-		if !rollout.Attached(t) || t.Variant != u.variant {
+		if !rollout.Attached(t) || t.Variant != u.Variant {
 			continue
 		}
 		if out.Count++; len(out.Agents) < maxDiffAgents {
@@ -250,17 +249,17 @@ func (c *comparison) compare(ctx context.Context, u unit) (VariantDiff, error) {
 }
 
 // objects are those of one side for one variant. A side that does not render is the variant's problem.
-func (c *comparison) objects(ctx context.Context, side diffSide, u unit, out *VariantDiff) ([]manifest.Object, error) {
+func (c *comparison) objects(ctx context.Context, side diffSide, u reposync.Unit, out *VariantDiff) ([]manifest.Object, error) {
 	switch {
 	case side.desired:
 		digest := c.desiredDigest(u, out)
 		if digest == "" {
 			return nil, nil
 		}
-		return c.worker.svc.planner.BundleObjects(ctx, c.tenant.ID, digest)
+		return c.svc.planner.BundleObjects(ctx, c.tenant.ID, digest)
 	case side.kept != nil:
 		if digest := c.keptDigest(*side.kept, u); digest != "" {
-			return c.worker.svc.planner.BundleObjects(ctx, c.tenant.ID, digest)
+			return c.svc.planner.BundleObjects(ctx, c.tenant.ID, digest)
 		}
 		if side.number {
 			out.Problem = fmt.Sprintf("revision %d was kept for other variants: a rollback to it leaves these clusters as they are", side.Revision)
@@ -276,6 +275,6 @@ func (c *comparison) objects(ctx context.Context, side diffSide, u unit, out *Va
 }
 
 func (c *comparison) refetch(ctx context.Context, commit string) (gitsource.Ref, error) {
-	refs, err := c.worker.svc.git.Fetch(ctx, c.trees.access, []string{commit})
+	refs, err := c.preview.Fetch(ctx, commit)
 	return refs[commit], err
 }

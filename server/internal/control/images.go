@@ -89,7 +89,7 @@ func (s *Service) Images(ctx context.Context, p auth.Principal, tenant, name str
 		return nil, "", err
 	}
 	// Parsing costs CPU, as rendering does.
-	release, err := s.sources.renders.take(ctx, c.tenant.ID)
+	release, err := s.renders.Acquire(ctx, string(c.tenant.ID))
 	if err != nil {
 		return nil, "", err
 	}
@@ -191,7 +191,7 @@ func (s *Service) recordImages(ctx context.Context, p auth.Principal, c *checkou
 
 // edits are what has to be written, for all variants of the deployment.
 func (c *checkout) edits(ctx context.Context, changes []imageset.Change, update *ImageUpdate) (map[string][]byte, error) {
-	release, err := c.svc.sources.renders.take(ctx, c.tenant.ID)
+	release, err := c.svc.renders.Acquire(ctx, string(c.tenant.ID))
 	if err != nil {
 		return nil, err
 	}

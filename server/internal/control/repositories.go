@@ -56,7 +56,7 @@ func (s *Service) Repository(ctx context.Context, p auth.Principal, tenant strin
 
 func (s *Service) viewRepository(ctx context.Context, tx store.Tx, repo fleet.Repository) (RepositoryView, error) {
 	v := RepositoryView{Repository: repo}
-	if at := s.sources.checkedAt(repo.ID); at.After(v.CheckedAt) {
+	if at := s.sources.CheckedAt(repo.ID); at.After(v.CheckedAt) {
 		v.CheckedAt = at
 	}
 	deployments, err := tx.Deployments().OfRepository(ctx, repo.TenantID, repo.ID)

@@ -16,8 +16,10 @@ import (
 	"github.com/kedge-dev/kedge/internal/fleet"
 	"github.com/kedge-dev/kedge/internal/render"
 	"github.com/kedge-dev/kedge/server/internal/changefeed"
+	"github.com/kedge-dev/kedge/server/internal/fairlimit"
 	"github.com/kedge-dev/kedge/server/internal/membership"
 	"github.com/kedge-dev/kedge/server/internal/placement"
+	"github.com/kedge-dev/kedge/server/internal/reposync"
 	"github.com/kedge-dev/kedge/server/internal/rollout"
 	"github.com/kedge-dev/kedge/server/internal/store"
 )
@@ -71,7 +73,8 @@ type Service struct {
 	cfg     Config
 	store   store.Store
 	git     Git
-	sources *sources
+	sources *reposync.Manager
+	renders *fairlimit.Limiter // what runs at once, over all tenants
 	member  *membership.Member
 	feed    *changefeed.Feed
 	bells   bells
@@ -79,10 +82,7 @@ type Service struct {
 	present present
 	planner *rollout.Planner
 	placer  *placement.Placer
-	builder render.Builder // nil when there is none
 	checks  *sourceChecks
-	// capabilities are those of clusters that were looked up.
-	capabilities clusters
 	// tenantNames are names by id, of every tenant that was looked up.
 	tenantNames sync.Map
 }
@@ -108,12 +108,17 @@ func New(cfg Config, st store.Store, git Git) (*Service, error) {
 		Shared: cfg.Shared, Address: cfg.Address, Version: cfg.Version, BeatEvery: cfg.BeatEvery, BeatLapse: cfg.BeatLapse,
 		Reopen: s.reappear, Now: cfg.Now, Log: cfg.Log,
 	}, st)
-	if cfg.Builder != nil {
-		s.builder = render.NewCache(cfg.Builder, 0)
-	}
 	s.planner = rollout.New(rollout.Config{KeepRevisions: cfg.KeepRevisions, RunTimeout: cfg.RunTimeout, Now: cfg.Now, Log: cfg.Log}, st)
 	s.placer = placement.New(placement.Config{Now: cfg.Now}, s.planner)
-	s.sources = newSources(s)
+	n := cfg.RendersAtOnce
+	// A render is bounded in time, so that one tenant may have all but one place.
+	s.renders = fairlimit.New(fairlimit.Config{Usual: n, Share: n - 1, Most: n + 1})
+	s.sources = reposync.New(reposync.Config{
+		PollInterval: cfg.PollInterval, RendersAtOnce: cfg.RendersAtOnce, RenderLimits: cfg.RenderLimits, Builder: cfg.Builder,
+		Now: cfg.Now, Log: cfg.Log, Observe: cfg.Observe,
+	}, reposync.Deps{
+		Store: st, Git: git, Feed: s.feed, Leader: s.member, Planner: s.planner, Placer: s.placer, Control: repositories{s}, Renders: s.renders,
+	})
 	s.checks = newSourceChecks(git, cfg)
 	return s, nil
 }
@@ -122,7 +127,8 @@ func New(cfg Config, st store.Store, git Git) (*Service, error) {
 func (s *Service) Work(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return s.feed.Run(ctx) })
-	g.Go(func() error { return s.sources.run(ctx) })
+	g.Go(func() error { return s.reseal(ctx) })
+	g.Go(func() error { return s.sources.Run(ctx) })
 	g.Go(func() error { return s.member.Run(ctx) })
 	g.Go(func() error { return s.keepHouse(ctx) })
 	g.Go(func() error { return s.ringBells(ctx) })

@@ -164,13 +164,10 @@ func TestWorkersOfUnusedRepositoriesStopAndTheirMirrorsAreForgotten(t *testing.T
 	if _, err := s.DeleteDeployment(t.Context(), auth.System(), "default", "a", Match{}); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.sources.sweep(t.Context()); err != nil {
+	if err := s.sources.Sweep(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	s.sources.mu.Lock()
-	left := len(s.sources.workers)
-	s.sources.mu.Unlock()
-	if left != 1 || kept["https://example.com/a.git"] || !kept["https://example.com/b.git"] {
+	if left := s.sources.WorkerCount(); left != 1 || kept["https://example.com/a.git"] || !kept["https://example.com/b.git"] {
 		t.Errorf("%d workers are left; kept: %v", left, kept)
 	}
 	deployFrom(t, s, "default", "a", "https://example.com/a.git")

@@ -7,6 +7,7 @@ import (
 
 	"github.com/kedge-dev/kedge/internal/fleet"
 	"github.com/kedge-dev/kedge/server/internal/auth"
+	"github.com/kedge-dev/kedge/server/internal/reposync"
 	"github.com/kedge-dev/kedge/server/internal/store"
 )
 
@@ -87,7 +88,7 @@ func (s *Service) Deployment(ctx context.Context, p auth.Principal, tenant, name
 			return err
 		}
 		out = views[0]
-		if out.Evaluated, err = evaluatedCommit(ctx, tx, d); err != nil {
+		if out.Evaluated, err = reposync.EvaluatedCommit(ctx, tx, d); err != nil {
 			return err
 		}
 		if out.Operations, err = shownOperations(ctx, tx, d.TenantID, string(d.ID)); err != nil {

@@ -1,4 +1,4 @@
-package control
+package reposync
 
 import (
 	"context"
@@ -8,7 +8,6 @@ import (
 	"github.com/kedge-dev/kedge/internal/filetree"
 	"github.com/kedge-dev/kedge/internal/filetree/memtree"
 	"github.com/kedge-dev/kedge/internal/fleet"
-	"github.com/kedge-dev/kedge/server/internal/auth"
 	"github.com/kedge-dev/kedge/server/internal/gitsource"
 	"github.com/kedge-dev/kedge/server/internal/store"
 	"github.com/kedge-dev/kedge/server/internal/store/sqlite/sqlitetest"
@@ -63,11 +62,11 @@ func TestALeaderThatWasOvertakenWritesNothing(t *testing.T) {
 			t.Parallel()
 			s := openService(t, sqlitetest.Path(t), Config{}, &dated{})
 			ctx := t.Context()
-			_, err := s.EnrollAgent(ctx, auth.System(), "default", EnrollAgent{Name: "paris", Labels: map[string]string{"region": "eu"}})
+			_, err := s.enroll(ctx, newAgent{Name: "paris", Labels: map[string]string{"region": "eu"}})
 			if err != nil {
 				t.Fatal(err)
 			}
-			_, err = s.CreateDeployment(ctx, auth.System(), "default", CreateDeployment{Name: "app", Source: fleet.Source{
+			_, err = s.deploy(ctx, newDeployment{Name: "app", Source: fleet.Source{
 				RepoURL: "https://example.com/a.git", Variables: map[string]string{"where": where},
 			}})
 			if err != nil {
@@ -84,7 +83,7 @@ func TestALeaderThatWasOvertakenWritesNothing(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			slow, successor := newWorker(s, repo), newWorker(s, repo)
+			slow, successor := newWorker(s.sources, repo), newWorker(s.sources, repo)
 			if _, err := slow.commit(ctx, look(t, slow, "1"), nil, wakeup{}, false); err != nil {
 				t.Fatal(err)
 			}
@@ -93,21 +92,21 @@ func TestALeaderThatWasOvertakenWritesNothing(t *testing.T) {
 			if _, err := successor.commit(ctx, look(t, successor, "3"), nil, wakeup{}, false); err != nil {
 				t.Fatal(err)
 			}
-			before, err := s.Deployment(ctx, auth.System(), "default", "app")
+			before, err := s.deployment(ctx, "app")
 			if err != nil || before.Rendered.Commit[:1] != "3" || before.Targets[0].Desired.Commit[:1] != "3" {
 				t.Fatalf("the successor has recorded %+v, and given %+v: %v", before.Rendered, before.Targets[0].Desired, err)
 			}
 			if _, err := slow.commit(ctx, late, nil, wakeup{}, false); err != nil {
 				t.Fatal(err)
 			}
-			after, err := s.Deployment(ctx, auth.System(), "default", "app")
+			after, err := s.deployment(ctx, "app")
 			if err != nil {
 				t.Fatal(err)
 			}
 			if after.Rendered.Commit != before.Rendered.Commit || after.Targets[0].Desired.Version != before.Targets[0].Desired.Version {
 				t.Errorf("the older commit is back: rendered %+v, desired %+v", after.Rendered, after.Targets[0].Desired)
 			}
-			kept, err := s.Revisions(ctx, auth.System(), "default", "app", store.Page{})
+			kept, err := s.revisions(ctx, "app")
 			if err != nil || len(kept) != 2 {
 				t.Errorf("kept are %+v, %v: want those of the first and of the last commit", kept, err)
 			}
@@ -132,12 +131,12 @@ func TestALeaderWhoseVariantAnotherHasRenderedWritesNothing(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	slow, successor := newWorker(s, repo), newWorker(s, repo)
+	slow, successor := newWorker(s.sources, repo), newWorker(s.sources, repo)
 	if _, err := slow.commit(ctx, look(t, slow, "1"), nil, wakeup{}, false); err != nil {
 		t.Fatal(err)
 	}
 	slow.take()
-	if _, err := s.EnrollAgent(ctx, auth.System(), "default", EnrollAgent{Name: "boston", Labels: map[string]string{"region": "us"}}); err != nil {
+	if _, err := s.enroll(ctx, newAgent{Name: "boston", Labels: map[string]string{"region": "us"}}); err != nil {
 		t.Fatal(err)
 	}
 	late := look(t, slow, "1")
@@ -147,7 +146,7 @@ func TestALeaderWhoseVariantAnotherHasRenderedWritesNothing(t *testing.T) {
 	if _, err := slow.commit(ctx, late, nil, wakeup{}, false); err != nil {
 		t.Fatal(err)
 	}
-	kept, err := s.Revisions(ctx, auth.System(), "default", "app", store.Page{})
+	kept, err := s.revisions(ctx, "app")
 	if err != nil || len(kept) != 2 || len(kept[0].Bundles) != 2 {
 		t.Errorf("kept are %+v, %v: want one before boston came and one after", kept, err)
 	}

@@ -1,4 +1,4 @@
-package control
+package reposync
 
 import (
 	"context"
@@ -75,7 +75,7 @@ func (w *worker) elsewhereInForce(ctx context.Context, tx store.Tx, pending map[
 
 // concernPending wakes the worker of the repository of a pending spec: it was edited since it was last looked at, or a
 // run waits for it.
-func (s *sources) concernPending(ctx context.Context, tx store.Tx, c store.Change, d fleet.Deployment, due *wakes) error {
+func (s *Manager) concernPending(ctx context.Context, tx store.Tx, c store.Change, d fleet.Deployment, due *wakes) error {
 	p, err := tx.PendingSpecs().Get(ctx, d.TenantID, d.ID)
 	if err != nil {
 		return err

@@ -1,4 +1,4 @@
-package control
+package reposync
 
 import (
 	"context"
@@ -127,7 +127,7 @@ func (w *worker) judgeNext(ctx context.Context, d, next fleet.Deployment, ref gi
 }
 
 func (w *worker) judgeNextOnce(ctx context.Context, d, next fleet.Deployment, ref gitsource.Ref, trees *forest) (outcome, error) {
-	var units []unit
+	var units []Unit
 	err := w.svc.store.View(ctx, func(tx store.Tx) (err error) {
 		units, err = w.nextUnits(ctx, tx, d, next)
 		return err
@@ -140,9 +140,9 @@ func (w *worker) judgeNextOnce(ctx context.Context, d, next fleet.Deployment, re
 
 // nextUnits are what has to be rendered for d when it becomes next: one for each variant of the agents that it goes to
 // then. What d has rendered is known for them, too: equal keys mean equal results.
-func (w *worker) nextUnits(ctx context.Context, tx store.Tx, d, next fleet.Deployment) ([]unit, error) {
+func (w *worker) nextUnits(ctx context.Context, tx store.Tx, d, next fleet.Deployment) ([]Unit, error) {
 	if !next.Varies() {
-		return []unit{{source: next.Source, was: d.Rendered, pending: true}}, nil
+		return []Unit{{Source: next.Source, Was: d.Rendered, pending: true}}, nil
 	}
 	agents, has, err := nextAgents(ctx, tx, next)
 	if err != nil {
@@ -156,7 +156,7 @@ func (w *worker) nextUnits(ctx context.Context, tx store.Tx, d, next fleet.Deplo
 	for _, v := range variants {
 		known[v.Name] = v
 	}
-	var out []unit
+	var out []Unit
 	taken := map[string]bool{}
 	for _, agent := range agents {
 		source, name, err := next.For(agent)
@@ -170,7 +170,7 @@ func (w *worker) nextUnits(ctx context.Context, tx store.Tx, d, next fleet.Deplo
 			continue
 		}
 		taken[name] = true
-		u := unit{variant: name, agent: agent.Name, source: source, was: known[name].Rendered, problem: known[name].Error, pending: true}
+		u := Unit{Variant: name, agent: agent.Name, Source: source, Was: known[name].Rendered, problem: known[name].Error, pending: true}
 		if u.capabilities, err = w.capabilities(ctx, tx, next, agent); err != nil {
 			return nil, err
 		}

@@ -1,10 +1,11 @@
-package control
+package reposync
 
 import (
 	"context"
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/kedge-dev/kedge/internal/filetree"
@@ -14,26 +15,26 @@ import (
 )
 
 // request is what a unit of d is rendered from.
-func (w *worker) request(d fleet.Deployment, u unit) render.Request {
+func (w *worker) request(d fleet.Deployment, u Unit) render.Request {
 	return render.Request{
-		Kind: u.source.Kind, Path: u.source.Path, Globs: u.source.Globs, Namespace: d.Namespace, AllowEmpty: d.Policy.AllowEmpty,
-		Variables: u.source.Variables, Limits: w.svc.cfg.RenderLimits,
-		Owner: string(d.TenantID), Release: releaseOf(d.Name), Helm: u.source.Helm, Capabilities: u.capabilities,
+		Kind: u.Source.Kind, Path: u.Source.Path, Globs: u.Source.Globs, Namespace: d.Namespace, AllowEmpty: d.Policy.AllowEmpty,
+		Variables: u.Source.Variables, Limits: w.svc.cfg.RenderLimits,
+		Owner: string(d.TenantID), Release: releaseOf(d.Name), Helm: u.Source.Helm, Capabilities: u.capabilities,
 	}
 }
 
-func (w *worker) judgeUnit(ctx context.Context, d fleet.Deployment, u unit, tree filetree.Tree, fresh bool) (verdict, error) {
+func (w *worker) judgeUnit(ctx context.Context, d fleet.Deployment, u Unit, tree filetree.Tree, fresh bool) (verdict, error) {
 	req := w.request(d, u)
 	// A missing folder has no ID; render says so in the user's words.
-	folder, _ := tree.ID(ctx, u.source.Path)
+	folder, _ := tree.ID(ctx, u.Source.Path)
 	root, err := tree.ID(ctx, ".")
 	if err != nil {
 		return verdict{}, err
 	}
 	input := fmt.Sprintf("%q %q %q %q %t %q %q %q %q %t %q %q", req.Kind, req.Path, req.Globs, req.Namespace, req.AllowEmpty, req.Variables,
 		req.Helm.ReleaseName, req.Helm.ValuesFiles, req.Helm.Values, req.Helm.SkipCRDs, req.Helm.Set, req.Capabilities.Hash())
-	last, ok := w.lastVerdict(unitKey{d.ID, u.variant, u.pending})
-	if ok && !fresh && last.input == input && (last.problem != "" || last.key == u.was.Key) &&
+	last, ok := w.lastVerdict(unitKey{d.ID, u.Variant, u.pending})
+	if ok && !fresh && last.input == input && (last.problem != "" || last.key == u.Was.Key) &&
 		!(last.transient && w.svc.cfg.Now().Sub(last.at) > transientFor) {
 		covers, err := last.covers(ctx, tree, req, root, folder)
 		if covers || err != nil {
@@ -75,7 +76,7 @@ func (v verdict) mayWantMore(root, folder string) bool {
 }
 
 // look renders what has to be rendered.
-func (w *worker) look(ctx context.Context, u unit, tree filetree.Tree, req render.Request) (verdict, error) {
+func (w *worker) look(ctx context.Context, u Unit, tree filetree.Tree, req render.Request) (verdict, error) {
 	v := verdict{kind: req.Kind}
 	err := w.lookInto(ctx, u, tree, req, &v)
 	if !render.IsUserError(err) {
@@ -104,21 +105,21 @@ func textBytes(texts []string) int {
 	return n
 }
 
-func (w *worker) lookInto(ctx context.Context, u unit, tree filetree.Tree, req render.Request, v *verdict) (err error) {
+func (w *worker) lookInto(ctx context.Context, u Unit, tree filetree.Tree, req render.Request, v *verdict) (err error) {
 	if v.kind == fleet.SourceDetected {
 		if v.kind, err = render.Detect(ctx, tree, req.Path, req.Globs); err != nil {
 			return err
 		}
 	}
 	known := req
-	if u.was.Volatile {
+	if u.Was.Volatile {
 		known.Capabilities = fleet.Capabilities{} // which alone are no reason to render it again
 	}
-	if v.key, err = render.Key(ctx, tree, known, u.was.Reads); err != nil {
+	if v.key, err = render.Key(ctx, tree, known, u.Was.Reads); err != nil {
 		return err
 	}
-	if v.key != "" && v.key == u.was.Key && u.was.Digest != "" {
-		v.digest = u.was.Digest
+	if v.key != "" && v.key == u.Was.Key && u.Was.Digest != "" {
+		v.digest = u.Was.Digest
 		return nil
 	}
 	var result *packed
@@ -136,7 +137,7 @@ func (w *worker) lookInto(ctx context.Context, u unit, tree filetree.Tree, req r
 }
 
 func (w *worker) renderOne(ctx context.Context, tree filetree.Tree, req render.Request) (out *packed, key string, err error) {
-	release, err := w.svc.sources.renders.take(ctx, w.tenant)
+	release, err := w.svc.renders.Acquire(ctx, string(w.tenant))
 	if err != nil {
 		return nil, "", err
 	}
@@ -184,6 +185,12 @@ func (w *worker) keepVerdicts(o outcome) {
 	for _, p := range parts {
 		v := p.verdict
 		v.packed = nil
-		w.seen[unitKey{o.deployment.ID, p.variant, p.pending}] = v
+		w.seen[unitKey{o.deployment.ID, p.Variant, p.pending}] = v
 	}
+}
+
+// releaseOf is how Helm calls a deployment that gives no name of its own: without the agent, since names of
+// objects begin with it and many have no dots.
+func releaseOf(deployment string) string {
+	return deployment[strings.LastIndexByte(deployment, '.')+1:]
 }

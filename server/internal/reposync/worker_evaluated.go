@@ -1,4 +1,4 @@
-package control
+package reposync
 
 import (
 	"context"
@@ -139,8 +139,8 @@ func (t work) ownRevisions() []string {
 	return slices.Compact(out)
 }
 
-// evaluatedCommit is up to which commit of its revision d was evaluated; "" when it never was.
-func evaluatedCommit(ctx context.Context, tx store.Tx, d fleet.Deployment) (string, error) {
+// EvaluatedCommit is up to which commit of its revision d was evaluated; "" when it never was.
+func EvaluatedCommit(ctx context.Context, tx store.Tx, d fleet.Deployment) (string, error) {
 	if d.PendingSpec != 0 || (d.Rendered.Commit == "" && d.SourceError == "") {
 		return "", nil // as it is now, it was not
 	}
@@ -163,8 +163,8 @@ func (w *worker) looked(at time.Time) bool {
 	return at.Sub(w.repo.CheckedAt) >= checkedFlush
 }
 
-// checkedAt is when this replica last asked the remote of a repository; zero when it does not look at it.
-func (s *sources) checkedAt(id fleet.RepositoryID) time.Time {
+// CheckedAt is when this replica last asked the remote of a repository; zero when it does not look at it.
+func (s *Manager) CheckedAt(id fleet.RepositoryID) time.Time {
 	s.mu.Lock()
 	w := s.workers[id]
 	s.mu.Unlock()

@@ -1,27 +1,26 @@
-package control
+package reposync
 
 import (
 	"strings"
 	"testing"
 
 	"github.com/kedge-dev/kedge/internal/fleet"
-	"github.com/kedge-dev/kedge/server/internal/auth"
 	"github.com/kedge-dev/kedge/server/internal/gitsource"
 	"github.com/kedge-dev/kedge/server/internal/store"
 	"github.com/kedge-dev/kedge/server/internal/store/sqlite/sqlitetest"
 )
 
 // roundsOf makes deployments of one repository, with an agent, and two workers for it.
-func roundsOf(t *testing.T, names ...string) (s *Service, w, other *worker) {
+func roundsOf(t *testing.T, names ...string) (s *service, w, other *worker) {
 	t.Helper()
 	s = openService(t, sqlitetest.Path(t), Config{}, &dated{})
-	if _, err := s.EnrollAgent(t.Context(), auth.System(), "default", EnrollAgent{Name: "paris"}); err != nil {
+	if _, err := s.enroll(t.Context(), newAgent{Name: "paris"}); err != nil {
 		t.Fatal(err)
 	}
-	var d DeploymentView
+	var d view
 	for _, name := range names {
 		var err error
-		d, err = s.CreateDeployment(t.Context(), auth.System(), "default", CreateDeployment{Name: name, Source: fleet.Source{RepoURL: "https://example.com/a.git"}})
+		d, err = s.deploy(t.Context(), newDeployment{Name: name, Source: fleet.Source{RepoURL: "https://example.com/a.git"}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -34,9 +33,9 @@ func roundsOf(t *testing.T, names ...string) (s *Service, w, other *worker) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w = newWorker(s, repo)
+	w = newWorker(s.sources, repo)
 	w.busy, w.owed = map[fleet.DeploymentID]*round{}, map[fleet.DeploymentID]wakeup{}
-	return s, w, newWorker(s, repo)
+	return s, w, newWorker(s.sources, repo)
 }
 
 // What a round works on is as it was when the round took it: an earlier one may have recorded a commit since the
@@ -99,7 +98,7 @@ func TestNothingIsTakenAwayWithoutWhatWasOvertaken(t *testing.T) {
 	if err != nil || !overtaken || !w.take().check {
 		t.Errorf("overtaken %t, %v", overtaken, err)
 	}
-	d, err := s.Deployment(ctx, auth.System(), "default", "giver")
+	d, err := s.deployment(ctx, "giver")
 	if err != nil || !strings.HasPrefix(d.Rendered.Commit, "1") || !strings.HasPrefix(d.Targets[0].Desired.Commit, "1") {
 		t.Errorf("the giver is at %+v, %+v, %v", d.Rendered, d.Targets[0].Desired, err)
 	}

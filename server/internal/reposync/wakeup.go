@@ -1,4 +1,4 @@
-package control
+package reposync
 
 import (
 	"context"
@@ -15,7 +15,7 @@ import (
 
 // told wakes the workers that a batch of changes concerns. Those that another replica leads are
 // woken too, and do nothing.
-func (s *sources) told(ctx context.Context, batch []store.Change) error {
+func (s *Manager) told(ctx context.Context, batch []store.Change) error {
 	if slices.ContainsFunc(batch, func(c store.Change) bool { return c.Kind == store.ChangeTenant }) {
 		if err := s.countTenants(ctx); err != nil {
 			return err
@@ -33,7 +33,7 @@ func (s *sources) told(ctx context.Context, batch []store.Change) error {
 		return nil
 	}
 	due := wakes{why: map[fleet.RepositoryID]wakeup{}, repos: map[fleet.RepositoryID]fleet.Repository{}, seen: map[string]bool{}}
-	err := s.svc.store.View(ctx, func(tx store.Tx) error {
+	err := s.store.View(ctx, func(tx store.Tx) error {
 		for _, c := range concerned {
 			if err := s.concern(ctx, tx, c, &due); err != nil && !errors.Is(err, store.ErrNotFound) {
 				return err // what is not found was deleted meanwhile
@@ -70,7 +70,7 @@ func (d *wakes) first(c store.Change, id string) bool {
 	return !was
 }
 
-func (s *sources) concern(ctx context.Context, tx store.Tx, c store.Change, due *wakes) error {
+func (s *Manager) concern(ctx context.Context, tx store.Tx, c store.Change, due *wakes) error {
 	switch c.Kind {
 	case store.ChangePush:
 		repo, err := tx.Repositories().Get(ctx, c.TenantID, fleet.RepositoryID(c.ID))
@@ -116,7 +116,7 @@ func (s *sources) concern(ctx context.Context, tx store.Tx, c store.Change, due 
 
 // concernDeployment wakes the worker of a deployment that was edited since it was last looked at, or
 // that has a run to start.
-func (s *sources) concernDeployment(ctx context.Context, tx store.Tx, c store.Change, due *wakes) error {
+func (s *Manager) concernDeployment(ctx context.Context, tx store.Tx, c store.Change, due *wakes) error {
 	d, err := tx.Deployments().Get(ctx, c.TenantID, c.DeploymentID)
 	if err != nil || !d.DeletedAt.IsZero() {
 		return err
@@ -156,13 +156,13 @@ func isNew(d fleet.Deployment) bool {
 	return d.Rendered.Commit == "" && d.SourceError == "" && d.PendingSpec == 0 && d.SourceAt.IsZero()
 }
 
-func (s *sources) has(id fleet.RepositoryID) bool {
+func (s *Manager) has(id fleet.RepositoryID) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.workers[id] != nil
 }
 
-func (s *sources) specOf(id fleet.RepositoryID) (int64, bool) {
+func (s *Manager) specOf(id fleet.RepositoryID) (int64, bool) {
 	s.mu.Lock()
 	w := s.workers[id]
 	s.mu.Unlock()
@@ -173,7 +173,7 @@ func (s *sources) specOf(id fleet.RepositoryID) (int64, bool) {
 }
 
 // knows reports whether the worker of a repository has looked at a deployment as it is now.
-func (s *sources) knows(id fleet.RepositoryID, d fleet.Deployment) bool {
+func (s *Manager) knows(id fleet.RepositoryID, d fleet.Deployment) bool {
 	s.mu.Lock()
 	w := s.workers[id]
 	s.mu.Unlock()

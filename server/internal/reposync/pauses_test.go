@@ -1,4 +1,4 @@
-package control
+package reposync
 
 import (
 	"testing"
@@ -7,7 +7,7 @@ import (
 
 func TestPausesGrowAfterFailures(t *testing.T) {
 	t.Parallel()
-	w := &worker{svc: &Service{cfg: Config{PollInterval: 30 * time.Second}}}
+	w := &worker{svc: &Manager{cfg: Config{PollInterval: 30 * time.Second}}}
 	for failures, want := range []time.Duration{30 * time.Second, time.Second, 2 * time.Second, 4 * time.Second, 8 * time.Second, 16 * time.Second,
 		32 * time.Second, 64 * time.Second, 2 * time.Minute, 2 * time.Minute, 2 * time.Minute} {
 		w.failures = failures

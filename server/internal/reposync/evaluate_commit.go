@@ -1,4 +1,4 @@
-package control
+package reposync
 
 import (
 	"context"
@@ -36,7 +36,7 @@ func (o outcome) needed() bool {
 		return o.pending.needed()
 	}
 	return o.summary() != rollout.SourceError(o.deployment) || o.detected() != o.deployment.Detected || slices.ContainsFunc(o.parts, func(p part) bool {
-		return p.packed != nil || (p.agent != "" && p.verdict.problem != p.unit.problem)
+		return p.packed != nil || (p.agent != "" && p.verdict.problem != p.Unit.problem)
 	})
 }
 
@@ -191,7 +191,7 @@ func (w *worker) overtaken(ctx context.Context, tx store.Tx, d fleet.Deployment,
 		for _, v := range variants {
 			now[v.Name] = v.Rendered
 		}
-		overtaken = slices.ContainsFunc(o.parts, func(p part) bool { return p.agent != "" && !same(now[p.variant], p.was) })
+		overtaken = slices.ContainsFunc(o.parts, func(p part) bool { return p.agent != "" && !same(now[p.Variant], p.Was) })
 	}
 	return overtaken, nil
 }
@@ -208,10 +208,10 @@ func (w *worker) commitParts(ctx context.Context, tx store.Tx, st *rollout.Recon
 		}
 		digest := p.digest
 		if p.verdict.problem != "" {
-			broken[p.variant], digest = true, p.was.Digest
+			broken[p.Variant], digest = true, p.Was.Digest
 		}
 		if digest != "" {
-			bundles[p.variant] = digest
+			bundles[p.Variant] = digest
 		}
 		if p.packed != nil {
 			rendered, objects = rendered+1, objects+p.packed.objects
@@ -243,10 +243,10 @@ func (w *worker) putBundle(ctx context.Context, tx store.Tx, tenant fleet.Tenant
 
 // commitVariant records a variant when anything of it is new.
 func (w *worker) commitVariant(ctx context.Context, tx store.Tx, d fleet.Deployment, o outcome, p part) error {
-	if p.agent == "" || (p.packed == nil && p.verdict.problem == p.unit.problem) {
+	if p.agent == "" || (p.packed == nil && p.verdict.problem == p.Unit.problem) {
 		return nil
 	}
-	v := fleet.Variant{Name: p.variant, Rendered: p.was, Reason: p.reason, Error: p.verdict.problem}
+	v := fleet.Variant{Name: p.Variant, Rendered: p.Was, Reason: p.reason, Error: p.verdict.problem}
 	if p.packed != nil {
 		v.Rendered = fleet.Rendered{
 			Commit: o.commit, Key: p.key, Digest: p.digest, At: w.svc.cfg.Now(), Reads: p.packed.reads, Volatile: p.packed.volatile,
@@ -264,7 +264,7 @@ func (w *worker) dropVariants(ctx context.Context, tx store.Tx, d fleet.Deployme
 	var names []string
 	for _, p := range o.parts {
 		if p.agent != "" {
-			names = append(names, p.variant)
+			names = append(names, p.Variant)
 		}
 	}
 	return tx.Deployments().KeepVariants(ctx, d.TenantID, d.ID, names)
@@ -299,7 +299,7 @@ func (w *worker) commitRendered(ctx context.Context, tx store.Tx, d *fleet.Deplo
 
 // volatile reports whether any part is, rendered now or before.
 func (o outcome) volatile() bool {
-	return slices.ContainsFunc(o.parts, func(p part) bool { return p.packed != nil && p.packed.volatile || p.packed == nil && p.was.Volatile })
+	return slices.ContainsFunc(o.parts, func(p part) bool { return p.packed != nil && p.packed.volatile || p.packed == nil && p.Was.Volatile })
 }
 
 // maxNotes bounds the events of one revision: a chart may have very many hooks.

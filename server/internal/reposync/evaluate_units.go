@@ -1,4 +1,4 @@
-package control
+package reposync
 
 import (
 	"context"
@@ -13,7 +13,7 @@ import (
 
 // units reads what has to be rendered for d, and which of its variants are kept by agents whose clusters
 // are capable of something else now, see keepsVariant.
-func (w *worker) units(ctx context.Context, tx store.Tx, d fleet.Deployment) (out []unit, held map[string]bool, err error) {
+func (w *worker) units(ctx context.Context, tx store.Tx, d fleet.Deployment) (out []Unit, held map[string]bool, err error) {
 	read, err := w.unitsIn(ctx, tx, []fleet.Deployment{d})
 	if err != nil {
 		return nil, nil, err
@@ -24,7 +24,7 @@ func (w *worker) units(ctx context.Context, tx store.Tx, d fleet.Deployment) (ou
 
 // unitRead is what units reads of one deployment. An error is of that deployment alone.
 type unitRead struct {
-	units []unit
+	units []Unit
 	held  map[string]bool
 	err   error
 }
@@ -50,7 +50,7 @@ func (w *worker) unitsIn(ctx context.Context, tx store.Tx, deployments []fleet.D
 		if d.Varies() {
 			ids = append(ids, d.ID)
 		} else {
-			out[d.ID] = unitRead{units: []unit{soleUnit(d)}}
+			out[d.ID] = unitRead{units: []Unit{soleUnit(d)}}
 		}
 	}
 	if len(ids) == 0 {
@@ -84,8 +84,8 @@ func (w *worker) unitsIn(ctx context.Context, tx store.Tx, deployments []fleet.D
 }
 
 // soleUnit is that of a deployment that is the same for all of its agents.
-func soleUnit(d fleet.Deployment) unit {
-	return unit{source: d.Source, was: d.Rendered, problem: rollout.SourceError(d)}
+func soleUnit(d fleet.Deployment) Unit {
+	return Unit{Source: d.Source, Was: d.Rendered, problem: rollout.SourceError(d)}
 }
 
 // unitFinder is one use of units.
@@ -97,7 +97,7 @@ type unitFinder struct {
 	held, taken map[string]bool // by variant
 	first, rest []fleet.Target  // see spokesmen
 	agents      map[fleet.AgentID]fleet.Agent
-	out         []unit
+	out         []Unit
 }
 
 func (w *worker) newUnitFinder(tx store.Tx, d fleet.Deployment, variants []fleet.Variant, targets []fleet.Target) *unitFinder {
@@ -155,11 +155,11 @@ func (f *unitFinder) add(ctx context.Context, targets []fleet.Target) error {
 			continue
 		}
 		f.taken[t.Variant] = true
-		u := unit{variant: t.Variant, agent: agent.Name, source: source}
+		u := Unit{Variant: t.Variant, agent: agent.Name, Source: source}
 		if u.capabilities, err = f.w.capabilities(ctx, f.tx, f.d, agent); err != nil {
 			return err
 		}
-		u.was, u.problem = f.known[t.Variant].Rendered, f.known[t.Variant].Error
+		u.Was, u.problem = f.known[t.Variant].Rendered, f.known[t.Variant].Error
 		f.out = append(f.out, u)
 	}
 	return nil

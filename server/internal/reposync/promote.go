@@ -1,4 +1,4 @@
-package control
+package reposync
 
 import (
 	"context"
@@ -104,8 +104,8 @@ func (w *worker) pendingOvertaken(ctx context.Context, tx store.Tx, d fleet.Depl
 		return false, err
 	}
 	for _, u := range units {
-		i := slices.IndexFunc(p.parts, func(part part) bool { return part.variant == u.variant })
-		if i < 0 || p.parts[i].packed == nil && p.parts[i].digest != u.was.Digest {
+		i := slices.IndexFunc(p.parts, func(part part) bool { return part.Variant == u.Variant })
+		if i < 0 || p.parts[i].packed == nil && p.parts[i].digest != u.Was.Digest {
 			return true, nil
 		}
 	}
@@ -117,7 +117,7 @@ func (w *worker) pendingOvertaken(ctx context.Context, tx store.Tx, d fleet.Depl
 func (w *worker) refusalOf(ctx context.Context, tx store.Tx, d fleet.Deployment, p pendingOutcome) (string, error) {
 	err := w.refuse(ctx, tx, d, p)
 	var quota *quota.ExceededError
-	var held *ConflictError
+	var held *fleet.ConflictError
 	var invalid *fleet.InvalidError
 	if errors.As(err, &quota) || errors.As(err, &held) || errors.As(err, &invalid) {
 		return err.Error(), nil
@@ -127,20 +127,8 @@ func (w *worker) refusalOf(ctx context.Context, tx store.Tx, d fleet.Deployment,
 
 func (w *worker) refuse(ctx context.Context, tx store.Tx, d fleet.Deployment, p pendingOutcome) error {
 	next := d.With(p.spec)
-	if err := w.svc.checkDeployment(&next); err != nil {
+	if err := w.svc.control.CheckSpec(ctx, tx, d, &next); err != nil {
 		return err
-	}
-	t, err := tx.Tenants().Get(ctx, d.TenantID)
-	if err != nil {
-		return err
-	}
-	if next.EnvironmentID != d.EnvironmentID {
-		if err := w.svc.move(ctx, tx, t, d, &next); err != nil {
-			return err
-		}
-		if err := w.svc.placer.CheckQuota(ctx, tx, t, next); err != nil {
-			return err
-		}
 	}
 	dest, err := placement.DestinationOf(ctx, tx, next)
 	if err != nil || dest.Grant.Limits.None() {

@@ -1,4 +1,4 @@
-package control
+package reposync
 
 import (
 	"context"
@@ -25,7 +25,7 @@ import (
 // Evaluating and what follows is a round, which may outlast its wakeup, see round. It runs on one replica at a time. What it remembers only saves work: one that starts anew, here or
 // on another replica, comes to the same result.
 type worker struct {
-	svc    *Service
+	svc    *Manager
 	id     fleet.RepositoryID
 	tenant fleet.TenantID
 	stop   context.CancelFunc // set before run
@@ -58,7 +58,7 @@ type worker struct {
 	recorded   map[string]store.EvaluatedRef // by revision, as it is stored
 }
 
-func newWorker(svc *Service, repo fleet.Repository) *worker {
+func newWorker(svc *Manager, repo fleet.Repository) *worker {
 	return &worker{
 		svc: svc, id: repo.ID, tenant: repo.TenantID, repo: repo, signal: make(chan struct{}, 1), left: make(chan *round),
 		known: map[fleet.DeploymentID]int64{}, log: svc.cfg.Log.With(obs.KeyRepository, repo.URL),
@@ -306,7 +306,7 @@ func (w *worker) read(ctx context.Context, due wakeup) (work, error) {
 	if todo.idle() {
 		return todo, nil
 	}
-	access, err := w.svc.access(ctx, repo)
+	access, err := w.svc.control.Access(ctx, repo)
 	if err != nil { // a credential that cannot be opened is the same to users as one that is refused
 		return work{}, errors.Join(err, w.note(ctx, err), w.delayPending(ctx, todo, err))
 	}

@@ -1,4 +1,4 @@
-package control
+package reposync
 
 import (
 	"slices"
@@ -15,7 +15,7 @@ func addWanted(c *rollout.CommitScope, o outcome) error {
 		if p.packed == nil || p.verdict.problem != "" {
 			continue
 		}
-		if err := c.Add(o.deployment, p.variant, p.packed.digest, p.packed.content); err != nil {
+		if err := c.Add(o.deployment, p.Variant, p.packed.digest, p.packed.content); err != nil {
 			return err
 		}
 	}
@@ -39,7 +39,7 @@ func noteNewest(c *rollout.CommitScope, outcomes []outcome) {
 		}
 		digests := map[string]string{}
 		for _, p := range o.parts {
-			digests[p.variant] = p.was.Digest
+			digests[p.Variant] = p.Was.Digest
 		}
 		c.SetNewest(o.deployment.ID, digests)
 	}

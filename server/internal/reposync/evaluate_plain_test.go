@@ -1,4 +1,4 @@
-package control
+package reposync
 
 import (
 	"context"
@@ -38,7 +38,7 @@ func TestEqualPlainManifestsAreParsedOnce(t *testing.T) {
 	t.Parallel()
 	s, w, _ := roundsOf(t, "a", "b", "c", "d")
 	git := &countedGit{}
-	s.git = git
+	s.sources.git = git
 	for _, tt := range []struct {
 		reason, commit string
 		reads          int32
@@ -91,7 +91,7 @@ func TestWhoWaitsForAnEqualRenderGetsIt(t *testing.T) {
 	var all sync.WaitGroup
 	for range 3 {
 		all.Go(func() {
-			out, key, err := w.renderPlain(t.Context(), "k", nil, w.request(fleet.Deployment{}, unit{}))
+			out, key, err := w.renderPlain(t.Context(), "k", nil, w.request(fleet.Deployment{}, Unit{}))
 			if err != nil || out.digest != "sha256:x" || key != "k" {
 				t.Errorf("got %v, %q, %v", out, key, err)
 			}

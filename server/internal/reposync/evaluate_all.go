@@ -1,4 +1,4 @@
-package control
+package reposync
 
 import (
 	"context"
@@ -312,10 +312,10 @@ func (w *worker) takesAway(ctx context.Context, o outcome) (bool, error) {
 		return w.givenOut(ctx, o.deployment)
 	}
 	for _, p := range o.parts {
-		if p.packed == nil || p.was.Digest == "" {
+		if p.packed == nil || p.Was.Digest == "" {
 			continue
 		}
-		before, err := w.svc.planner.BundleObjects(ctx, w.tenant, p.was.Digest)
+		before, err := w.svc.planner.BundleObjects(ctx, w.tenant, p.Was.Digest)
 		if err != nil {
 			return false, err
 		}

@@ -1,4 +1,4 @@
-package control
+package reposync
 
 import (
 	"context"
@@ -95,10 +95,10 @@ type knownProjects struct {
 
 // configureOne reads the file of one agent and applies it, unless that was done.
 func (w *worker) configureOne(ctx context.Context, c fleet.AgentConfig, ref gitsource.Ref, trees *forest, projects knownProjects) (applied bool, err error) {
-	look := configLook{config: c, commit: ref.Commit, projects: projects.urls}
+	look := ConfigFile{Config: c, Commit: ref.Commit, Projects: projects.urls}
 	if ref.Err != nil {
-		look.state, look.findings = fleet.ConfigRefused, []fleet.ConfigFinding{{Message: ref.Err.Error()}}
-		_, err := w.svc.applyConfig(ctx, look)
+		look.State, look.Findings = fleet.ConfigRefused, []fleet.ConfigFinding{{Message: ref.Err.Error()}}
+		_, err := w.svc.control.ApplyConfig(ctx, look)
 		return false, err
 	}
 	tree, err := trees.at(ctx, ref.Commit)
@@ -118,30 +118,40 @@ func (w *worker) configureOne(ctx context.Context, c fleet.AgentConfig, ref gits
 	if err := look.read(ctx, tree, found); err != nil {
 		return false, err
 	}
-	done, err := w.svc.applyConfig(ctx, look)
+	done, err := w.svc.control.ApplyConfig(ctx, look)
 	switch {
 	case err != nil:
 		return false, err
-	case done == configOvertaken:
+	case done == ConfigOvertaken:
 		w.wake(wakeup{check: true})
-	case done == configDone:
+	case done == ConfigDone:
 		w.configured[c.AgentID] = key
 		w.log.Info("the configuration of an agent was read", obs.KeyAgent, c.AgentName, obs.KeyCommit, ref.Commit)
 	}
-	return done == configDone, nil
+	return done == ConfigDone, nil
 }
 
-// configLook is what one commit means for the configuration of one agent.
-type configLook struct {
-	config   fleet.AgentConfig // as it was read before
-	commit   string
-	projects map[string]string // of GitLab's to URLs
+// ConfigFile is what one commit means for the configuration of one agent.
+type ConfigFile struct {
+	Config   fleet.AgentConfig // as it was read before
+	Commit   string
+	Projects map[string]string // of GitLab's to URLs
 
-	state    fleet.ConfigState // what is known before it was tried to apply it
-	path     string            // "" when there is no file
-	file     agentconfig.File
-	findings []fleet.ConfigFinding // why it cannot be used
-	more     int
+	State    fleet.ConfigState // what is known before it was tried to apply it
+	Path     string            // "" when there is no file
+	File     agentconfig.File
+	Findings []fleet.ConfigFinding // why it cannot be used
+	More     int
+}
+
+// ReadConfig reads the file of an agent in the tree of a commit. An error is ours; the user's mistakes are findings.
+func ReadConfig(ctx context.Context, tree filetree.Tree, c fleet.AgentConfig, commit string) (ConfigFile, error) {
+	look := ConfigFile{Config: c, Commit: commit}
+	found, err := findConfig(ctx, tree, c.AgentName)
+	if err != nil {
+		return look, err
+	}
+	return look, look.read(ctx, tree, found)
 }
 
 // foundConfig is the file of an agent in a tree.
@@ -216,20 +226,20 @@ func lookUp(ctx context.Context, tree filetree.Tree, place string) (entry filetr
 }
 
 // read reads a file that was found. An error is ours; the user's mistakes are findings.
-func (l *configLook) read(ctx context.Context, tree filetree.Tree, found foundConfig) error {
-	l.path = found.path
+func (l *ConfigFile) read(ctx context.Context, tree filetree.Tree, found foundConfig) error {
+	l.Path = found.path
 	switch {
 	case found.problem != nil:
-		l.state, l.findings = fleet.ConfigInvalid, []fleet.ConfigFinding{*found.problem}
+		l.State, l.Findings = fleet.ConfigInvalid, []fleet.ConfigFinding{*found.problem}
 		return nil
 	case found.path == "":
-		l.state = fleet.ConfigAbsent
+		l.State = fleet.ConfigAbsent
 		return nil
 	}
 	data, err := tree.Read(ctx, found.entry, agentconfig.MaxSize)
 	if errors.Is(err, filetree.ErrTooBig) {
-		l.state = fleet.ConfigInvalid
-		l.findings = []fleet.ConfigFinding{{Message: fmt.Sprintf("the file has more than %d bytes", agentconfig.MaxSize)}}
+		l.State = fleet.ConfigInvalid
+		l.Findings = []fleet.ConfigFinding{{Message: fmt.Sprintf("the file has more than %d bytes", agentconfig.MaxSize)}}
 		return nil
 	}
 	if err != nil {
@@ -239,23 +249,23 @@ func (l *configLook) read(ctx context.Context, tree filetree.Tree, found foundCo
 	if found.gitLab {
 		parse = agentconfig.ParseGitLab
 	}
-	l.file, err = parse(data)
+	l.File, err = parse(data)
 	l.refused(err)
 	return nil
 }
 
 // refused takes the user's mistakes out of an error; nil means that there is none.
-func (l *configLook) refused(err error) {
-	l.state = fleet.ConfigApplied
+func (l *ConfigFile) refused(err error) {
+	l.State = fleet.ConfigApplied
 	var wrong *agentconfig.Error
 	if errors.As(err, &wrong) {
-		l.state, l.findings, l.more = fleet.ConfigInvalid, wrong.Findings, wrong.More
+		l.State, l.Findings, l.More = fleet.ConfigInvalid, wrong.Findings, wrong.More
 	}
 }
 
 // concernConfigs wakes the workers of the repositories that configurations are in which were set, or
 // which may mean something else now.
-func (s *sources) concernConfigs(ctx context.Context, tx store.Tx, c store.Change, due *wakes) error {
+func (s *Manager) concernConfigs(ctx context.Context, tx store.Tx, c store.Change, due *wakes) error {
 	if !due.first(c, c.ID) {
 		return nil
 	}
@@ -277,4 +287,21 @@ func (s *sources) concernConfigs(ctx context.Context, tx store.Tx, c store.Chang
 		due.add(repo, wakeup{check: true})
 	}
 	return nil
+}
+
+// ConfigResult is what became of a look at a file.
+type ConfigResult int
+
+const (
+	ConfigDone      ConfigResult = iota // it is live, or recorded as wrong
+	ConfigTryAgain                      // something beside the file is in the way
+	ConfigOvertaken                     // somebody else has changed the configuration meanwhile
+)
+
+// Refuse adds mistakes that only show beside what else the tenant has.
+func (l *ConfigFile) Refuse(findings []fleet.ConfigFinding) {
+	if len(findings) == 0 {
+		return
+	}
+	l.refused(agentconfig.Refuse(findings))
 }

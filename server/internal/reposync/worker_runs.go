@@ -1,4 +1,4 @@
-package control
+package reposync
 
 import (
 	"cmp"
@@ -231,9 +231,9 @@ func (o outcome) bundles() (digests, problems map[string]string) {
 	digests, problems = map[string]string{}, map[string]string{}
 	for _, p := range o.parts {
 		if p.verdict.problem != "" {
-			problems[p.variant] = p.verdict.problem
+			problems[p.Variant] = p.verdict.problem
 		} else {
-			digests[p.variant] = p.digest
+			digests[p.Variant] = p.digest
 		}
 	}
 	return digests, problems

@@ -1,4 +1,4 @@
-package control
+package reposync
 
 import (
 	"context"
@@ -9,12 +9,12 @@ import (
 	"github.com/kedge-dev/kedge/server/internal/gitsource"
 )
 
-// unit is what is rendered once: a deployment, or one variant of it for all agents that share it.
-type unit struct {
-	variant string
+// Unit is what is rendered once: a deployment, or one variant of it for all agents that share it.
+type Unit struct {
+	Variant string
 	agent   string         // the name of one agent that it is for; "" without variants
-	source  fleet.Source   // as it is for its agents
-	was     fleet.Rendered // what it was last rendered to
+	Source  fleet.Source   // as it is for its agents
+	Was     fleet.Rendered // what it was last rendered to
 	problem string         // why its newest revision could not be used, as it is recorded
 	pending bool           // it is of a spec that is not in force
 
@@ -72,7 +72,7 @@ type outcome struct {
 }
 
 type part struct {
-	unit
+	Unit
 	verdict
 }
 
@@ -92,7 +92,7 @@ func (w *worker) judge(ctx context.Context, d fleet.Deployment, ref gitsource.Re
 }
 
 func (w *worker) judgeOnce(ctx context.Context, d fleet.Deployment, ref gitsource.Ref, trees *forest, fresh bool) (outcome, error) {
-	units := []unit{soleUnit(d)}
+	units := []Unit{soleUnit(d)}
 	var held map[string]bool
 	if d.Varies() && ref.Err == nil {
 		read, err := trees.unitsOf(ctx, w, d)
@@ -107,7 +107,7 @@ func (w *worker) judgeOnce(ctx context.Context, d fleet.Deployment, ref gitsourc
 }
 
 // judgeUnits finds out what a commit means for the units of a deployment.
-func (w *worker) judgeUnits(ctx context.Context, d fleet.Deployment, units []unit, ref gitsource.Ref, trees *forest, fresh bool) (outcome, error) {
+func (w *worker) judgeUnits(ctx context.Context, d fleet.Deployment, units []Unit, ref gitsource.Ref, trees *forest, fresh bool) (outcome, error) {
 	out := outcome{deployment: d, commit: ref.Commit}
 	if ref.Err != nil {
 		out.problem, out.problemReason = ref.Err.Error(), revisionReason(ref.Err)
@@ -155,5 +155,5 @@ func (o outcome) detected() fleet.SourceKind {
 func (o outcome) misshapen() bool {
 	now := o.deployment
 	now.Detected = o.detected()
-	return now.Chart() != o.deployment.Chart() || slices.ContainsFunc(o.parts, func(p part) bool { return p.packed != nil && o.held[p.variant] })
+	return now.Chart() != o.deployment.Chart() || slices.ContainsFunc(o.parts, func(p part) bool { return p.packed != nil && o.held[p.Variant] })
 }

@@ -1,11 +1,10 @@
-package control
+package reposync
 
 import (
 	"testing"
 	"time"
 
 	"github.com/kedge-dev/kedge/internal/fleet"
-	"github.com/kedge-dev/kedge/server/internal/auth"
 	"github.com/kedge-dev/kedge/server/internal/store"
 	"github.com/kedge-dev/kedge/server/internal/store/sqlite/sqlitetest"
 )
@@ -23,12 +22,12 @@ func TestAnEditThatIsLookedAtLateIsNoConsent(t *testing.T) {
 			clock := time.Now()
 			s := openService(t, sqlitetest.Path(t), Config{Now: func() time.Time { return clock }}, &dated{})
 			ctx := t.Context()
-			_, err := s.EnrollAgent(ctx, auth.System(), "default", EnrollAgent{Name: "paris"})
+			_, err := s.enroll(ctx, newAgent{Name: "paris"})
 			if err != nil {
 				t.Fatal(err)
 			}
 			source := fleet.Source{RepoURL: "https://example.com/a.git", Variables: map[string]string{"where": "here"}}
-			if _, err = s.CreateDeployment(ctx, auth.System(), "default", CreateDeployment{Name: "app", Source: source}); err != nil {
+			if _, err = s.deploy(ctx, newDeployment{Name: "app", Source: source}); err != nil {
 				t.Fatal(err)
 			}
 			var repos []fleet.Repository
@@ -39,19 +38,19 @@ func TestAnEditThatIsLookedAtLateIsNoConsent(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			w := newWorker(s, repos[0])
+			w := newWorker(s.sources, repos[0])
 			if _, err := w.commit(ctx, look(t, w, "1"), nil, wakeup{}, false); err != nil {
 				t.Fatal(err)
 			}
 			source.Variables = map[string]string{"where": "there"}
-			if _, err = s.UpdateDeployment(ctx, auth.System(), "default", "app", UpdateDeployment{Source: &source}, Match{}); err != nil {
+			if err = s.edit(ctx, "app", source); err != nil {
 				t.Fatal(err)
 			}
 			clock = clock.Add(c.late)
 			if _, err := w.commit(ctx, look(t, w, "1"), nil, wakeup{}, false); err != nil {
 				t.Fatal(err)
 			}
-			d, err := s.Deployment(ctx, auth.System(), "default", "app")
+			d, err := s.deployment(ctx, "app")
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -1,4 +1,4 @@
-package control
+package reposync
 
 import (
 	"context"
@@ -8,7 +8,6 @@ import (
 	"testing"
 
 	"github.com/kedge-dev/kedge/internal/fleet"
-	"github.com/kedge-dev/kedge/server/internal/auth"
 	"github.com/kedge-dev/kedge/server/internal/gitsource"
 	"github.com/kedge-dev/kedge/server/internal/store"
 	"github.com/kedge-dev/kedge/server/internal/store/sqlite/sqlitetest"
@@ -26,18 +25,18 @@ func (t countingTx) Agents() store.Agents {
 }
 
 // fleetOf is a deployment on many agents, each of which gets what its label says.
-func fleetOf(t *testing.T, agents int, label func(i int) string) (*Service, fleet.Deployment) {
+func fleetOf(t *testing.T, agents int, label func(i int) string) (*service, fleet.Deployment) {
 	t.Helper()
 	s := openService(t, sqlitetest.Path(t), Config{}, &dated{})
 	for i := range agents {
-		_, err := s.EnrollAgent(t.Context(), auth.System(), "default", EnrollAgent{
+		_, err := s.enroll(t.Context(), newAgent{
 			Name: fmt.Sprintf("agent-%02d", i), Labels: map[string]string{"region": label(i)},
 		})
 		if err != nil {
 			t.Fatal(err)
 		}
 	}
-	d, err := s.CreateDeployment(t.Context(), auth.System(), "default", CreateDeployment{Name: "app", Source: fleet.Source{
+	d, err := s.deploy(t.Context(), newDeployment{Name: "app", Source: fleet.Source{
 		RepoURL: "https://example.com/a.git", Variables: map[string]string{"where": "in {agent.labels.region}"},
 	}})
 	if err != nil {
@@ -47,14 +46,14 @@ func fleetOf(t *testing.T, agents int, label func(i int) string) (*Service, flee
 }
 
 // unitsOf returns the units of a deployment, and how often agents were read for them.
-func unitsOf(t *testing.T, s *Service, d fleet.Deployment) (units []unit, reads int) {
+func unitsOf(t *testing.T, s *service, d fleet.Deployment) (units []Unit, reads int) {
 	t.Helper()
 	err := s.store.View(t.Context(), func(tx store.Tx) (err error) {
 		repo, err := tx.Repositories().Get(t.Context(), d.TenantID, d.RepositoryID)
 		if err != nil {
 			return err
 		}
-		units, _, err = newWorker(s, repo).units(t.Context(), countingTx{tx, &reads}, d)
+		units, _, err = newWorker(s.sources, repo).units(t.Context(), countingTx{tx, &reads}, d)
 		return err
 	})
 	if err != nil {
@@ -115,7 +114,7 @@ func TestVariantsOfManyDeploymentsAreReadAtOnce(t *testing.T) {
 	s, first := fleetOf(t, 3, func(i int) string { return fmt.Sprint("r", i) })
 	const deployments = 50
 	for i := range deployments - 1 {
-		_, err := s.CreateDeployment(t.Context(), auth.System(), "default", CreateDeployment{Name: fmt.Sprint("app-", i), Source: first.Source})
+		_, err := s.deploy(t.Context(), newDeployment{Name: fmt.Sprint("app-", i), Source: first.Source})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -133,10 +132,10 @@ func TestVariantsOfManyDeploymentsAreReadAtOnce(t *testing.T) {
 		t.Fatalf("%d deployments, %v", len(all), err)
 	}
 	var views atomic.Int64
-	s.store = countingStore{s.store, &views}
+	s.sources.store = countingStore{s.store, &views}
 	refs := map[string]gitsource.Ref{first.Source.Revision: {Commit: strings.Repeat("a", 40)}}
 	out := make(chan judged)
-	go newWorker(s, repo).judgeAll(t.Context(), all, chunkDeployments, gitsource.Access{}, refs, out)
+	go newWorker(s.sources, repo).judgeAll(t.Context(), all, chunkDeployments, gitsource.Access{}, refs, out)
 	for o := range out {
 		if o.err != nil || len(o.parts) != 3 {
 			t.Errorf("%s: %d variants, %v", o.deployment.Name, len(o.parts), o.err)

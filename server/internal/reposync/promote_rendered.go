@@ -1,0 +1,32 @@
+package reposync
+
+import (
+	"context"
+
+	"github.com/kedge-dev/kedge/internal/fleet"
+	"github.com/kedge-dev/kedge/server/internal/store"
+)
+
+// PromoteRendered puts the pending spec of d in force, if it has one, with what the spec in force has rendered: it is what
+// a worker does when the source gives the same for both. It returns the deployment if its targets are yet to be reconciled,
+// else the zero value.
+func (s *Manager) PromoteRendered(ctx context.Context, tx store.Tx, d fleet.Deployment) (fleet.Deployment, error) {
+	if d.PendingSpec == 0 {
+		return fleet.Deployment{}, nil
+	}
+	p, err := tx.PendingSpecs().Get(ctx, d.TenantID, d.ID)
+	if err != nil {
+		return fleet.Deployment{}, err
+	}
+	repo, err := tx.Repositories().Get(ctx, d.TenantID, p.RepositoryID)
+	if err != nil {
+		return fleet.Deployment{}, err
+	}
+	found := &pendingOutcome{spec: p, outcome: outcome{deployment: d.With(p), commit: d.Rendered.Commit, parts: []part{{
+		Unit:    Unit{Source: p.Source, Was: d.Rendered, pending: true},
+		verdict: verdict{digest: d.Rendered.Digest, key: d.Rendered.Key},
+	}}}}
+	st := s.planner.NewResolvedReconciler(tx, nil)
+	promoted, _, _, err := newWorker(s, repo).commitPending(ctx, tx, st, outcome{deployment: d, skipped: true, pending: found})
+	return promoted, err
+}
