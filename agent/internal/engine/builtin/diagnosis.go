@@ -112,10 +112,10 @@ func (t *target) startDiagnosis(o *object) {
 	o.health.diagnosis = d
 	e.work.Go(func() {
 		defer cancel()
-		if e.diagnoses.Acquire(ctx, 1) != nil {
+		if e.diagnosing.slots.Acquire(ctx, 1) != nil {
 			return
 		}
-		defer e.diagnoses.Release(1)
+		defer e.diagnosing.slots.Release(1)
 		t.followPods(ctx, reader, d, o)
 	})
 }
@@ -125,10 +125,10 @@ func (t *target) followPods(ctx context.Context, reader *kube.PodReader, d *diag
 	var calm, idle backoff.Backoff
 	last, pause := "", diagnoseFirst
 	for ctx.Err() == nil {
-		if t.engine.podReads.Wait(ctx) != nil {
+		if t.engine.diagnosing.reads.Wait(ctx) != nil {
 			return
 		}
-		release := t.engine.cluster.Slot(ctx)
+		release := t.engine.client.Slot(ctx)
 		text, version, err := reader.Explain(ctx)
 		release()
 		if apierrors.IsForbidden(err) {

@@ -46,7 +46,7 @@ func (t *target) refuse(ref fleet.ObjectRef, m kube.Mapping) string {
 
 // impersonate sets the rights with which the deployment is applied.
 func (t *target) impersonate(account string) {
-	cluster, err := t.engine.cluster.As(account)
+	cluster, err := t.engine.client.As(account)
 	if err != nil {
 		t.inv.failure = err.Error() // nothing is applied until something newer is desired
 	}
