@@ -4,10 +4,10 @@ package inventory
 type Finish string
 
 const (
-	// FinishedComplete: it has done its work.
+	// FinishedComplete means: it has done its work.
 	FinishedComplete Finish = "Complete"
-	// FinishedFailed: it has failed for good.
+	// FinishedFailed means: it has failed for good.
 	FinishedFailed Finish = "Failed"
-	// FinishedUnseen: it is deleted when it has finished, and was gone before its end was seen.
+	// FinishedUnseen means: it is deleted when it has finished, and was gone before its end was seen.
 	FinishedUnseen Finish = "Unseen"
 )

@@ -8,9 +8,9 @@ import "encoding/json"
 type Hold string
 
 const (
-	// HeldOverLimit: it left together with more objects than the limit of the policy allows.
+	// HeldOverLimit means: it left together with more objects than the limit of the policy allows.
 	HeldOverLimit Hold = "OverLimit"
-	// HeldAfterRecovery: it was missing from the first version after a recovery of the server, which did not know what this
+	// HeldAfterRecovery means: it was missing from the first version after a recovery of the server, which did not know what this
 	// cluster has: a backup was restored, or the agent was enrolled again.
 	HeldAfterRecovery Hold = "AfterRecovery"
 )

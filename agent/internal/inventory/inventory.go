@@ -159,7 +159,7 @@ func (inv *Inventory) complete() {
 	inv.exists = len(inv.numbers) > 0
 }
 
-// ErrSuperseded: the cluster has a newer version than the one to write. Another replica of the agent is ahead.
+// ErrSuperseded means: the cluster has a newer version than the one to write. Another replica of the agent is ahead.
 var ErrSuperseded = errors.New("the inventory is of a newer version")
 
 // Save writes rec. It sends nothing when nothing differs, and otherwise only the chunks that differ. After an error the

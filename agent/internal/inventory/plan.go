@@ -22,7 +22,7 @@ type Policy struct {
 	Unsettled int
 	// Damaged names parts of the inventory that could not be read.
 	Damaged []string
-	// Pending: the states of other deployments have not arrived yet. They may desire what is not desired here any more.
+	// Pending means: the states of other deployments have not arrived yet. They may desire what is not desired here any more.
 	Pending bool
 	// Consent: the limit does not apply, because the deployment itself was edited. Objects that were held before stay held.
 	// With a tombstone it means that a user has deleted the deployment.

@@ -72,7 +72,7 @@ func BenchmarkDeletion(b *testing.B) {
 				if err := book.Save(b.Context(), rec); err != nil {
 					b.Fatal(err)
 				}
-				e.inventories["target"] = book
+				e.past.inventories["target"] = book
 				go func() { _ = e.Run(b.Context()) }()
 				e.Set(engine.Desired{Target: "target", Tenant: "t", Deployment: "d", State: fleet.Desired{Version: fleet.Version{Epoch: 1, Generation: 2}, Tombstone: true}})
 				<-done

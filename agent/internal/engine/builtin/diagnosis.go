@@ -34,15 +34,15 @@ const (
 
 // diagnosis is the explanation for one workload that is not ready.
 type diagnosis struct {
-	cluster *kube.Client // with the rights of the deployment
-	uid     string       // of the workload
-	cancel  context.CancelFunc
-	text    string // what was found; "" when nothing was yet
+	client *kube.Client // with the rights of the deployment
+	uid    string       // of the workload
+	cancel context.CancelFunc
+	text   string // what was found; "" when nothing was yet
 }
 
 // outdated reports whether the diagnosis has to start again: the workload was recreated, or is read with other rights.
 func (d *diagnosis) outdated(t *target, o *object) bool {
-	return d.cluster != t.work.client || d.uid != o.record.uid
+	return d.client != t.work.client || d.uid != o.record.uid
 }
 
 // explanation returns why the health of an object is what it is.
@@ -108,14 +108,14 @@ func (t *target) startDiagnosis(o *object) {
 		return
 	}
 	ctx, cancel := context.WithCancel(running)
-	d := &diagnosis{cluster: t.work.client, uid: o.record.uid, cancel: cancel}
+	d := &diagnosis{client: t.work.client, uid: o.record.uid, cancel: cancel}
 	o.health.diagnosis = d
 	e.work.Go(func() {
 		defer cancel()
-		if e.diagnoses.Acquire(ctx, 1) != nil {
+		if e.diagnosing.slots.Acquire(ctx, 1) != nil {
 			return
 		}
-		defer e.diagnoses.Release(1)
+		defer e.diagnosing.slots.Release(1)
 		t.followPods(ctx, reader, d, o)
 	})
 }
@@ -125,10 +125,10 @@ func (t *target) followPods(ctx context.Context, reader *kube.PodReader, d *diag
 	var calm, idle backoff.Backoff
 	last, pause := "", diagnoseFirst
 	for ctx.Err() == nil {
-		if t.engine.podReads.Wait(ctx) != nil {
+		if t.engine.diagnosing.reads.Wait(ctx) != nil {
 			return
 		}
-		release := t.engine.cluster.Slot(ctx)
+		release := t.engine.client.Slot(ctx)
 		text, version, err := reader.Explain(ctx)
 		release()
 		if apierrors.IsForbidden(err) {

@@ -42,38 +42,54 @@ type Config struct {
 	Strict bool
 }
 
-// Engine applies targets to one cluster. Its methods are safe for concurrent use.
+// Engine applies targets to one cluster. Its methods are safe for concurrent use. It has more than 20 fields because it is
+// what the targets share: most of them are parts with a lock of their own.
 type Engine struct {
 	namespace  string
 	reporter   engine.Reporter
 	log        *slog.Logger
 	timing     timing
-	cluster    *kube.Client
+	strict     bool
+	client     *kube.Client
 	store      *inventory.Store
 	claims     *claims
 	finishes   *finishes
-	watches    *watch.Watches
-	crds       *watch.Definitions
-	namespaces *watch.Namespaces
+	watchers   watchers       // set by Run
 	work       sync.WaitGroup // targets and their requests
 	gc         collector
-	diagnoses  *semaphore.Weighted // workloads whose pods are read
-	podReads   *rate.Limiter       // of these pods
-	setting    sync.Mutex          // held by Set, so that claims are made in the order of versions
-	strict     bool
+	diagnosing diagnosing
+	setting    sync.Mutex // held by Set, so that claims are made in the order of versions
 	// refusedTransitions counts phase transitions that must not happen.
 	refusedTransitions atomic.Int64
 
-	mu          sync.Mutex
-	settings    settings
-	editions    int // of settings
-	targets     map[fleet.TargetID]*target
+	mu        sync.Mutex
+	settings  settings
+	editions  int // of settings
+	targets   map[fleet.TargetID]*target
+	past      past
+	recovered bool
+	running   context.Context // nil before Run
+	pending   int             // targets whose newest state is not set yet
+}
+
+// watchers report changes in the cluster.
+type watchers struct {
+	objects     *watch.Watches
+	definitions *watch.Definitions
+	namespaces  *watch.Namespaces
+}
+
+// diagnosing bounds how many workloads are diagnosed at the same time, and how often their pods are read.
+type diagnosing struct {
+	slots *semaphore.Weighted
+	reads *rate.Limiter
+}
+
+// past is what is known about targets that are not reconciled: not any more, or not yet.
+type past struct {
 	inventories map[fleet.TargetID]*inventory.Inventory // recovered, and not used by a target yet
-	recovered   bool
-	running     context.Context // nil before Run
-	pending     int             // targets whose newest state is not set yet
 	deleted     map[fleet.TargetID]deletedTarget
-	takenOver   map[takeover]bool // what was taken over from inventories here
+	takenOver   map[takeover]bool // objects that were taken over from such inventories
 }
 
 var _ engine.Engine = (*Engine)(nil)
@@ -87,18 +103,21 @@ func newEngine(cfg Config, timing timing) (*Engine, error) {
 	if cfg.Namespace == "" || cfg.REST == nil || cfg.Reporter == nil {
 		return nil, errors.New("making the builtin engine: Namespace, REST and Reporter are needed")
 	}
-	cluster, err := kube.NewClient(cfg.REST, timing.requests)
+	client, err := kube.NewClient(cfg.REST, timing.requests)
 	if err != nil {
 		return nil, err
 	}
-	configMaps := cluster.Dynamic.Resource(schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}).Namespace(cfg.Namespace)
+	configMaps := client.Dynamic.Resource(schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}).Namespace(cfg.Namespace)
 	e := &Engine{
 		namespace: cfg.Namespace, reporter: cfg.Reporter, log: cmp.Or(cfg.Log, slog.New(slog.DiscardHandler)),
-		timing: timing, cluster: cluster, store: inventory.NewStore(configMaps), finishes: newFinishes(),
+		timing: timing, client: client, store: inventory.NewStore(configMaps), finishes: newFinishes(),
 		settings: settings{agent: cfg.AgentID, scope: cfg.Scope, namespaces: slices.Clone(cfg.Namespaces), policy: cfg.Owner},
-		targets:  map[fleet.TargetID]*target{}, inventories: map[fleet.TargetID]*inventory.Inventory{},
-		deleted: map[fleet.TargetID]deletedTarget{}, takenOver: map[takeover]bool{}, diagnoses: semaphore.NewWeighted(maxDiagnoses),
-		podReads: rate.NewLimiter(podReadsPerSecond, podReadBurst), strict: cfg.Strict,
+		targets:  map[fleet.TargetID]*target{},
+		past: past{
+			inventories: map[fleet.TargetID]*inventory.Inventory{}, deleted: map[fleet.TargetID]deletedTarget{}, takenOver: map[takeover]bool{},
+		},
+		diagnosing: diagnosing{slots: semaphore.NewWeighted(maxDiagnoses), reads: rate.NewLimiter(podReadsPerSecond, podReadBurst)},
+		strict:     cfg.Strict,
 	}
 	e.claims = newClaims(e)
 	return e, nil
@@ -139,8 +158,8 @@ func (e *Engine) Restrict(p ownerpolicy.Policy) {
 func (e *Engine) Retry() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.watches != nil {
-		e.watches.Retry()
+	if e.watchers.objects != nil {
+		e.watchers.objects.Retry()
 	}
 	for _, t := range e.targets {
 		t.reconsider()
@@ -180,7 +199,7 @@ func (e *Engine) Recover(ctx context.Context) ([]engine.Held, error) {
 	var held []engine.Held
 	for _, inv := range found {
 		rec := inv.Record()
-		e.inventories[rec.Target] = inv
+		e.past.inventories[rec.Target] = inv
 		for key, entry := range rec.Entries {
 			e.finishes.set(key, rec.Target, finish{entry.Hash, entry.Finished})
 		}
@@ -205,9 +224,9 @@ func (e *Engine) Run(ctx context.Context) error {
 		return errors.New("running the builtin engine: Recover has to come first, and Run is called once")
 	}
 	e.running = ctx
-	e.watches = watch.New(ctx, e.cluster.Dynamic, e.log, e.timing.watches, e.watched)
-	e.crds = watch.NewDefinitions(ctx, e.cluster.Metadata, e.cluster.Mapper, e.log, e.timing.watches)
-	e.namespaces = watch.NewNamespaces(ctx, e.cluster.Own, e.log, e.timing.watches)
+	e.watchers.objects = watch.New(ctx, e.client.Dynamic, e.log, e.timing.watches, e.watched)
+	e.watchers.definitions = watch.NewDefinitions(ctx, e.client.Metadata, e.client.Mapper, e.log, e.timing.watches)
+	e.watchers.namespaces = watch.NewNamespaces(ctx, e.client.Own, e.log, e.timing.watches)
 	for _, t := range e.targets {
 		e.startLocked(t)
 	}
@@ -274,7 +293,7 @@ func (e *Engine) target(id fleet.TargetID) *target {
 		return t
 	}
 	var held fleet.Version
-	if inv := e.inventories[id]; inv != nil {
+	if inv := e.past.inventories[id]; inv != nil {
 		held = inv.Version()
 	}
 	t = newTarget(e, id, held)

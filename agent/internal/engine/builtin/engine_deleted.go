@@ -25,7 +25,7 @@ const maxDeleted = 4096
 // there.
 func (e *Engine) isDeleted(d engine.Desired) bool {
 	e.mu.Lock()
-	g, ok := e.deleted[d.Target]
+	g, ok := e.past.deleted[d.Target]
 	e.mu.Unlock()
 	if !ok || d.State.Compare(g.version) > 0 {
 		return false
@@ -61,17 +61,17 @@ func (e *Engine) retire(t *target, g deletedTarget) bool {
 		return false
 	}
 	e.claims.drop(t.id)
-	e.crds.Want(t, false)
+	e.watchers.definitions.Want(t, false)
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	delete(e.targets, t.id)
-	for id := range e.deleted {
-		if len(e.deleted) < maxDeleted {
+	for id := range e.past.deleted {
+		if len(e.past.deleted) < maxDeleted {
 			break
 		}
-		delete(e.deleted, id)
+		delete(e.past.deleted, id)
 	}
-	e.deleted[t.id] = g
+	e.past.deleted[t.id] = g
 	return true
 }
 
@@ -90,8 +90,8 @@ func (e *Engine) superseded(old, by fleet.TargetID) {
 func (e *Engine) takeInventory(id fleet.TargetID) *inventory.Inventory {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	inv := e.inventories[id]
-	delete(e.inventories, id)
+	inv := e.past.inventories[id]
+	delete(e.past.inventories, id)
 	if inv == nil {
 		return e.store.New(e.settings.agent, id)
 	}
@@ -111,13 +111,13 @@ type takeover struct {
 func (e *Engine) outlived(holder fleet.TargetID, key inventory.Key, deployment string) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	inv := e.inventories[holder]
-	return inv != nil && inv.Deployment() == deployment && !e.takenOver[takeover{holder, key}]
+	inv := e.past.inventories[holder]
+	return inv != nil && inv.Deployment() == deployment && !e.past.takenOver[takeover{holder, key}]
 }
 
 // tookOver records that an object was taken over from a target that was outlived.
 func (e *Engine) tookOver(from fleet.TargetID, key inventory.Key) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.takenOver[takeover{from, key}] = true
+	e.past.takenOver[takeover{from, key}] = true
 }

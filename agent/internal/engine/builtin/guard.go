@@ -46,11 +46,11 @@ func (t *target) refuse(ref fleet.ObjectRef, m kube.Mapping) string {
 
 // impersonate sets the rights with which the deployment is applied.
 func (t *target) impersonate(account string) {
-	cluster, err := t.engine.cluster.As(account)
+	client, err := t.engine.client.As(account)
 	if err != nil {
 		t.inv.failure = err.Error() // nothing is applied until something newer is desired
 	}
-	t.work.client = cluster
+	t.work.client = client
 }
 
 // refusal returns why this agent must not touch a leaving object, or not with the rights of the deployment, or "". The

@@ -124,13 +124,13 @@ func TestTargetThatDoesNothingAnyMoreWaitsForNoKind(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel() // nothing is watched: it only counts who waits
 		e := &Engine{log: slog.New(slog.DiscardHandler)}
-		e.cluster, _ = kube.NewClient(&rest.Config{Host: "http://127.0.0.1:1"}, kube.DefaultTimeouts())
-		e.crds = watch.NewDefinitions(ctx, e.cluster.Metadata, e.cluster.Mapper, e.log, watch.DefaultTiming())
+		e.client, _ = kube.NewClient(&rest.Config{Host: "http://127.0.0.1:1"}, kube.DefaultTimeouts())
+		e.watchers.definitions = watch.NewDefinitions(ctx, e.client.Metadata, e.client.Mapper, e.log, watch.DefaultTiming())
 		one := newTarget(e, "tgt-a", fleet.Version{})
-		e.crds.Want(one, true)
+		e.watchers.definitions.Want(one, true)
 		end(one)
 		one.advance()
-		if e.crds.Waiters() != 0 {
+		if e.watchers.definitions.Waiters() != 0 {
 			t.Errorf("a target that is %s still has definitions watched", reason)
 		}
 	}

@@ -103,7 +103,7 @@ func (t *target) awaitNamespaces() {
 		}
 	}
 	t.awaitsNamespaces = len(names) > 0
-	t.engine.namespaces.Want(t, names)
+	t.engine.watchers.namespaces.Want(t, names)
 }
 
 // retryNamespace makes objects due that failed because a namespace was missing.

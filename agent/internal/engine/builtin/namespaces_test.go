@@ -54,7 +54,7 @@ func TestObjectsAreTriedAgainWhenTheirNamespaceAppears(t *testing.T) {
 	}
 	t.Cleanup(func() { _ = client.Delete(context.Background(), name, metav1.DeleteOptions{}) })
 	statuses.await(t, fleet.SyncSynced)
-	if e.namespaces.Waiting() != 0 {
+	if e.watchers.namespaces.Waiting() != 0 {
 		t.Error("the namespace is still watched, though nothing waits for it")
 	}
 }

@@ -30,7 +30,7 @@ func BenchmarkPruneRound(b *testing.B) {
 			}
 			t := newTarget(e, "target", fleet.Version{})
 			t.inv.inventory = e.store.New("agent", "target")
-			t.work.ctx, t.work.client = b.Context(), e.cluster
+			t.work.ctx, t.work.client = b.Context(), e.client
 			t.work.desired = engine.Desired{Target: "target", State: fleet.Desired{Version: fleet.Version{Generation: 2}, Tombstone: true}}
 			for i := range n {
 				ref := fleet.ObjectRef{Version: "v1", Kind: "ConfigMap", Namespace: "shop", Name: fmt.Sprintf("m%d", i)}

@@ -284,7 +284,7 @@ func (t *target) start(work func(ctx context.Context) (done func())) {
 	t.inflight++
 	ctx := t.work.ctx
 	t.engine.work.Go(func() {
-		release := t.engine.cluster.Slot(ctx)
+		release := t.engine.client.Slot(ctx)
 		done := work(ctx)
 		release()
 		t.post(func(in *inbox) {
@@ -315,7 +315,7 @@ func (t *target) forget(o *object) {
 	o.endDiagnosis()
 	t.engine.finishes.set(o.key(), t.id, finish{})
 	if o.kind.resolved {
-		t.engine.watches.Remove(o.kind.mapping, o.ref, t)
+		t.engine.watchers.objects.Remove(o.kind.mapping, o.ref, t)
 	}
 	if t.objects[o.key()] == o {
 		delete(t.objects, o.key())

@@ -16,7 +16,7 @@ const resolveGrace = time.Second
 // time.
 func (t *target) advance() {
 	if t.stopped.any() {
-		t.engine.crds.Want(t, false)
+		t.engine.watchers.definitions.Want(t, false)
 		return
 	}
 	if t.work.ctx == nil || t.work.ctx.Err() != nil || t.end.done || t.work.invalid != "" || t.work.client == nil {
@@ -35,7 +35,7 @@ func (t *target) advance() {
 	t.findBarrier()
 	t.resolve()
 	s := t.progress()
-	t.engine.crds.Want(t, s.unknown)
+	t.engine.watchers.definitions.Want(t, s.unknown)
 	if s.resolving > 0 && now.Before(t.work.begun.Add(resolveGrace)) {
 		return
 	}

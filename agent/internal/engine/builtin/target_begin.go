@@ -205,7 +205,7 @@ func (t *target) discard(o *object) {
 // unresolve forgets the mapping of an object and its watch.
 func (t *target) unresolve(o *object) {
 	if o.kind.resolved {
-		t.engine.watches.Remove(o.kind.mapping, o.ref, t)
+		t.engine.watchers.objects.Remove(o.kind.mapping, o.ref, t)
 		o.kind.resolved = false
 	}
 	o.mustRead, o.watch, o.reread.failure = false, watch.State{}, ""

@@ -20,7 +20,7 @@ import (
 // counts as released. An object that moves to another target is waited for, as with a tombstone: without the label it
 // would have no owner for a moment, and the other deployment might not be allowed to adopt it.
 func (t *target) detach() {
-	t.engine.crds.Want(t, false)
+	t.engine.watchers.definitions.Want(t, false)
 	if t.now.Before(t.inv.due) || !t.recordEnd() {
 		return
 	}

@@ -28,7 +28,7 @@ func (t *target) dryRun() {
 	t.retryFailed(t.now)
 	t.resolve()
 	s := t.progress()
-	t.engine.crds.Want(t, s.unknown)
+	t.engine.watchers.definitions.Want(t, s.unknown)
 	for _, o := range t.order {
 		if o.leaving == nil && o.kind.resolved && (o.phase == phaseApply || o.phase == phaseVerify) {
 			t.transition(o, phaseCompare)

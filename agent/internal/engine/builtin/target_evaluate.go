@@ -235,7 +235,7 @@ func (t *target) applied(o *object, out kube.ApplyResult, err error) {
 	default:
 		if apierrors.IsNotFound(err) && missingNamespace(err) == "" {
 			// Perhaps the kind is not served any more.
-			t.engine.cluster.Mapper.Forget(o.ref.Group)
+			t.engine.client.Mapper.Forget(o.ref.Group)
 			t.unresolve(o)
 		}
 		t.failed(o, err)

@@ -23,6 +23,7 @@ type inventoryState struct {
 	inventory *inventory.Inventory // nil before the first begin
 	dirty     bool                 // it is to be written
 	healed    bool                 // it lacks only what healing has changed: a restart would apply that once more
+	healWrite time.Time            // when the last write started that only records heals
 	digest    string               // of the bundle that was applied whole
 	base      int                  // objects that were in place before the change that is not decided on yet
 
@@ -34,8 +35,14 @@ type inventoryState struct {
 	due      time.Time
 }
 
-// inventoryDue reports whether the inventory is to be written.
-func (t *target) inventoryDue() bool { return t.inv.dirty || t.inv.healed }
+// inventoryDue reports whether the inventory is to be written. Writes that only record heals are limited in their rate, so
+// that many heals share one.
+func (t *target) inventoryDue() bool {
+	return t.inv.dirty || t.inv.healed && !t.now.Before(t.healWriteDue())
+}
+
+// healWriteDue returns the earliest time of the next write that only records heals.
+func (t *target) healWriteDue() time.Time { return t.inv.healWrite.Add(t.engine.timing.healWrites) }
 
 // widenInventory lists everything that is about to be applied in the inventory. It reports whether that is written, so that
 // applying may go on.
@@ -106,6 +113,9 @@ func (t *target) startSave() {
 	inv, rec := t.inv.inventory, t.inventoryRecord()
 	quiet := !t.inv.dirty
 	t.inv.dirty, t.inv.healed = false, false
+	if quiet {
+		t.inv.healWrite = t.now
+	}
 	reloaded := false
 	t.writeInventory(quiet, func(ctx context.Context) error {
 		err := inv.Save(ctx, rec)

@@ -25,7 +25,7 @@ func (t *target) resolve() {
 			continue
 		}
 		gvk := kube.GVK(o.ref)
-		if m, ok := t.engine.cluster.Mapper.Cached(gvk); ok {
+		if m, ok := t.engine.client.Mapper.Cached(gvk); ok {
 			moved = t.assignMapping(o, m) || moved
 			continue
 		}
@@ -36,7 +36,7 @@ func (t *target) resolve() {
 		}
 		t.cache.lookups[gvk.String()] = true
 		t.start(func(ctx context.Context) func() {
-			_, err := t.engine.cluster.Mapper.Find(ctx, gvk)
+			_, err := t.engine.client.Mapper.Find(ctx, gvk)
 			return func() {
 				delete(t.cache.lookups, gvk.String())
 				if err != nil && ctx.Err() == nil {
@@ -106,7 +106,7 @@ func (t *target) assignMapping(o *object, m kube.Mapping) (moved bool) {
 		t.transition(o, o.firstPhase())
 	}
 	o.kind.resolved, o.kind.unknown = true, false
-	o.watch = t.engine.watches.Add(m, o.ref, t)
+	o.watch = t.engine.watchers.objects.Add(m, o.ref, t)
 	o.mustRead = o.watch.Reason != watch.Pending
 	t.scheduleReread(o)
 	return moved

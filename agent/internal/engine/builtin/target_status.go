@@ -196,6 +196,9 @@ func (t *target) untilDue() time.Duration {
 		}
 	}
 	sooner(t.inv.due)
+	if t.inv.healed {
+		sooner(t.healWriteDue())
+	}
 	if t.work.ctx != nil {
 		sooner(t.work.begun.Add(resolveGrace))
 		if len(t.work.desired.State.HandOvers) > 0 {

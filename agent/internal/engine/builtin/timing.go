@@ -17,6 +17,7 @@ type timing struct {
 	healBurst    int           // heals of one object that are done at once
 	healFirst    time.Duration // delay of the first heal after the burst
 	healMax      time.Duration // also how long an object must be quiet for the burst to be full again
+	healWrites   time.Duration // the shortest time between two writes of the inventory that only record heals
 	unserved     time.Duration // how long a kind has to be unknown to the API server for its objects to count as gone
 	requests     kube.Timeouts
 	watches      watch.Timing
@@ -27,7 +28,7 @@ func defaultTiming() timing {
 	return timing{
 		retryFirst: time.Second, retryMax: time.Minute, forbiddenMax: 10 * time.Second,
 		kindFirst: 50 * time.Millisecond,
-		healBurst: 5, healFirst: time.Second, healMax: time.Minute, unserved: 5 * time.Second,
+		healBurst: 5, healFirst: time.Second, healMax: time.Minute, healWrites: time.Second, unserved: 5 * time.Second,
 		requests: kube.DefaultTimeouts(),
 		watches:  watch.DefaultTiming(), reread: 30 * time.Second,
 	}

@@ -45,15 +45,27 @@ func randomly(seed uint64) func(*testing.T, *world) {
 			steps = 25
 		}
 		g := newGame(t, w, seed)
+		t.Cleanup(func() {
+			if t.Failed() {
+				g.describe(t, seed)
+			}
+		})
 		for range steps {
 			g.step(t)
 			if t.Failed() {
 				break
 			}
 		}
-		if t.Failed() {
-			t.Logf("seed %d; played:\n%s", seed, strings.Join(g.played, "\n"))
-		}
+	}
+}
+
+// describe logs the steps of a sequence that failed, and the last status of both targets.
+func (g *game) describe(t *testing.T, seed uint64) {
+	g.rec.mu.Lock()
+	defer g.rec.mu.Unlock()
+	t.Logf("seed %d; steps:\n%s", seed, strings.Join(g.played, "\n"))
+	for _, target := range g.targets {
+		t.Logf("target %s: %s", target, describe(g.rec.statuses[target]))
 	}
 }
 
@@ -252,8 +264,14 @@ func (g *game) move(t *testing.T) {
 // handle is a name that people lay their hands on.
 func (g *game) handle() string { return fmt.Sprintf("n%d", g.rand.IntN(names)) }
 
+// handEdit edits an object, unless the engine cannot see that: if a new version or a restart came before the engine sees the
+// edit, it would be a conflict, which only force decides.
 func (g *game) handEdit(t *testing.T) {
-	_, err := g.client.Resource(configMaps).Namespace(g.ns).Patch(t.Context(), g.handle(), types.MergePatchType,
+	name := g.handle()
+	if g.apart {
+		return
+	}
+	_, err := g.client.Resource(configMaps).Namespace(g.ns).Patch(t.Context(), name, types.MergePatchType,
 		[]byte(`{"data":{"key":"by hand","more":"by hand"}}`), metav1.PatchOptions{FieldManager: "hand"})
 	if err != nil && !apierrors.IsNotFound(err) {
 		t.Error(err)

@@ -51,6 +51,7 @@ type Client struct {
 	others *sync.Map // of *cluster by ServiceAccount
 }
 
+// NewClient makes a client with the rights of the agent. It does no I/O.
 func NewClient(cfg *rest.Config, timing Timeouts) (*Client, error) {
 	cfg = rest.CopyConfig(cfg)
 	// The engine limits itself by parallelism; a limit by rate would only add latency.
@@ -142,6 +143,7 @@ func (c *Client) Read(ctx context.Context, m Mapping, ref fleet.ObjectRef) (*uns
 	return c.resource(m, ref).Get(ctx, ref.Name, metav1.GetOptions{})
 }
 
+// GVK returns the kind of an object.
 func GVK(ref fleet.ObjectRef) schema.GroupVersionKind {
 	return schema.GroupVersionKind{Group: ref.Group, Version: ref.Version, Kind: ref.Kind}
 }

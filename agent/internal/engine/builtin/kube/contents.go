@@ -19,6 +19,7 @@ import (
 // kind. A confirmation by name does not cover those objects, so the cluster is asked for them right before the deletion.
 // The claims of this engine do not know the objects of other agents.
 
+// IsNamespace reports whether an object is a Namespace.
 func IsNamespace(ref fleet.ObjectRef) bool { return ref.Group == "" && ref.Kind == "Namespace" }
 
 func isDefinition(ref fleet.ObjectRef) bool {

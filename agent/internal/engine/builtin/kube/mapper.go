@@ -15,7 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// ErrUnknownKind: the API server answered and does not serve the kind.
+// ErrUnknownKind means: the API server answered and does not serve the kind.
 var ErrUnknownKind = errors.New("the cluster does not know this kind")
 
 // Mapping is the resource of a kind.

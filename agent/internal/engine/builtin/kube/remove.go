@@ -33,6 +33,7 @@ type RemoveRequest struct {
 // Intent is what a RemoveRequest does with the object.
 type Intent int
 
+// The intents.
 const (
 	IntentCheck   Intent = iota // read whether it still exists and is ours
 	IntentRelease               // remove the labels of Kedge: its deployment was deleted
@@ -51,6 +52,7 @@ func (i Intent) String() string {
 // Outcome is the result of a RemoveRequest.
 type Outcome int
 
+// The outcomes.
 const (
 	OutcomeExists      Outcome = iota // exists, and is ours
 	OutcomeGone                       // confirmed: it does not exist

@@ -35,7 +35,7 @@ func (e *ImmutableError) Error() string {
 	return fmt.Sprintf("%s cannot be changed once the object exists (%s); %s", e.field, e.detail, e.remedy)
 }
 
-// NotGoneError: an object was deleted to be recreated, and still exists.
+// NotGoneError means: an object was deleted to be recreated, and still exists.
 type NotGoneError struct {
 	Field      string
 	finalizers []string

@@ -15,6 +15,7 @@ import (
 	"github.com/kedge-dev/kedge/agent/internal/engine/builtin/backoff"
 )
 
+// NamespacesResource is the resource of Namespaces.
 var NamespacesResource = schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}
 
 // NamespaceWaiter waits for namespaces that do not exist yet.

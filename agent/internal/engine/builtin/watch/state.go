@@ -4,15 +4,15 @@ package watch
 type Reason string
 
 const (
-	// Pending: the stream has not reported its objects yet.
+	// Pending means: the stream has not reported its objects yet.
 	Pending Reason = ""
-	// Synced: the stream works.
+	// Synced means: the stream works.
 	Synced Reason = "Synced"
-	// Failing: the stream does not work at the moment.
+	// Failing means: the stream does not work at the moment.
 	Failing Reason = "Failing"
-	// Forbidden: the agent may not watch the kind, or the kind cannot be watched.
+	// Forbidden means: the agent may not watch the kind, or the kind cannot be watched.
 	Forbidden Reason = "Forbidden"
-	// Stale: the stream has failed for long, so that its last reports may be outdated.
+	// Stale means: the stream has failed for long, so that its last reports may be outdated.
 	Stale Reason = "Stale"
 )
 
