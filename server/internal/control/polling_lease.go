@@ -44,13 +44,13 @@ type pollLease struct {
 }
 
 // polled notes that an agent polls; the caller calls done when it is answered.
-func (s *Service) polled(ctx context.Context, agent fleet.Agent) (done func(), err error) {
+func (s *poller) polled(ctx context.Context, agent fleet.Agent) (done func(), err error) {
 	l, fresh := s.pollers.begin(agent, s.cfg.Now)
-	done = func() { s.pollers.end(l, s.cfg.Now(), s.cfg.PollLease, func() { s.lapse(l) }) }
+	done = func() { s.pollers.end(l, s.cfg.Now(), s.cfg.Lease, func() { s.lapse(l) }) }
 	if !fresh {
 		return done, nil
 	}
-	if err := s.pollerCame(ctx, l.conn); err != nil {
+	if err := s.control.AgentPolls(ctx, l.conn); err != nil {
 		// An earlier row of this lease may be open: the lease stays, so that its end is written.
 		s.pollers.distrust(l)
 		done()
@@ -167,48 +167,15 @@ func (p *pollers) stop() {
 	clear(p.leases)
 }
 
-// pollerCame writes that an agent polls. It is told as news only if it did not poll another server before.
-func (s *Service) pollerCame(ctx context.Context, c fleet.Connection) error {
-	c.Server = s.member.ID()
-	err := s.store.Update(ctx, func(tx store.Tx) error {
-		agent, err := tx.Agents().Get(ctx, c.TenantID, c.AgentID)
-		if err != nil {
-			return err
-		}
-		rows, err := tx.Connections().OfAgentsAllTenants(ctx, []fleet.AgentID{c.AgentID})
-		if err != nil {
-			return err
-		}
-		if err := tx.Connections().Put(ctx, c); err != nil {
-			return err
-		}
-		if err := s.placer.VerifyCluster(ctx, tx, agent, c.ClusterUID); err != nil {
-			return err
-		}
-		for _, row := range rows {
-			if row.Replica == pollReplica && row.Connected() {
-				return nil
-			}
-		}
-		return s.tell(ctx, tx, fleet.Event{
-			TenantID: c.TenantID, Type: fleet.EventNormal, Reason: "AgentConnected", Agent: agent.Name, Message: "polls",
-		})
-	})
-	if err == nil {
-		s.present.add(c)
-	}
-	return err
-}
-
 // lapse writes that an agent polls no more, sooner or later: who is gone must not read as present because
 // the database was away for a moment.
-func (s *Service) lapse(l *pollLease) {
+func (s *poller) lapse(l *pollLease) {
 	if !s.pollers.lapsed(l) {
 		return
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), lapseLimit)
 	defer cancel()
-	if err := s.AgentDisconnected(ctx, l.conn, l.seen); err != nil {
+	if err := s.control.AgentDisconnected(ctx, l.conn, l.seen); err != nil {
 		s.cfg.Log.Error("recording that an agent polls no more, trying again", obs.KeyAgent, string(l.conn.AgentID), obs.KeyError, err)
 		s.pollers.again(l)
 		return

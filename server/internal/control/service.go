@@ -77,8 +77,7 @@ type Service struct {
 	renders *places.Places // what runs at once, over all tenants
 	member  *membership.Member
 	feed    *changefeed.Feed
-	bells   bells
-	pollers pollers
+	polling *poller
 	present present
 	planner *rollout.Planner
 	placer  *placement.Placer
@@ -93,7 +92,6 @@ func New(cfg Config, st store.Store, git Git) (*Service, error) {
 		return nil, errors.New("control: the server key is shorter than 32 bytes")
 	}
 	cfg.PollInterval = cmp.Or(cfg.PollInterval, 30*time.Second)
-	cfg.PollLease = cmp.Or(cfg.PollLease, defaultPollLease)
 	cfg.RendersAtOnce = cmp.Or(cfg.RendersAtOnce, 4)
 	cfg.CheckTimeout = cmp.Or(cfg.CheckTimeout, 5*time.Second)
 	cfg.Log = cmp.Or(cfg.Log, slog.New(slog.DiscardHandler))
@@ -110,6 +108,9 @@ func New(cfg Config, st store.Store, git Git) (*Service, error) {
 	}, st)
 	s.planner = rollout.New(rollout.Config{KeepRevisions: cfg.KeepRevisions, RunTimeout: cfg.RunTimeout, Now: cfg.Now, Log: cfg.Log}, st)
 	s.placer = placement.New(placement.Config{Now: cfg.Now}, s.planner)
+	s.polling = newPoller(pollingConfig{Lease: cfg.PollLease, Now: cfg.Now, Log: cfg.Log}, pollingDeps{
+		store: st, feed: s.feed, planner: s.planner, control: pollingAgents{s},
+	})
 	n := cfg.RendersAtOnce
 	// A render is bounded in time, so that one tenant may have all but one place.
 	s.renders = places.New(places.Config{Usual: n, Share: n - 1, Most: n + 1})
@@ -131,7 +132,7 @@ func (s *Service) Work(ctx context.Context) error {
 	g.Go(func() error { return s.sources.Run(ctx) })
 	g.Go(func() error { return s.member.Run(ctx) })
 	g.Go(func() error { return s.keepHouse(ctx) })
-	g.Go(func() error { return s.ringBells(ctx) })
+	g.Go(func() error { return s.polling.ringBells(ctx) })
 	g.Go(func() error { return s.planner.FollowAhead(ctx) })
 	return g.Wait()
 }
