@@ -1,9 +1,15 @@
 package control
 
-import "github.com/kedge-dev/kedge/server/internal/rollout"
+import (
+	"github.com/kedge-dev/kedge/server/internal/polling"
+	"github.com/kedge-dev/kedge/server/internal/rollout"
+)
 
 // The types in which agents are told what to have and report what they have; see package rollout.
 type (
+	// Application is one target of an agent that polls; see package polling.
+	Application = polling.Application
+
 	AgentTarget  = rollout.AgentTarget
 	AgentReports = rollout.AgentReports
 	AgentEvent   = rollout.AgentEvent

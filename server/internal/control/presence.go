@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/kedge-dev/kedge/internal/fleet"
+	"github.com/kedge-dev/kedge/server/internal/polling"
 	"github.com/kedge-dev/kedge/server/internal/rollout"
 	"github.com/kedge-dev/kedge/server/internal/store"
 )
@@ -95,8 +96,8 @@ func (s *Service) AgentDisconnected(ctx context.Context, c fleet.Connection, las
 }
 
 func (s *Service) leftMessage(c fleet.Connection) string {
-	if c.Replica == pollReplica {
-		return fmt.Sprintf("has not polled for %v", s.polling.lease())
+	if c.Replica == polling.Replica {
+		return fmt.Sprintf("has not polled for %v", s.polling.Lease())
 	}
 	return fmt.Sprintf("replica %s disconnected, which was %s", c.Replica, c.Role())
 }
@@ -157,7 +158,7 @@ func (s *Service) pollerCame(ctx context.Context, c fleet.Connection) error {
 			return err
 		}
 		for _, row := range rows {
-			if row.Replica == pollReplica && row.Connected() {
+			if row.Replica == polling.Replica && row.Connected() {
 				return nil
 			}
 		}
@@ -183,11 +184,11 @@ func (p pollingAgents) AgentPolls(ctx context.Context, c fleet.Connection) error
 }
 
 // Applications returns what an agent that polls has to run; see [polling.Poller.Applications].
-func (s *Service) Applications(ctx context.Context, agent fleet.Agent) ([]Application, string, error) {
+func (s *Service) Applications(ctx context.Context, agent fleet.Agent) ([]polling.Application, string, error) {
 	return s.polling.Applications(ctx, agent)
 }
 
 // WaitApplications is Applications for a caller that has those of a tag; see [polling.Poller.WaitApplications].
-func (s *Service) WaitApplications(ctx context.Context, agent fleet.Agent, tag string, wait time.Duration) ([]Application, string, bool, error) {
+func (s *Service) WaitApplications(ctx context.Context, agent fleet.Agent, tag string, wait time.Duration) ([]polling.Application, string, bool, error) {
 	return s.polling.WaitApplications(ctx, agent, tag, wait)
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/kedge-dev/kedge/server/internal/membership"
 	"github.com/kedge-dev/kedge/server/internal/placement"
 	"github.com/kedge-dev/kedge/server/internal/places"
+	"github.com/kedge-dev/kedge/server/internal/polling"
 	"github.com/kedge-dev/kedge/server/internal/reposync"
 	"github.com/kedge-dev/kedge/server/internal/rollout"
 	"github.com/kedge-dev/kedge/server/internal/store"
@@ -77,7 +78,7 @@ type Service struct {
 	renders *places.Places // what runs at once, over all tenants
 	member  *membership.Member
 	feed    *changefeed.Feed
-	polling *poller
+	polling *polling.Poller
 	present present
 	planner *rollout.Planner
 	placer  *placement.Placer
@@ -108,8 +109,8 @@ func New(cfg Config, st store.Store, git Git) (*Service, error) {
 	}, st)
 	s.planner = rollout.New(rollout.Config{KeepRevisions: cfg.KeepRevisions, RunTimeout: cfg.RunTimeout, Now: cfg.Now, Log: cfg.Log}, st)
 	s.placer = placement.New(placement.Config{Now: cfg.Now}, s.planner)
-	s.polling = newPoller(pollingConfig{Lease: cfg.PollLease, Now: cfg.Now, Log: cfg.Log}, pollingDeps{
-		store: st, feed: s.feed, planner: s.planner, control: pollingAgents{s},
+	s.polling = polling.New(polling.Config{Lease: cfg.PollLease, Now: cfg.Now, Log: cfg.Log}, polling.Deps{
+		Store: st, Feed: s.feed, Planner: s.planner, Control: pollingAgents{s},
 	})
 	n := cfg.RendersAtOnce
 	// A render is bounded in time, so that one tenant may have all but one place.
@@ -132,7 +133,7 @@ func (s *Service) Work(ctx context.Context) error {
 	g.Go(func() error { return s.sources.Run(ctx) })
 	g.Go(func() error { return s.member.Run(ctx) })
 	g.Go(func() error { return s.keepHouse(ctx) })
-	g.Go(func() error { return s.polling.ringBells(ctx) })
+	g.Go(func() error { return s.polling.Run(ctx) })
 	g.Go(func() error { return s.planner.FollowAhead(ctx) })
 	return g.Wait()
 }

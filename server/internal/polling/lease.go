@@ -1,4 +1,4 @@
-package control
+package polling
 
 import (
 	"context"
@@ -14,9 +14,9 @@ const (
 	// defaultPollLease is longer than the longest wait of a poll and one more try: who is silent for
 	// longer has missed at least one.
 	defaultPollLease = 90 * time.Second
-	// pollReplica is what stands for an agent that polls in the listings of connections.
-	pollReplica = "polling"
-	lapseLimit  = 10 * time.Second
+	// Replica is what stands for an agent that polls in the listings of connections.
+	Replica    = "polling"
+	lapseLimit = 10 * time.Second
 	// lapseRetry is after what time the end of a lease is written again that could not be; it doubles
 	// from one time to the next, up to lapseRetryMax.
 	lapseRetry    = time.Second
@@ -44,7 +44,7 @@ type pollLease struct {
 }
 
 // polled notes that an agent polls; the caller calls done when it is answered.
-func (s *poller) polled(ctx context.Context, agent fleet.Agent) (done func(), err error) {
+func (s *Poller) polled(ctx context.Context, agent fleet.Agent) (done func(), err error) {
 	l, fresh := s.pollers.begin(agent, s.cfg.Now)
 	done = func() { s.pollers.end(l, s.cfg.Now(), s.cfg.Lease, func() { s.lapse(l) }) }
 	if !fresh {
@@ -70,7 +70,7 @@ func (p *pollers) begin(agent fleet.Agent, now func() time.Time) (l *pollLease, 
 	if l == nil || l.lapsed {
 		at := now()
 		l = &pollLease{doubted: true, conn: fleet.Connection{
-			SessionID: fleet.NewSessionID(), AgentID: agent.ID, TenantID: agent.TenantID, Replica: pollReplica, ConnectedAt: at, LastSeenAt: at,
+			SessionID: fleet.NewSessionID(), AgentID: agent.ID, TenantID: agent.TenantID, Replica: Replica, ConnectedAt: at, LastSeenAt: at,
 		}}
 		p.leases[agent.ID] = l
 	}
@@ -169,7 +169,7 @@ func (p *pollers) stop() {
 
 // lapse writes that an agent polls no more, sooner or later: who is gone must not read as present because
 // the database was away for a moment.
-func (s *poller) lapse(l *pollLease) {
+func (s *Poller) lapse(l *pollLease) {
 	if !s.pollers.lapsed(l) {
 		return
 	}

@@ -1,4 +1,4 @@
-package control
+package polling
 
 import (
 	"sync/atomic"

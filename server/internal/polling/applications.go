@@ -1,4 +1,4 @@
-package control
+package polling
 
 import (
 	"context"
@@ -26,7 +26,7 @@ type Application struct {
 // Applications returns what an agent has to run, by the tenants and names of the deployments, and a
 // tag that is equal exactly when that is. What an agent has let go of is not among it.
 // To ask is a sign of life: an agent that polls is present for one lease after it has.
-func (s *poller) Applications(ctx context.Context, agent fleet.Agent) ([]Application, string, error) {
+func (s *Poller) Applications(ctx context.Context, agent fleet.Agent) ([]Application, string, error) {
 	done, err := s.polled(ctx, agent)
 	if err != nil {
 		return nil, "", err
@@ -35,7 +35,7 @@ func (s *poller) Applications(ctx context.Context, agent fleet.Agent) ([]Applica
 	return s.applications(ctx, agent)
 }
 
-func (s *poller) applications(ctx context.Context, agent fleet.Agent) ([]Application, string, error) {
+func (s *Poller) applications(ctx context.Context, agent fleet.Agent) ([]Application, string, error) {
 	var out []Application
 	err := s.store.View(ctx, func(tx store.Tx) error {
 		out = out[:0]
@@ -114,7 +114,7 @@ func tagOf(applications []Application) (string, error) {
 
 // WaitApplications is Applications for a caller that has those of a tag: it waits until there is
 // something else to tell, at most for a while, and then reports false.
-func (s *poller) WaitApplications(ctx context.Context, agent fleet.Agent, tag string, wait time.Duration) ([]Application, string, bool, error) {
+func (s *Poller) WaitApplications(ctx context.Context, agent fleet.Agent, tag string, wait time.Duration) ([]Application, string, bool, error) {
 	done, err := s.polled(ctx, agent)
 	if err != nil {
 		return nil, "", false, err
@@ -214,8 +214,8 @@ func (b *bell) concerned(changes []store.Change) bool {
 	return false
 }
 
-// ringBells rings as changes come, until ctx ends.
-func (s *poller) ringBells(ctx context.Context) error {
+// Run rings as changes come, until ctx ends.
+func (s *Poller) Run(ctx context.Context) error {
 	defer s.pollers.stop()
 	for {
 		err := s.feed.FollowAll(ctx, func(changes []store.Change) {
