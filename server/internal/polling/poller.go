@@ -53,8 +53,8 @@ type Poller struct {
 	feed    Feed
 	planner Planner
 	control Control
-	bells   bells
-	pollers pollers
+	waiters waiters
+	leases  pollLeases
 }
 
 // New makes a poller; it does no I/O.
@@ -68,7 +68,7 @@ func New(cfg Config, deps Deps) *Poller {
 }
 
 // DoubtAll has the presence of every agent that polls written again at its next poll: changes may have been missed.
-func (s *Poller) DoubtAll() { s.pollers.doubt(nil) }
+func (s *Poller) DoubtAll() { s.leases.markDoubted(nil) }
 
 // Lease is for how long an agent that polls counts as present after its last poll.
 func (s *Poller) Lease() time.Duration { return s.cfg.Lease }
