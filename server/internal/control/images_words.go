@@ -15,10 +15,6 @@ import (
 	"github.com/kedge-dev/kedge/server/internal/wording"
 )
 
-const maxImageMessage = 4096
-
-func badInMessage(r rune) bool { return unicode.IsControl(r) && r != '\n' && r != '\t' }
-
 // imageSummary says in one line what changes.
 func imageSummary(places []imageset.Place) string {
 	var changes []string
@@ -63,7 +59,7 @@ func oneLine(text string) string {
 }
 
 // authorEmail is the address of a person that is named by one, else that of the server's configuration.
-func (s *Service) authorEmail(p auth.Principal) string {
+func (s *updater) authorEmail(p auth.Principal) string {
 	if strings.Count(p.Name, "@") == 1 && !strings.ContainsAny(p.Name, " <>") {
 		return p.Name
 	}

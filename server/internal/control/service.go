@@ -75,6 +75,7 @@ type Service struct {
 	store   store.Store
 	git     Git
 	sources *reposync.Manager
+	images  *updater
 	renders *places.Places // what runs at once, over all tenants
 	member  *membership.Member
 	feed    *changefeed.Feed
@@ -115,6 +116,9 @@ func New(cfg Config, st store.Store, git Git) (*Service, error) {
 	n := cfg.RendersAtOnce
 	// A render is bounded in time, so that one tenant may have all but one place.
 	s.renders = places.New(places.Config{Usual: n, Share: n - 1, Most: n + 1})
+	s.images = newUpdater(updaterConfig{CommitEmail: cfg.CommitEmail, RenderLimits: cfg.RenderLimits}, updaterDeps{
+		store: st, git: git, control: imageUseCases{s}, renders: s.renders,
+	})
 	s.sources = reposync.New(reposync.Config{
 		PollInterval: cfg.PollInterval, RendersAtOnce: cfg.RendersAtOnce, RenderLimits: cfg.RenderLimits, Builder: cfg.Builder,
 		Now: cfg.Now, Log: cfg.Log, Observe: cfg.Observe,
