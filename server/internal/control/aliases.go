@@ -1,6 +1,7 @@
 package control
 
 import (
+	"github.com/kedge-dev/kedge/server/internal/imageupdate"
 	"github.com/kedge-dev/kedge/server/internal/polling"
 	"github.com/kedge-dev/kedge/server/internal/rollout"
 )
@@ -13,4 +14,10 @@ type (
 	AgentTarget  = rollout.AgentTarget
 	AgentReports = rollout.AgentReports
 	AgentEvent   = rollout.AgentEvent
+)
+
+// The types in which images are set; see package imageupdate.
+type (
+	SetImages   = imageupdate.SetImages
+	ImageUpdate = imageupdate.ImageUpdate
 )

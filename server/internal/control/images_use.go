@@ -9,10 +9,11 @@ import (
 	"github.com/kedge-dev/kedge/internal/imageset"
 	"github.com/kedge-dev/kedge/server/internal/auth"
 	"github.com/kedge-dev/kedge/server/internal/gitsource"
+	"github.com/kedge-dev/kedge/server/internal/imageupdate"
 	"github.com/kedge-dev/kedge/server/internal/store"
 )
 
-func checkSetImages(req SetImages) error {
+func checkSetImages(req imageupdate.SetImages) error {
 	if len(req.Images) == 0 || len(req.Images) > imageset.MaxChanges {
 		return fleet.Invalid("images", "give between 1 and %d images", imageset.MaxChanges)
 	}
@@ -30,16 +31,16 @@ const maxImageMessage = 4096
 func badInMessage(r rune) bool { return unicode.IsControl(r) && r != '\n' && r != '\t' }
 
 // SetImages commits new images to the branch that a deployment follows; see [imageupdate.Updater.SetImages].
-func (s *Service) SetImages(ctx context.Context, p auth.Principal, tenant, name string, req SetImages) (ImageUpdate, error) {
+func (s *Service) SetImages(ctx context.Context, p auth.Principal, tenant, name string, req imageupdate.SetImages) (imageupdate.ImageUpdate, error) {
 	if err := checkSetImages(req); err != nil {
-		return ImageUpdate{}, err
+		return imageupdate.ImageUpdate{}, err
 	}
-	return s.images.setImages(ctx, p, func(tx store.Tx) (fleet.Tenant, error) { return deployable(ctx, tx, p, tenant) }, name, req)
+	return s.images.SetImages(ctx, p, func(tx store.Tx) (fleet.Tenant, error) { return deployable(ctx, tx, p, tenant) }, name, req)
 }
 
 // Images lists the images of a deployment as far as its source names them, and the commit that was read.
 func (s *Service) Images(ctx context.Context, p auth.Principal, tenant, name string) ([]imageset.Place, string, error) {
-	return s.images.list(ctx, func(tx store.Tx) (fleet.Tenant, error) { return readable(ctx, tx, p, tenant) }, name)
+	return s.images.List(ctx, func(tx store.Tx) (fleet.Tenant, error) { return readable(ctx, tx, p, tenant) }, name)
 }
 
 // imageUseCases is what updates of images ask of the use-cases; see package imageupdate.

@@ -16,6 +16,7 @@ import (
 	"github.com/kedge-dev/kedge/internal/fleet"
 	"github.com/kedge-dev/kedge/internal/render"
 	"github.com/kedge-dev/kedge/server/internal/changefeed"
+	"github.com/kedge-dev/kedge/server/internal/imageupdate"
 	"github.com/kedge-dev/kedge/server/internal/membership"
 	"github.com/kedge-dev/kedge/server/internal/placement"
 	"github.com/kedge-dev/kedge/server/internal/places"
@@ -75,7 +76,7 @@ type Service struct {
 	store   store.Store
 	git     Git
 	sources *reposync.Manager
-	images  *updater
+	images  *imageupdate.Updater
 	renders *places.Places // what runs at once, over all tenants
 	member  *membership.Member
 	feed    *changefeed.Feed
@@ -116,8 +117,8 @@ func New(cfg Config, st store.Store, git Git) (*Service, error) {
 	n := cfg.RendersAtOnce
 	// A render is bounded in time, so that one tenant may have all but one place.
 	s.renders = places.New(places.Config{Usual: n, Share: n - 1, Most: n + 1})
-	s.images = newUpdater(updaterConfig{CommitEmail: cfg.CommitEmail, RenderLimits: cfg.RenderLimits}, updaterDeps{
-		store: st, git: git, control: imageUseCases{s}, renders: s.renders,
+	s.images = imageupdate.New(imageupdate.Config{CommitEmail: cfg.CommitEmail, RenderLimits: cfg.RenderLimits}, imageupdate.Deps{
+		Store: st, Git: git, Control: imageUseCases{s}, Renders: s.renders,
 	})
 	s.sources = reposync.New(reposync.Config{
 		PollInterval: cfg.PollInterval, RendersAtOnce: cfg.RendersAtOnce, RenderLimits: cfg.RenderLimits, Builder: cfg.Builder,

@@ -1,4 +1,4 @@
-package control
+package imageupdate
 
 import (
 	"bytes"
@@ -41,8 +41,8 @@ type ImageUpdate struct {
 	base string // branch that the other one is proposed for; "" for the default one
 }
 
-// committer is a Git that can write.
-type committer interface {
+// Committer is a Git that can write.
+type Committer interface {
 	Commit(ctx context.Context, a gitsource.Access, req gitsource.CommitRequest) (gitsource.Pushed, error)
 }
 
@@ -52,11 +52,11 @@ const (
 	imagePause = 50 * time.Millisecond
 )
 
-// setImages commits new images to the branch that a deployment follows. Nothing is deployed by it: that
+// SetImages commits new images to the branch that a deployment follows. Nothing is deployed by it: that
 // the branch has moved is what deploys, as if a person had pushed. A branch that the host protects stays
 // as it is, and the commit goes to a new one. Images that are as asked for already are no change and no
 // commit.
-func (s *updater) setImages(ctx context.Context, p auth.Principal, may permission, name string, req SetImages) (ImageUpdate, error) {
+func (s *Updater) SetImages(ctx context.Context, p auth.Principal, may Permission, name string, req SetImages) (ImageUpdate, error) {
 	c, err := s.checkout(ctx, name, may)
 	if err != nil {
 		return ImageUpdate{}, err
@@ -67,19 +67,19 @@ func (s *updater) setImages(ctx context.Context, p auth.Principal, may permissio
 	for try := 1; ; try++ {
 		update, err := s.setImagesOnce(ctx, p, c, req)
 		if !errors.Is(err, gitsource.ErrMoved) {
-			return update, sourceProblem(err)
+			return update, SourceProblem(err)
 		}
 		if try == imageTries || !pause.For(ctx, time.Duration(try)*imagePause) {
 			return ImageUpdate{}, fleet.Conflict("branch %q of %s moved %d times while the change was made: try again", c.branchName(), c.repo.URL, try)
 		}
 		if err := c.fetch(ctx); err != nil {
-			return ImageUpdate{}, sourceProblem(err)
+			return ImageUpdate{}, SourceProblem(err)
 		}
 	}
 }
 
-// list lists the images of a deployment as far as its source names them, and the commit that was read.
-func (s *updater) list(ctx context.Context, may permission, name string) ([]imageset.Place, string, error) {
+// List lists the images of a deployment as far as its source names them, and the commit that was read.
+func (s *Updater) List(ctx context.Context, may Permission, name string) ([]imageset.Place, string, error) {
 	c, err := s.checkout(ctx, name, may)
 	if err != nil {
 		return nil, "", err
@@ -97,11 +97,11 @@ func (s *updater) list(ctx context.Context, may permission, name string) ([]imag
 		}
 		req, err := c.request(ctx, src)
 		if err != nil {
-			return nil, "", sourceProblem(err)
+			return nil, "", SourceProblem(err)
 		}
 		places, err := imageset.List(ctx, c.tree, req)
 		if err != nil {
-			return nil, "", sourceProblem(err)
+			return nil, "", SourceProblem(err)
 		}
 		out = append(out, places...)
 	}
@@ -118,7 +118,7 @@ func once(places []imageset.Place) []imageset.Place {
 	})
 }
 
-func (s *updater) setImagesOnce(ctx context.Context, p auth.Principal, c *checkout, req SetImages) (ImageUpdate, error) {
+func (s *Updater) setImagesOnce(ctx context.Context, p auth.Principal, c *checkout, req SetImages) (ImageUpdate, error) {
 	update := ImageUpdate{Base: c.ref.Commit, Branch: c.branchName(), base: c.branch()}
 	edits, err := c.edits(ctx, req.Images, &update)
 	if err != nil || len(edits) == 0 || req.DryRun {
@@ -151,8 +151,8 @@ func (s *updater) setImagesOnce(ctx context.Context, p auth.Principal, c *checko
 
 // push pushes to the branch, or to a new one when the host protects it. Its name follows from what is
 // changed, so that asking twice does not make two.
-func (s *updater) push(ctx context.Context, c *checkout, commit gitsource.CommitRequest, update *ImageUpdate) (gitsource.Pushed, error) {
-	git, ok := s.git.(committer)
+func (s *Updater) push(ctx context.Context, c *checkout, commit gitsource.CommitRequest, update *ImageUpdate) (gitsource.Pushed, error) {
+	git, ok := s.git.(Committer)
 	if !ok {
 		return gitsource.Pushed{}, fleet.Conflict("this server cannot write to Git")
 	}
@@ -171,7 +171,7 @@ func (s *updater) push(ctx context.Context, c *checkout, commit gitsource.Commit
 }
 
 // recordImages leaves a trace and wakes whoever reads the repository.
-func (s *updater) recordImages(ctx context.Context, p auth.Principal, c *checkout, update ImageUpdate) error {
+func (s *Updater) recordImages(ctx context.Context, p auth.Principal, c *checkout, update ImageUpdate) error {
 	what := fmt.Sprintf("%s by commit %.12s on branch %q", imageSummary(update.Places), update.Commit, update.Branch)
 	err := s.store.Update(ctx, func(tx store.Tx) error {
 		if err := s.control.RecordImages(ctx, tx, p, c.deployment, what); err != nil {

@@ -1,4 +1,4 @@
-package control
+package imageupdate
 
 import (
 	"crypto/sha256"
@@ -59,7 +59,7 @@ func oneLine(text string) string {
 }
 
 // authorEmail is the address of a person that is named by one, else that of the server's configuration.
-func (s *updater) authorEmail(p auth.Principal) string {
+func (s *Updater) authorEmail(p auth.Principal) string {
 	if strings.Count(p.Name, "@") == 1 && !strings.ContainsAny(p.Name, " <>") {
 		return p.Name
 	}
