@@ -36,7 +36,7 @@ var bugs = []planted{
 	{
 		name: "lost-row", class: lostUpdate, seed: 1, steps: 16, limit: 8 * time.Second,
 		reason: "a commit gives the new state to all targets but one",
-		file:   "server/internal/control/desired.go",
+		file:   "server/internal/rollout/desired.go",
 		old:    "		if !change {\n",
 		new:    "		if !change || planted == \"lost-row\" && i == 1 {\n",
 	},
@@ -52,7 +52,7 @@ var bugs = []planted{
 		byChance: true,
 		script:   []string{"create", "create", "create", "rest", "push", "rest", "push", "rest", "push", "rest", "push", "rest"},
 		reason:   "the commit before arrives once more, after the newer one, with a higher version",
-		file:     "server/internal/control/evaluate_commit.go",
+		file:     "server/internal/reposync/evaluate_commit.go",
 		old:      "	for _, o := range changed {\n		w.keepVerdicts(o)\n	}\n",
 		new: `	for _, o := range changed {
 		w.keepVerdicts(o)
@@ -64,7 +64,7 @@ var bugs = []planted{
 						return err
 					}
 					d.Rendered = o.parts[0].was
-					return w.svc.settle(context.Background(), tx, d)
+					return w.svc.planner.Reconcile(context.Background(), tx, d)
 				})
 			})
 		}
@@ -76,7 +76,7 @@ var bugs = []planted{
 		byChance: true,
 		script:   []string{"create", "create", "create", "rest", "relabel", "rest", "relabel", "rest", "relabel", "rest", "relabel", "rest", "relabel", "rest"},
 		reason:   "an agent that leaves an environment is told to delete instead of to let go",
-		file:     "server/internal/control/expand_seat.go",
+		file:     "server/internal/placement/assign.go",
 		old:      "	if prune {\n		last.Tombstone",
 		new:      "	if prune || planted == \"tombstone-for-detached\" {\n		last.Tombstone",
 	},
@@ -84,7 +84,7 @@ var bugs = []planted{
 		name: "rewind-without-hold", class: wrongDeletion, seed: 1, steps: 9, limit: patience,
 		script: []string{"create", "create", "create", "rest", "back up", "edit the source", "rest", "restore", "rest"},
 		reason: "what comes after a restored backup prunes at once",
-		file:   "server/internal/control/desired.go",
+		file:   "server/internal/rollout/desired.go",
 		old:    "	return want, true\n",
 		new:    "	want.HoldPrune = want.HoldPrune && planted != \"rewind-without-hold\"\n	return want, true\n",
 	},
@@ -93,7 +93,7 @@ var bugs = []planted{
 		byChance: true,
 		script:   []string{"create", "create", "create", "rest", "freeze or lift", "push", "push", "push", "rest"},
 		reason:   "what is rendered in a freeze is sent",
-		file:     "server/internal/control/desired.go",
+		file:     "server/internal/rollout/desired.go",
 		old:      "	if held == \"\" {\n		if err := st.give(",
 		new:      "	if held == \"\" || planted == \"sent-in-freeze\" {\n		if err := st.give(",
 	},
@@ -103,13 +103,13 @@ var bugs = []planted{
 		script:   []string{"create", "create", "create", "rest", "edit everything", "edit everything", "rest", "edit everything", "edit everything", "rest"},
 		reason:   "the policy of an edit is sent at once, and its source when it is rendered",
 		file:     "server/internal/control/deployments_pending.go",
-		old:      "	return s.nextRun(ctx, tx, e.inForce.TenantID, e.inForce.ID) // runs wait for it from now on\n",
+		old:      "	return s.planner.NextRun(ctx, tx, e.inForce.TenantID, e.inForce.ID) // runs wait for it from now on\n",
 		new: `	if planted == "edit-in-parts" {
 		d := e.inForce
 		d.Policy = e.wanted.Policy
 		return s.edited(ctx, tx, p, fleet.Tenant{ID: d.TenantID}, d, "deployment.update", what)
 	}
-	return s.nextRun(ctx, tx, e.inForce.TenantID, e.inForce.ID)
+	return s.planner.NextRun(ctx, tx, e.inForce.TenantID, e.inForce.ID)
 `,
 	},
 	{

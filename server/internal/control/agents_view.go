@@ -6,6 +6,7 @@ import (
 
 	"github.com/kedge-dev/kedge/internal/fleet"
 	"github.com/kedge-dev/kedge/server/internal/auth"
+	"github.com/kedge-dev/kedge/server/internal/polling"
 	"github.com/kedge-dev/kedge/server/internal/rollout"
 	"github.com/kedge-dev/kedge/server/internal/store"
 )
@@ -96,7 +97,7 @@ func (s *Service) viewAgent(a fleet.Agent, connections []fleet.Connection, targe
 		v.Connected = v.Connected || c.Leads()
 		if c.Connected() {
 			seen = s.cfg.Now() // within its lease: the gateway closes what is silent for longer
-			if c.Version != s.cfg.Version && c.Replica != pollReplica {
+			if c.Version != s.cfg.Version && c.Replica != polling.Replica {
 				v.Warnings = append(v.Warnings, fmt.Sprintf("replica %s runs version %s, the server runs %s", c.Replica, c.Version, s.cfg.Version))
 			}
 			if c.ClusterUID != "" {

@@ -13,6 +13,7 @@ import (
 	"github.com/kedge-dev/kedge/internal/objectdiff"
 	"github.com/kedge-dev/kedge/server/internal/auth"
 	"github.com/kedge-dev/kedge/server/internal/gitsource"
+	"github.com/kedge-dev/kedge/server/internal/imageupdate"
 	"github.com/kedge-dev/kedge/server/internal/reposync"
 	"github.com/kedge-dev/kedge/server/internal/rollout"
 	"github.com/kedge-dev/kedge/server/internal/store"
@@ -71,7 +72,7 @@ func (s *Service) Diff(ctx context.Context, p auth.Principal, tenant, name, from
 		return Diff{}, err
 	}
 	if err := c.fetch(ctx); err != nil {
-		return Diff{}, sourceProblem(err)
+		return Diff{}, imageupdate.SourceProblem(err)
 	}
 	out := Diff{From: c.from.DiffSide, To: c.to.DiffSide}
 	for i, u := range c.units {
@@ -81,7 +82,7 @@ func (s *Service) Diff(ctx context.Context, p auth.Principal, tenant, name, from
 		}
 		v, err := c.compare(ctx, u)
 		if err != nil {
-			return Diff{}, sourceProblem(err)
+			return Diff{}, imageupdate.SourceProblem(err)
 		}
 		out.Variants = append(out.Variants, v)
 	}

@@ -14,4 +14,4 @@ func (s *Service) Lead(ctx context.Context, name string, run func(ctx context.Co
 }
 
 // DoubtPollers is what happens when changes may have been missed.
-func (s *Service) DoubtPollers() { s.pollers.doubt(nil) }
+func (s *Service) DoubtPollers() { s.polling.DoubtAll() }

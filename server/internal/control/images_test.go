@@ -14,6 +14,7 @@ import (
 	"github.com/kedge-dev/kedge/internal/imageset"
 	"github.com/kedge-dev/kedge/server/internal/auth"
 	"github.com/kedge-dev/kedge/server/internal/control"
+	"github.com/kedge-dev/kedge/server/internal/imageupdate"
 	"github.com/kedge-dev/kedge/server/internal/store"
 )
 
@@ -39,8 +40,8 @@ func (r *room) hook(t *testing.T, script string) {
 	ok(t, os.WriteFile(file, []byte("#!/bin/sh\n"+script), 0o755))
 }
 
-func nginx(ref string) control.SetImages {
-	return control.SetImages{Images: []imageset.Change{{Name: "nginx", Ref: ref}}}
+func nginx(ref string) imageupdate.SetImages {
+	return imageupdate.SetImages{Images: []imageset.Change{{Name: "nginx", Ref: ref}}}
 }
 
 // imaged is a deployment of a pod, deployed to one agent.
@@ -205,7 +206,7 @@ commit=$(echo other | git commit-tree "main^{tree}" -p main) && git update-ref r
 	var wait sync.WaitGroup
 	for i := range others {
 		wait.Go(func() {
-			_, err := r.SetImages(t.Context(), admin, "default", "app", control.SetImages{Images: []imageset.Change{{Name: fmt.Sprintf("x/i%d", i), Ref: ":2"}}})
+			_, err := r.SetImages(t.Context(), admin, "default", "app", imageupdate.SetImages{Images: []imageset.Change{{Name: fmt.Sprintf("x/i%d", i), Ref: ":2"}}})
 			if err != nil {
 				t.Error(err)
 			}
@@ -247,7 +248,7 @@ func TestSetImagesRefuses(t *testing.T) {
 			t.Errorf("%s: %v", revision, err)
 		}
 	}
-	if _, err := r.SetImages(t.Context(), admin, "default", "app", control.SetImages{Images: []imageset.Change{{Name: "redis", Ref: ":2"}}}); !isInvalid(err, "there are: nginx:1.0") {
+	if _, err := r.SetImages(t.Context(), admin, "default", "app", imageupdate.SetImages{Images: []imageset.Change{{Name: "redis", Ref: ":2"}}}); !isInvalid(err, "there are: nginx:1.0") {
 		t.Errorf("an image of another folder: %v", err)
 	}
 	bad := nginx(":2")

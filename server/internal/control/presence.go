@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/kedge-dev/kedge/internal/fleet"
+	"github.com/kedge-dev/kedge/server/internal/polling"
+	"github.com/kedge-dev/kedge/server/internal/rollout"
 	"github.com/kedge-dev/kedge/server/internal/store"
 )
 
@@ -94,8 +96,8 @@ func (s *Service) AgentDisconnected(ctx context.Context, c fleet.Connection, las
 }
 
 func (s *Service) leftMessage(c fleet.Connection) string {
-	if c.Replica == pollReplica {
-		return fmt.Sprintf("has not polled for %v", s.cfg.PollLease)
+	if c.Replica == polling.Replica {
+		return fmt.Sprintf("has not polled for %v", s.polling.Lease())
 	}
 	return fmt.Sprintf("replica %s disconnected, which was %s", c.Replica, c.Role())
 }
@@ -135,4 +137,58 @@ func (s *Service) reappear(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// pollerCame writes that an agent polls. It is told as news only if it did not poll another server before.
+func (s *Service) pollerCame(ctx context.Context, c fleet.Connection) error {
+	c.Server = s.member.ID()
+	err := s.store.Update(ctx, func(tx store.Tx) error {
+		agent, err := tx.Agents().Get(ctx, c.TenantID, c.AgentID)
+		if err != nil {
+			return err
+		}
+		rows, err := tx.Connections().OfAgentsAllTenants(ctx, []fleet.AgentID{c.AgentID})
+		if err != nil {
+			return err
+		}
+		if err := tx.Connections().Put(ctx, c); err != nil {
+			return err
+		}
+		if err := s.placer.VerifyCluster(ctx, tx, agent, c.ClusterUID); err != nil {
+			return err
+		}
+		for _, row := range rows {
+			if row.Replica == polling.Replica && row.Connected() {
+				return nil
+			}
+		}
+		return s.tell(ctx, tx, fleet.Event{
+			TenantID: c.TenantID, Type: fleet.EventNormal, Reason: "AgentConnected", Agent: agent.Name, Message: "polls",
+		})
+	})
+	if err == nil {
+		s.present.add(c)
+	}
+	return err
+}
+
+// pollingAgents is what agents that poll ask of the use-cases; see package polling.
+type pollingAgents struct{ *Service }
+
+func (p pollingAgents) AgentTargets(ctx context.Context, tx store.Tx, agent fleet.Agent) ([]rollout.AgentTarget, error) {
+	return p.agentTargets(ctx, tx, agent, nil)
+}
+
+func (p pollingAgents) AgentPolls(ctx context.Context, c fleet.Connection) error {
+	return p.pollerCame(ctx, c)
+}
+
+// Applications returns what an agent that polls has to run; see [polling.Poller.Applications].
+func (s *Service) Applications(ctx context.Context, agent fleet.Agent) ([]polling.Application, string, error) {
+	return s.polling.Applications(ctx, agent)
+}
+
+// WaitApplications is Applications for a caller that has those of a tag; see [polling.Poller.WaitApplications].
+func (s *Service) WaitApplications(ctx context.Context, agent fleet.Agent, tag string, wait time.Duration) ([]polling.Application, string, bool, error) {
+	return s.polling.WaitApplications(ctx, agent, tag, wait)
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/kedge-dev/kedge/internal/fleet"
 	"github.com/kedge-dev/kedge/internal/testkit"
 	"github.com/kedge-dev/kedge/server/internal/control"
+	"github.com/kedge-dev/kedge/server/internal/polling"
 	"github.com/kedge-dev/kedge/server/internal/rollout"
 	"github.com/kedge-dev/kedge/server/internal/store"
 )
@@ -268,7 +269,7 @@ func TestApplicationsAreThoseOfTheAgentAndWaitForChanges(t *testing.T) {
 			t.Errorf("nothing changed, and the answer is %v, %v", changed, err)
 		}
 		type answer struct {
-			applications []control.Application
+			applications []polling.Application
 			changed      bool
 			err          error
 		}

@@ -17,8 +17,10 @@ import (
 	"github.com/kedge-dev/kedge/internal/render"
 	"github.com/kedge-dev/kedge/server/internal/changefeed"
 	"github.com/kedge-dev/kedge/server/internal/fairlimit"
+	"github.com/kedge-dev/kedge/server/internal/imageupdate"
 	"github.com/kedge-dev/kedge/server/internal/membership"
 	"github.com/kedge-dev/kedge/server/internal/placement"
+	"github.com/kedge-dev/kedge/server/internal/polling"
 	"github.com/kedge-dev/kedge/server/internal/reposync"
 	"github.com/kedge-dev/kedge/server/internal/rollout"
 	"github.com/kedge-dev/kedge/server/internal/store"
@@ -74,11 +76,11 @@ type Service struct {
 	store   store.Store
 	git     Git
 	sources *reposync.Manager
+	images  *imageupdate.Updater
 	renders *fairlimit.Limiter // what runs at once, over all tenants
 	member  *membership.Member
 	feed    *changefeed.Feed
-	bells   bells
-	pollers pollers
+	polling *polling.Poller
 	present present
 	planner *rollout.Planner
 	placer  *placement.Placer
@@ -93,7 +95,6 @@ func New(cfg Config, st store.Store, git Git) (*Service, error) {
 		return nil, errors.New("control: the server key is shorter than 32 bytes")
 	}
 	cfg.PollInterval = cmp.Or(cfg.PollInterval, 30*time.Second)
-	cfg.PollLease = cmp.Or(cfg.PollLease, defaultPollLease)
 	cfg.RendersAtOnce = cmp.Or(cfg.RendersAtOnce, 4)
 	cfg.CheckTimeout = cmp.Or(cfg.CheckTimeout, 5*time.Second)
 	cfg.Log = cmp.Or(cfg.Log, slog.New(slog.DiscardHandler))
@@ -110,9 +111,15 @@ func New(cfg Config, st store.Store, git Git) (*Service, error) {
 	}, st)
 	s.planner = rollout.New(rollout.Config{KeepRevisions: cfg.KeepRevisions, RunTimeout: cfg.RunTimeout, Now: cfg.Now, Log: cfg.Log}, st)
 	s.placer = placement.New(placement.Config{Now: cfg.Now}, s.planner)
+	s.polling = polling.New(polling.Config{Lease: cfg.PollLease, Now: cfg.Now, Log: cfg.Log}, polling.Deps{
+		Store: st, Feed: s.feed, Planner: s.planner, Control: pollingAgents{s},
+	})
 	n := cfg.RendersAtOnce
 	// A render is bounded in time, so that one tenant may have all but one place.
 	s.renders = fairlimit.New(fairlimit.Config{Usual: n, Share: n - 1, Most: n + 1})
+	s.images = imageupdate.New(imageupdate.Config{CommitEmail: cfg.CommitEmail, RenderLimits: cfg.RenderLimits}, imageupdate.Deps{
+		Store: st, Git: git, Control: imageUseCases{s}, Renders: s.renders,
+	})
 	s.sources = reposync.New(reposync.Config{
 		PollInterval: cfg.PollInterval, RendersAtOnce: cfg.RendersAtOnce, RenderLimits: cfg.RenderLimits, Builder: cfg.Builder,
 		Now: cfg.Now, Log: cfg.Log, Observe: cfg.Observe,
@@ -131,7 +138,7 @@ func (s *Service) Work(ctx context.Context) error {
 	g.Go(func() error { return s.sources.Run(ctx) })
 	g.Go(func() error { return s.member.Run(ctx) })
 	g.Go(func() error { return s.keepHouse(ctx) })
-	g.Go(func() error { return s.ringBells(ctx) })
+	g.Go(func() error { return s.polling.Run(ctx) })
 	g.Go(func() error { return s.planner.FollowAhead(ctx) })
 	return g.Wait()
 }

@@ -1,4 +1,4 @@
-package control
+package polling
 
 import (
 	"sync/atomic"
@@ -14,7 +14,7 @@ import (
 func TestPollLease(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		var p pollers
+		var p pollLeases
 		agent := fleet.Agent{ID: "agt-1", TenantID: "tnt-1"}
 		var lapses atomic.Int64
 		end := func(l *pollLease) {
@@ -51,11 +51,11 @@ func TestPollLease(t *testing.T) {
 		after(2*time.Second, 1, "after the lease")
 		end(begin(true, "back again"))
 
-		p.doubt([]store.Change{{Kind: store.ChangeConnection, AgentID: "agt-2", ID: "ses-other"}, {Kind: store.ChangeConnection, AgentID: agent.ID, ID: string(p.leases[agent.ID].conn.SessionID)}})
+		p.markDoubted([]store.Change{{Kind: store.ChangeConnection, AgentID: "agt-2", ID: "ses-other"}, {Kind: store.ChangeConnection, AgentID: agent.ID, ID: string(p.leases[agent.ID].conn.SessionID)}})
 		end(begin(false, "what was written is of others, or our own"))
-		p.doubt([]store.Change{{Kind: store.ChangeConnection, AgentID: agent.ID, ID: "ses-other"}})
+		p.markDoubted([]store.Change{{Kind: store.ChangeConnection, AgentID: agent.ID, ID: "ses-other"}})
 		end(begin(true, "it has polled another server meanwhile"))
-		p.doubt(nil)
+		p.markDoubted(nil)
 		end(begin(true, "changes were missed"))
 		p.stop()
 		after(2*time.Minute, 1, "stopped")

@@ -1,4 +1,4 @@
-package control
+package polling
 
 import (
 	"context"
@@ -26,7 +26,7 @@ type Application struct {
 // Applications returns what an agent has to run, by the tenants and names of the deployments, and a
 // tag that is equal exactly when that is. What an agent has let go of is not among it.
 // To ask is a sign of life: an agent that polls is present for one lease after it has.
-func (s *Service) Applications(ctx context.Context, agent fleet.Agent) ([]Application, string, error) {
+func (s *Poller) Applications(ctx context.Context, agent fleet.Agent) ([]Application, string, error) {
 	done, err := s.polled(ctx, agent)
 	if err != nil {
 		return nil, "", err
@@ -35,11 +35,11 @@ func (s *Service) Applications(ctx context.Context, agent fleet.Agent) ([]Applic
 	return s.applications(ctx, agent)
 }
 
-func (s *Service) applications(ctx context.Context, agent fleet.Agent) ([]Application, string, error) {
+func (s *Poller) applications(ctx context.Context, agent fleet.Agent) ([]Application, string, error) {
 	var out []Application
 	err := s.store.View(ctx, func(tx store.Tx) error {
 		out = out[:0]
-		targets, err := s.agentTargets(ctx, tx, agent, nil)
+		targets, err := s.control.AgentTargets(ctx, tx, agent)
 		if err != nil {
 			return err
 		}
@@ -114,60 +114,60 @@ func tagOf(applications []Application) (string, error) {
 
 // WaitApplications is Applications for a caller that has those of a tag: it waits until there is
 // something else to tell, at most for a while, and then reports false.
-func (s *Service) WaitApplications(ctx context.Context, agent fleet.Agent, tag string, wait time.Duration) ([]Application, string, bool, error) {
+func (s *Poller) WaitApplications(ctx context.Context, agent fleet.Agent, tag string, wait time.Duration) ([]Application, string, bool, error) {
 	done, err := s.polled(ctx, agent)
 	if err != nil {
 		return nil, "", false, err
 	}
 	defer done()
-	bell := s.bells.hang(agent.ID)
-	defer s.bells.take(bell)
+	waiting := s.waiters.add(agent.ID)
+	defer s.waiters.remove(waiting)
 	timeout := time.NewTimer(wait)
 	defer timeout.Stop()
 	for {
-		s.bells.watch(bell, nil) // an edit while we read counts, whatever it is of
+		s.waiters.watch(waiting, nil) // an edit while we read counts, whatever it is of
 		applications, now, err := s.applications(ctx, agent)
 		if err != nil || now != tag {
 			return applications, now, err == nil, err
 		}
-		s.bells.watch(bell, deploymentIDs(applications))
+		s.waiters.watch(waiting, deploymentIDs(applications))
 		select {
 		case <-ctx.Done():
 			return nil, "", false, ctx.Err()
 		case <-timeout.C:
 			return applications, now, false, nil
-		case <-bell.rung:
+		case <-waiting.woken:
 		}
 	}
 }
 
-// bells wake those who wait for the applications of an agent. The zero value is ready.
-type bells struct {
-	mu   sync.Mutex
-	hung map[*bell]struct{}
+// waiters wake those who wait for the applications of an agent. The zero value is ready.
+type waiters struct {
+	mu  sync.Mutex
+	all map[*waiter]struct{}
 }
 
-type bell struct {
+type waiter struct {
 	agent       fleet.AgentID
 	deployments map[fleet.DeploymentID]bool // nil: any
-	rung        chan struct{}
+	woken       chan struct{}
 }
 
-func (b *bells) hang(agent fleet.AgentID) *bell {
-	made := &bell{agent: agent, rung: make(chan struct{}, 1)}
+func (b *waiters) add(agent fleet.AgentID) *waiter {
+	made := &waiter{agent: agent, woken: make(chan struct{}, 1)}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.hung == nil {
-		b.hung = map[*bell]struct{}{}
+	if b.all == nil {
+		b.all = map[*waiter]struct{}{}
 	}
-	b.hung[made] = struct{}{}
+	b.all[made] = struct{}{}
 	return made
 }
 
-func (b *bells) take(one *bell) {
+func (b *waiters) remove(one *waiter) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	delete(b.hung, one)
+	delete(b.all, one)
 }
 
 func deploymentIDs(applications []Application) map[fleet.DeploymentID]bool {
@@ -178,29 +178,29 @@ func deploymentIDs(applications []Application) map[fleet.DeploymentID]bool {
 	return out
 }
 
-// watch makes the bell ring for edits of these deployments too, nil meaning any: not every edit
+// watch wakes the waiter for edits of these deployments too, nil meaning any: not every edit
 // changes what is desired.
-func (b *bells) watch(one *bell, deployments map[fleet.DeploymentID]bool) {
+func (b *waiters) watch(one *waiter, deployments map[fleet.DeploymentID]bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	one.deployments = deployments
 }
 
-// ring wakes everybody whom one of the changes concerns; none given concerns everybody.
-func (b *bells) ring(changes []store.Change) {
+// wake wakes everybody whom one of the changes concerns; none given concerns everybody.
+func (b *waiters) wake(changes []store.Change) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	for one := range b.hung {
+	for one := range b.all {
 		if len(changes) == 0 || one.concerned(changes) {
 			select {
-			case one.rung <- struct{}{}:
+			case one.woken <- struct{}{}:
 			default:
 			}
 		}
 	}
 }
 
-func (b *bell) concerned(changes []store.Change) bool {
+func (b *waiter) concerned(changes []store.Change) bool {
 	for _, c := range changes {
 		switch {
 		case c.Kind == store.ChangeDesired && c.AgentID == b.agent:
@@ -214,20 +214,20 @@ func (b *bell) concerned(changes []store.Change) bool {
 	return false
 }
 
-// ringBells rings as changes come, until ctx ends.
-func (s *Service) ringBells(ctx context.Context) error {
-	defer s.pollers.stop()
+// Run wakes polls that wait as changes come, until ctx ends.
+func (s *Poller) Run(ctx context.Context) error {
+	defer s.leases.stop()
 	for {
-		err := s.FollowChanges(ctx, func(changes []store.Change) {
-			s.bells.ring(changes)
-			s.pollers.doubt(changes)
+		err := s.feed.FollowAll(ctx, func(changes []store.Change) {
+			s.waiters.wake(changes)
+			s.leases.markDoubted(changes)
 		})
 		if ctx.Err() != nil {
 			return nil
 		}
 		s.cfg.Log.Warn("following changes for agents that poll broke off, starting again", obs.KeyError, err)
-		s.bells.ring(nil)
-		s.pollers.doubt(nil)
+		s.waiters.wake(nil)
+		s.leases.markDoubted(nil)
 		pause.For(ctx, time.Second)
 	}
 }

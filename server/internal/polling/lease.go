@@ -1,4 +1,4 @@
-package control
+package polling
 
 import (
 	"context"
@@ -14,19 +14,19 @@ const (
 	// defaultPollLease is longer than the longest wait of a poll and one more try: who is silent for
 	// longer has missed at least one.
 	defaultPollLease = 90 * time.Second
-	// pollReplica is what stands for an agent that polls in the listings of connections.
-	pollReplica = "polling"
-	lapseLimit  = 10 * time.Second
+	// Replica is what stands for an agent that polls in the listings of connections.
+	Replica    = "polling"
+	lapseLimit = 10 * time.Second
 	// lapseRetry is after what time the end of a lease is written again that could not be; it doubles
 	// from one time to the next, up to lapseRetryMax.
 	lapseRetry    = time.Second
 	lapseRetryMax = time.Minute
 )
 
-// pollers holds the leases of the agents that poll this server. An agent is present while a poll of it
+// pollLeases holds the leases of the agents that poll this server. An agent is present while a poll of it
 // is held open and for one lease after the last one was answered; like a stream that comes and goes, only
 // the first poll and the end of the lease are written. The zero value is ready.
-type pollers struct {
+type pollLeases struct {
 	mu     sync.Mutex
 	leases map[fleet.AgentID]*pollLease
 }
@@ -44,15 +44,15 @@ type pollLease struct {
 }
 
 // polled notes that an agent polls; the caller calls done when it is answered.
-func (s *Service) polled(ctx context.Context, agent fleet.Agent) (done func(), err error) {
-	l, fresh := s.pollers.begin(agent, s.cfg.Now)
-	done = func() { s.pollers.end(l, s.cfg.Now(), s.cfg.PollLease, func() { s.lapse(l) }) }
+func (s *Poller) polled(ctx context.Context, agent fleet.Agent) (done func(), err error) {
+	l, fresh := s.leases.begin(agent, s.cfg.Now)
+	done = func() { s.leases.end(l, s.cfg.Now(), s.cfg.Lease, func() { s.lapse(l) }) }
 	if !fresh {
 		return done, nil
 	}
-	if err := s.pollerCame(ctx, l.conn); err != nil {
+	if err := s.control.AgentPolls(ctx, l.conn); err != nil {
 		// An earlier row of this lease may be open: the lease stays, so that its end is written.
-		s.pollers.distrust(l)
+		s.leases.markDoubtedLease(l)
 		done()
 		return nil, err
 	}
@@ -60,7 +60,7 @@ func (s *Service) polled(ctx context.Context, agent fleet.Agent) (done func(), e
 }
 
 // begin counts a poll, and reports whether the presence of the agent is to be written.
-func (p *pollers) begin(agent fleet.Agent, now func() time.Time) (l *pollLease, fresh bool) {
+func (p *pollLeases) begin(agent fleet.Agent, now func() time.Time) (l *pollLease, fresh bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.leases == nil {
@@ -70,7 +70,7 @@ func (p *pollers) begin(agent fleet.Agent, now func() time.Time) (l *pollLease, 
 	if l == nil || l.lapsed {
 		at := now()
 		l = &pollLease{doubted: true, conn: fleet.Connection{
-			SessionID: fleet.NewSessionID(), AgentID: agent.ID, TenantID: agent.TenantID, Replica: pollReplica, ConnectedAt: at, LastSeenAt: at,
+			SessionID: fleet.NewSessionID(), AgentID: agent.ID, TenantID: agent.TenantID, Replica: Replica, ConnectedAt: at, LastSeenAt: at,
 		}}
 		p.leases[agent.ID] = l
 	}
@@ -83,7 +83,7 @@ func (p *pollers) begin(agent fleet.Agent, now func() time.Time) (l *pollLease, 
 }
 
 // end counts an answer. After the last one the lease runs, and then lapse is called.
-func (p *pollers) end(l *pollLease, now time.Time, lease time.Duration, lapse func()) {
+func (p *pollLeases) end(l *pollLease, now time.Time, lease time.Duration, lapse func()) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	l.polls--
@@ -100,7 +100,7 @@ func (p *pollers) end(l *pollLease, now time.Time, lease time.Duration, lapse fu
 
 // lapsed ends a lease that has run out; false when it is gone, or polled again. The next poll begins
 // another one.
-func (p *pollers) lapsed(l *pollLease) bool {
+func (p *pollLeases) lapsed(l *pollLease) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if l.polls > 0 || p.leases[l.conn.AgentID] != l {
@@ -111,7 +111,7 @@ func (p *pollers) lapsed(l *pollLease) bool {
 }
 
 // again has lapse called once more for a lease whose end could not be written, unless there is a newer one.
-func (p *pollers) again(l *pollLease) {
+func (p *pollLeases) again(l *pollLease) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.leases[l.conn.AgentID] != l {
@@ -121,14 +121,14 @@ func (p *pollers) again(l *pollLease) {
 	l.failed++
 }
 
-// distrust has the presence of an agent written again at its next poll.
-func (p *pollers) distrust(l *pollLease) {
+// markDoubtedLease has the presence of an agent written again at its next poll.
+func (p *pollLeases) markDoubtedLease(l *pollLease) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	l.doubted = true
 }
 
-func (p *pollers) drop(l *pollLease) {
+func (p *pollLeases) drop(l *pollLease) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.leases[l.conn.AgentID] == l {
@@ -136,9 +136,9 @@ func (p *pollers) drop(l *pollLease) {
 	}
 }
 
-// doubt has presence written again, at the next poll, of agents that somebody else has written of; no
+// markDoubted has presence written again, at the next poll, of agents that somebody else has written of; no
 // changes at all mean that some may have been missed.
-func (p *pollers) doubt(changes []store.Change) {
+func (p *pollLeases) markDoubted(changes []store.Change) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, c := range changes {
@@ -156,7 +156,7 @@ func (p *pollers) doubt(changes []store.Change) {
 }
 
 // stop ends all leases without a word: the server stops, and closes what it has open.
-func (p *pollers) stop() {
+func (p *pollLeases) stop() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, l := range p.leases {
@@ -167,51 +167,18 @@ func (p *pollers) stop() {
 	clear(p.leases)
 }
 
-// pollerCame writes that an agent polls. It is told as news only if it did not poll another server before.
-func (s *Service) pollerCame(ctx context.Context, c fleet.Connection) error {
-	c.Server = s.member.ID()
-	err := s.store.Update(ctx, func(tx store.Tx) error {
-		agent, err := tx.Agents().Get(ctx, c.TenantID, c.AgentID)
-		if err != nil {
-			return err
-		}
-		rows, err := tx.Connections().OfAgentsAllTenants(ctx, []fleet.AgentID{c.AgentID})
-		if err != nil {
-			return err
-		}
-		if err := tx.Connections().Put(ctx, c); err != nil {
-			return err
-		}
-		if err := s.placer.VerifyCluster(ctx, tx, agent, c.ClusterUID); err != nil {
-			return err
-		}
-		for _, row := range rows {
-			if row.Replica == pollReplica && row.Connected() {
-				return nil
-			}
-		}
-		return s.tell(ctx, tx, fleet.Event{
-			TenantID: c.TenantID, Type: fleet.EventNormal, Reason: "AgentConnected", Agent: agent.Name, Message: "polls",
-		})
-	})
-	if err == nil {
-		s.present.add(c)
-	}
-	return err
-}
-
 // lapse writes that an agent polls no more, sooner or later: who is gone must not read as present because
 // the database was away for a moment.
-func (s *Service) lapse(l *pollLease) {
-	if !s.pollers.lapsed(l) {
+func (s *Poller) lapse(l *pollLease) {
+	if !s.leases.lapsed(l) {
 		return
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), lapseLimit)
 	defer cancel()
-	if err := s.AgentDisconnected(ctx, l.conn, l.seen); err != nil {
+	if err := s.control.AgentDisconnected(ctx, l.conn, l.seen); err != nil {
 		s.cfg.Log.Error("recording that an agent polls no more, trying again", obs.KeyAgent, string(l.conn.AgentID), obs.KeyError, err)
-		s.pollers.again(l)
+		s.leases.again(l)
 		return
 	}
-	s.pollers.drop(l)
+	s.leases.drop(l)
 }

@@ -1,4 +1,4 @@
-package control
+package imageupdate
 
 import (
 	"context"
@@ -19,7 +19,7 @@ import (
 
 // checkout is the newest commit of what a deployment follows, read for one request.
 type checkout struct {
-	svc        *Service
+	svc        *Updater
 	tenant     fleet.Tenant
 	deployment fleet.Deployment
 	repo       fleet.Repository
@@ -30,7 +30,7 @@ type checkout struct {
 }
 
 // checkout reads a deployment that may says the caller may have, and fetches what it follows.
-func (s *Service) checkout(ctx context.Context, tenant, name string, may func(store.Tx) (fleet.Tenant, error)) (*checkout, error) {
+func (s *Updater) checkout(ctx context.Context, name string, may Permission) (*checkout, error) {
 	c := &checkout{svc: s}
 	err := s.store.View(ctx, func(tx store.Tx) (err error) {
 		if c.tenant, err = may(tx); err != nil {
@@ -51,11 +51,11 @@ func (s *Service) checkout(ctx context.Context, tenant, name string, may func(st
 	if len(c.sources) == 0 {
 		return nil, fleet.Conflict("the source of deployment %q speaks of agents, and it has none yet: which files are meant is not known", name)
 	}
-	if c.access, err = s.access(ctx, c.repo); err != nil {
+	if c.access, err = s.control.Access(ctx, c.repo); err != nil {
 		return nil, err
 	}
 	if err := c.fetch(ctx); err != nil {
-		return nil, sourceProblem(err)
+		return nil, SourceProblem(err)
 	}
 	return c, nil
 }
@@ -147,9 +147,9 @@ func (c *checkout) branchName() string {
 	return "HEAD"
 }
 
-// sourceProblem puts what Git and the files refuse into the words of this room. What is nobody's mistake
+// SourceProblem puts what Git and the files refuse into the words of this room. What is nobody's mistake
 // stays as it is.
-func sourceProblem(err error) error {
+func SourceProblem(err error) error {
 	var files *imageset.Error
 	var remote *gitsource.RemoteError
 	var missing *gitsource.RefNotFoundError

@@ -1,4 +1,4 @@
-package control
+package imageupdate
 
 import (
 	"bytes"
@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/kedge-dev/kedge/internal/fleet"
@@ -42,8 +41,8 @@ type ImageUpdate struct {
 	base string // branch that the other one is proposed for; "" for the default one
 }
 
-// committer is a Git that can write.
-type committer interface {
+// Committer is a Git that can write.
+type Committer interface {
 	Commit(ctx context.Context, a gitsource.Access, req gitsource.CommitRequest) (gitsource.Pushed, error)
 }
 
@@ -57,11 +56,8 @@ const (
 // the branch has moved is what deploys, as if a person had pushed. A branch that the host protects stays
 // as it is, and the commit goes to a new one. Images that are as asked for already are no change and no
 // commit.
-func (s *Service) SetImages(ctx context.Context, p auth.Principal, tenant, name string, req SetImages) (ImageUpdate, error) {
-	if err := checkSetImages(req); err != nil {
-		return ImageUpdate{}, err
-	}
-	c, err := s.checkout(ctx, tenant, name, func(tx store.Tx) (fleet.Tenant, error) { return deployable(ctx, tx, p, tenant) })
+func (s *Updater) SetImages(ctx context.Context, p auth.Principal, may Permission, name string, req SetImages) (ImageUpdate, error) {
+	c, err := s.checkout(ctx, name, may)
 	if err != nil {
 		return ImageUpdate{}, err
 	}
@@ -71,20 +67,20 @@ func (s *Service) SetImages(ctx context.Context, p auth.Principal, tenant, name 
 	for try := 1; ; try++ {
 		update, err := s.setImagesOnce(ctx, p, c, req)
 		if !errors.Is(err, gitsource.ErrMoved) {
-			return update, sourceProblem(err)
+			return update, SourceProblem(err)
 		}
 		if try == imageTries || !pause.For(ctx, time.Duration(try)*imagePause) {
 			return ImageUpdate{}, fleet.Conflict("branch %q of %s moved %d times while the change was made: try again", c.branchName(), c.repo.URL, try)
 		}
 		if err := c.fetch(ctx); err != nil {
-			return ImageUpdate{}, sourceProblem(err)
+			return ImageUpdate{}, SourceProblem(err)
 		}
 	}
 }
 
-// Images lists the images of a deployment as far as its source says them.
-func (s *Service) Images(ctx context.Context, p auth.Principal, tenant, name string) ([]imageset.Place, string, error) {
-	c, err := s.checkout(ctx, tenant, name, func(tx store.Tx) (fleet.Tenant, error) { return readable(ctx, tx, p, tenant) })
+// List lists the images of a deployment as far as its source names them, and the commit that was read.
+func (s *Updater) List(ctx context.Context, may Permission, name string) ([]imageset.Place, string, error) {
+	c, err := s.checkout(ctx, name, may)
 	if err != nil {
 		return nil, "", err
 	}
@@ -101,11 +97,11 @@ func (s *Service) Images(ctx context.Context, p auth.Principal, tenant, name str
 		}
 		req, err := c.request(ctx, src)
 		if err != nil {
-			return nil, "", sourceProblem(err)
+			return nil, "", SourceProblem(err)
 		}
 		places, err := imageset.List(ctx, c.tree, req)
 		if err != nil {
-			return nil, "", sourceProblem(err)
+			return nil, "", SourceProblem(err)
 		}
 		out = append(out, places...)
 	}
@@ -122,7 +118,7 @@ func once(places []imageset.Place) []imageset.Place {
 	})
 }
 
-func (s *Service) setImagesOnce(ctx context.Context, p auth.Principal, c *checkout, req SetImages) (ImageUpdate, error) {
+func (s *Updater) setImagesOnce(ctx context.Context, p auth.Principal, c *checkout, req SetImages) (ImageUpdate, error) {
 	update := ImageUpdate{Base: c.ref.Commit, Branch: c.branchName(), base: c.branch()}
 	edits, err := c.edits(ctx, req.Images, &update)
 	if err != nil || len(edits) == 0 || req.DryRun {
@@ -155,8 +151,8 @@ func (s *Service) setImagesOnce(ctx context.Context, p auth.Principal, c *checko
 
 // push pushes to the branch, or to a new one when the host protects it. Its name follows from what is
 // changed, so that asking twice does not make two.
-func (s *Service) push(ctx context.Context, c *checkout, commit gitsource.CommitRequest, update *ImageUpdate) (gitsource.Pushed, error) {
-	git, ok := s.git.(committer)
+func (s *Updater) push(ctx context.Context, c *checkout, commit gitsource.CommitRequest, update *ImageUpdate) (gitsource.Pushed, error) {
+	git, ok := s.git.(Committer)
 	if !ok {
 		return gitsource.Pushed{}, fleet.Conflict("this server cannot write to Git")
 	}
@@ -175,10 +171,10 @@ func (s *Service) push(ctx context.Context, c *checkout, commit gitsource.Commit
 }
 
 // recordImages leaves a trace and wakes whoever reads the repository.
-func (s *Service) recordImages(ctx context.Context, p auth.Principal, c *checkout, update ImageUpdate) error {
+func (s *Updater) recordImages(ctx context.Context, p auth.Principal, c *checkout, update ImageUpdate) error {
 	what := fmt.Sprintf("%s by commit %.12s on branch %q", imageSummary(update.Places), update.Commit, update.Branch)
 	err := s.store.Update(ctx, func(tx store.Tx) error {
-		if err := s.record(ctx, tx, p, c.deployment, "deployment.setImages", "ImagesSet", what); err != nil {
+		if err := s.control.RecordImages(ctx, tx, p, c.deployment, what); err != nil {
 			return err
 		}
 		return tx.Changes().RecordPush(ctx, c.deployment.TenantID, c.repo.ID, "refs/heads/"+update.Branch)
@@ -241,17 +237,4 @@ func (c *checkout) request(ctx context.Context, src fleet.Source) (imageset.Requ
 		}
 	}
 	return imageset.Request{Kind: kind, Path: src.Path, Globs: src.Globs, Helm: src.Helm, Limits: c.svc.cfg.RenderLimits}, nil
-}
-
-func checkSetImages(req SetImages) error {
-	if len(req.Images) == 0 || len(req.Images) > imageset.MaxChanges {
-		return fleet.Invalid("images", "give between 1 and %d images", imageset.MaxChanges)
-	}
-	if len(req.Message) > maxImageMessage || strings.ContainsFunc(req.Message, badInMessage) {
-		return fleet.Invalid("message", "it is text of at most %d bytes", maxImageMessage)
-	}
-	if strings.HasPrefix(req.Branch, "refs/") {
-		return fleet.Invalid("branch", "give the name of a branch without refs/heads/")
-	}
-	return checkRevision("branch", req.Branch)
 }

@@ -1,4 +1,4 @@
-package control
+package imageupdate
 
 import (
 	"crypto/sha256"
@@ -14,10 +14,6 @@ import (
 	"github.com/kedge-dev/kedge/server/internal/auth"
 	"github.com/kedge-dev/kedge/server/internal/wording"
 )
-
-const maxImageMessage = 4096
-
-func badInMessage(r rune) bool { return unicode.IsControl(r) && r != '\n' && r != '\t' }
 
 // imageSummary says in one line what changes.
 func imageSummary(places []imageset.Place) string {
@@ -63,7 +59,7 @@ func oneLine(text string) string {
 }
 
 // authorEmail is the address of a person that is named by one, else that of the server's configuration.
-func (s *Service) authorEmail(p auth.Principal) string {
+func (s *Updater) authorEmail(p auth.Principal) string {
 	if strings.Count(p.Name, "@") == 1 && !strings.ContainsAny(p.Name, " <>") {
 		return p.Name
 	}
