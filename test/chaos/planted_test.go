@@ -56,14 +56,14 @@ var bugs = []planted{
 		old:      "	for _, o := range changed {\n		w.keepVerdicts(o)\n	}\n",
 		new: `	for _, o := range changed {
 		w.keepVerdicts(o)
-		if planted == "reordered-commit" && len(o.parts) == 1 && o.parts[0].was.Digest != "" {
+		if planted == "reordered-commit" && len(o.parts) == 1 && o.parts[0].Was.Digest != "" {
 			time.AfterFunc(200*time.Millisecond, func() {
 				_ = w.svc.store.Update(context.Background(), func(tx store.Tx) error {
 					d, ok, err := w.current(context.Background(), tx, o.deployment)
 					if err != nil || !ok {
 						return err
 					}
-					d.Rendered = o.parts[0].was
+					d.Rendered = o.parts[0].Was
 					return w.svc.planner.Reconcile(context.Background(), tx, d)
 				})
 			})
