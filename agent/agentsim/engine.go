@@ -211,7 +211,7 @@ func (e *fakeEngine) apply(d engine.Desired, s *engine.Status) {
 	}
 	s.Observed.Digest = inv.digest
 	e.prune(d, inv, wanted, failure != "", s)
-	slices.SortFunc(s.Objects, func(a, inv fleet.ObjectStatus) int { return compareKeys(keyOf(a.ObjectRef), keyOf(inv.ObjectRef)) })
+	slices.SortFunc(s.Objects, func(a, b fleet.ObjectStatus) int { return compareKeys(keyOf(a.ObjectRef), keyOf(b.ObjectRef)) })
 }
 
 // prune deletes the objects that have left the bundle, or reports reason they stay.
