@@ -1,9 +1,8 @@
-// Package agentsim runs many agents in one process: the real link, with an engine that takes
-// everything for applied the moment it arrives, or one that works on a Cluster in memory. It is for
-// benchmarks and tests of a server.
+// Package agentsim runs many agents in one process: the real link, with an engine that reports every state as applied at
+// once, or one that works on a Cluster in memory. It is for benchmarks and tests of a server.
 //
-// It touches no real cluster. All agents of a fleet share their metrics and the bundles they have
-// opened, so that what is measured is the server and the wire.
+// It needs no real cluster. All agents of a fleet share their metrics and their unpacked bundles, so that a benchmark
+// measures the server and the protocol.
 package agentsim
 
 import (
@@ -26,23 +25,22 @@ import (
 type Config struct {
 	// Address and CAFile are those of kedge-agent.
 	Address, CAFile string
-	// Applied, when not nil, is told of every desired state that an agent has taken up. It must
-	// not block.
+	// Applied, when not nil, is called for every desired state that an agent has applied. It must not block.
 	Applied func(a *Agent, target fleet.TargetID, d fleet.Desired)
-	// Log discards when nil; Metrics are kept to itself when nil.
+	// Log may be nil; Metrics may be nil too.
 	Log     *slog.Logger
 	Metrics prometheus.Registerer
 }
 
-// Fleet makes agents that belong together.
+// Fleet is a group of simulated agents.
 type Fleet struct {
-	cfg     Config
-	metrics *link.Metrics
-	opening singleflight.Group
-	opened  sync.Map // digest -> *manifest.Set
+	cfg       Config
+	metrics   *link.Metrics
+	unpacking singleflight.Group
+	unpacked  sync.Map // digest -> *manifest.Set
 }
 
-// New makes a fleet with no agent in it.
+// New returns a fleet without agents.
 func New(cfg Config) (*Fleet, error) {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
@@ -64,14 +62,13 @@ type Agent struct {
 	client  *link.Client
 }
 
-// Agent makes an agent; it connects when it is run. A token that the server rotates is written to
-// its file, as kedge-agent does.
+// Agent returns an agent. It connects when Run is called. It writes rotated tokens to its token file, as kedge-agent does.
 func (f *Fleet) Agent(replica, tokenFile string) (*Agent, error) {
 	return f.agent(replica, tokenFile, nil)
 }
 
-// AgentIn makes an agent that works on a cluster, and begins with what the one before it has left
-// there: a process of kedge-agent. At most one of a cluster may be run at a time.
+// AgentIn returns an agent process that works on a cluster. It starts with the objects and inventories that the previous
+// process has left there. At most one process of a cluster may run at a time.
 func (f *Fleet) AgentIn(c *Cluster, replica, tokenFile string) (*Agent, error) {
 	return f.agent(replica, tokenFile, c)
 }
@@ -82,8 +79,8 @@ func (f *Fleet) agent(replica, tokenFile string, c *Cluster) (*Agent, error) {
 	hello := wire.Hello{AgentVersion: "simulated", KubeVersion: "none", Replica: replica}
 	if c != nil {
 		hello.ClusterUID = c.uid
-		h := newHand(c, replica, func(s engine.Status) { a.client.Status(s) })
-		welcomed = func(context.Context, wire.Welcome) (link.Engine, []engine.Held, error) { return h, c.held(), nil }
+		e := newFakeEngine(c, replica, func(s engine.Status) { a.client.Status(s) })
+		welcomed = func(context.Context, wire.Welcome) (link.Engine, []engine.Held, error) { return e, c.recovered(), nil }
 	}
 	var err error
 	a.client, err = link.New(link.Config{
@@ -100,7 +97,7 @@ func (a *Agent) Run(ctx context.Context) error { return a.client.Run(ctx) }
 // Ready returns nil while the agent is connected.
 func (a *Agent) Ready(ctx context.Context) error { return a.client.Ready(ctx) }
 
-// Set implements link.Engine: what is desired is so at once.
+// Set implements link.Engine. It reports the state as applied.
 func (a *Agent) Set(d engine.Desired) {
 	s := engine.Status{Target: d.Target, Observed: fleet.Observed{
 		Version: d.State.Version, Digest: d.State.Digest, Sync: fleet.SyncSynced, Health: fleet.HealthCurrent, AsOf: time.Now(),
@@ -121,23 +118,23 @@ func (a *Agent) Set(d engine.Desired) {
 	}
 }
 
-// Pending implements link.Engine: nothing is ever pruned.
+// Pending implements link.Engine. Nothing is pruned.
 func (a *Agent) Pending(int) {}
 
-// Report sends a status of a target as an engine would, for storms of them.
+// Report sends a status of a target, for benchmarks with many statuses.
 func (a *Agent) Report(target fleet.TargetID, observed fleet.Observed, objects []fleet.ObjectStatus) {
 	a.client.Status(engine.Status{Target: target, Observed: observed, Objects: objects})
 }
 
-// unpack opens a bundle once for the whole fleet.
+// unpack unpacks a bundle once for the whole fleet.
 func (f *Fleet) unpack(digest string, zstd []byte) (*manifest.Set, error) {
-	if set, ok := f.opened.Load(digest); ok {
+	if set, ok := f.unpacked.Load(digest); ok {
 		return set.(*manifest.Set), nil
 	}
-	set, err, _ := f.opening.Do(digest, func() (any, error) {
+	set, err, _ := f.unpacking.Do(digest, func() (any, error) {
 		set, err := manifest.Unpack(digest, zstd, wire.MaxBundleContent)
 		if err == nil {
-			f.opened.Store(digest, set)
+			f.unpacked.Store(digest, set)
 		}
 		return set, err
 	})

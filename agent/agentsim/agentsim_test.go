@@ -16,7 +16,7 @@ import (
 	"github.com/kedge-dev/kedge/server/gatewaytest"
 )
 
-func TestFleetTakesUpOneCommit(t *testing.T) {
+func TestFleetAppliesOneCommit(t *testing.T) {
 	t.Parallel()
 	const agents = 100
 	m := gatewaytest.NewMemory()
@@ -63,14 +63,14 @@ func TestFleetTakesUpOneCommit(t *testing.T) {
 	mu.Lock()
 	defer mu.Unlock()
 	if len(applied) != agents {
-		t.Errorf("%d of %d agents told of what they applied", len(applied), agents)
+		t.Errorf("%d of %d agents reported", len(applied), agents)
 	}
 	if n := runtime.NumGoroutine(); n > 20*agents {
 		t.Errorf("%d goroutines for %d agents and their server: too many for a fleet in one process", n, agents)
 	}
 }
 
-func TestSimulatedAgentLetsGo(t *testing.T) {
+func TestSimulatedAgentDetaches(t *testing.T) {
 	t.Parallel()
 	m := gatewaytest.NewMemory()
 	srv, err := gatewaytest.Start(m, gatewaytest.Options{})
@@ -102,7 +102,7 @@ func TestSimulatedAgentLetsGo(t *testing.T) {
 	}
 	m.Desire(target.ID, oneObject(t), func(d *fleet.Desired) { d.Detached = true })
 	if err := m.AwaitObserved(ctx, target.ID, fleet.SyncDetached); err != nil {
-		t.Fatalf("the target was never let go of: %v", err)
+		t.Fatalf("the target was not detached: %v", err)
 	}
 }
 

@@ -12,79 +12,78 @@ import (
 	"github.com/kedge-dev/kedge/internal/manifest"
 )
 
-// Cluster is a cluster in memory, with the inventories that an agent keeps there. It outlives the
-// agents that work on it, one at a time: what a new one finds is what the one before has left. It is
-// safe for concurrent use.
+// Cluster is a cluster in memory, with the inventories of an agent. It outlives the agent processes that work on it, one at a
+// time. It is safe for concurrent use.
 type Cluster struct {
-	// observe is told of everything that an agent does here, in order, under the lock. It must not
-	// block nor call back.
+	// observe is called for every action of an agent, in order, with the lock held. It must not block or call methods of
+	// the Cluster.
 	observe func(Event)
-	// uid is what agents in it say of where they are.
+	// uid is the cluster UID that agents report.
 	uid string
 
-	mu      sync.Mutex
-	objects map[objectKey]Object
-	books   map[fleet.TargetID]*book
+	mu          sync.Mutex
+	objects     map[objectKey]Object
+	inventories map[fleet.TargetID]*inventory
 }
 
 // Object is one object in a Cluster.
 type Object struct {
 	fleet.ObjectRef
-	// Target owns it; "" when nobody does, after it was let go of.
+	// Target is the owner; "" when the object is detached.
 	Target fleet.TargetID
-	// Deployment is tenant/name of whoever applied it last.
+	// Deployment is the tenant/name that has applied the object last.
 	Deployment string
 	Content    map[string]any
 }
 
-// EventKind says what an agent did.
+// EventKind is the kind of an action.
 type EventKind string
 
 // The kinds of event.
 const (
-	EventTaken   EventKind = "taken"   // a desired state was accepted, and is being made true
-	EventIgnored EventKind = "ignored" // one was refused because a newer one is held
-	EventKept    EventKind = "kept"    // an object has left the bundle, and stays because its prune is held
-	EventDeleted EventKind = "deleted"
-	EventLetGo   EventKind = "let go" // an object stays, and is nobody's
+	EventAccepted EventKind = "accepted" // a desired state was accepted
+	EventIgnored  EventKind = "ignored"  // a desired state was older than the current one
+	EventKept     EventKind = "kept"     // an object has left the bundle, and stays because its prune is held
+	EventDeleted  EventKind = "deleted"
+	EventDetached EventKind = "detached" // an object stays and has no owner
 )
 
-// Event is something that an agent did to a Cluster.
+// Event is an action of an agent in a Cluster.
 type Event struct {
 	Kind    EventKind
 	Replica string
-	// Desired is the state that it was done for. Its Objects belong to everybody: they are read only.
+	// State is the desired state that caused the action. The objects of Desired are shared and read-only.
 	Target             fleet.TargetID
 	Tenant, Deployment string
 	State              fleet.Desired
 	Desired            *manifest.Set
-	// Object is what was kept, deleted or let go of.
+	// Object is the object that was kept, deleted or detached.
 	Object Object
 }
 
-// book is the inventory of one target: what it may have put into the cluster.
-type book struct {
-	version fleet.Version
-	digest  string
-	entries map[objectKey]fleet.ObjectRef
-	kept    map[objectKey]fleet.Version // for which version EventKept was told
-	waiting map[objectKey]bool          // held by the limit or by HoldPrune, and not confirmed since
+// inventory is the inventory of one target: the objects that it may have created.
+type inventory struct {
+	version     fleet.Version
+	digest      string
+	entries     map[objectKey]fleet.ObjectRef
+	keptAt      map[objectKey]fleet.Version // version for which EventKept was sent
+	unconfirmed map[objectKey]bool          // held by the prune limit or by HoldPrune, until the deletion is confirmed
 }
 
-// objectKey is what an object is; the version of its group is no part of that.
+// objectKey identifies an object. The version of its API group is not part of the identity.
 type objectKey struct{ group, kind, namespace, name string }
 
 func keyOf(r fleet.ObjectRef) objectKey { return objectKey{r.Group, r.Kind, r.Namespace, r.Name} }
 
-// NewCluster makes an empty cluster. observe may be nil.
+// NewCluster returns an empty cluster. observe may be nil.
 func NewCluster(observe func(Event)) *Cluster {
 	if observe == nil {
 		observe = func(Event) {}
 	}
-	return &Cluster{observe: observe, uid: rand.Text(), objects: map[objectKey]Object{}, books: map[fleet.TargetID]*book{}}
+	return &Cluster{observe: observe, uid: rand.Text(), objects: map[objectKey]Object{}, inventories: map[fleet.TargetID]*inventory{}}
 }
 
-// Objects returns what there is, in the order of namespaces and names.
+// Objects returns all objects, sorted by namespace and name.
 func (c *Cluster) Objects() []Object {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -93,66 +92,66 @@ func (c *Cluster) Objects() []Object {
 	})
 }
 
-// Targets returns the targets that have an inventory, with the version that each is at.
+// Targets returns the version of each target that has an inventory.
 func (c *Cluster) Targets() map[fleet.TargetID]fleet.Version {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	out := map[fleet.TargetID]fleet.Version{}
-	for id, b := range c.books {
+	for id, b := range c.inventories {
 		out[id] = b.version
 	}
 	return out
 }
 
-// held is what an agent that starts anew finds.
-func (c *Cluster) held() []engine.Held {
+// recovered returns the targets that a new agent process finds.
+func (c *Cluster) recovered() []engine.Held {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	var out []engine.Held
-	for id, b := range c.books {
+	for id, b := range c.inventories {
 		out = append(out, engine.Held{Target: id, Version: b.version, Digest: b.digest})
 	}
 	return out
 }
 
-// bookLocked is the inventory of a target, made when there is none.
-func (c *Cluster) bookLocked(id fleet.TargetID) *book {
-	b := c.books[id]
+// inventoryLocked returns the inventory of a target. It creates it if necessary.
+func (c *Cluster) inventoryLocked(id fleet.TargetID) *inventory {
+	b := c.inventories[id]
 	if b == nil {
-		b = &book{entries: map[objectKey]fleet.ObjectRef{}, kept: map[objectKey]fleet.Version{}, waiting: map[objectKey]bool{}}
-		c.books[id] = b
+		b = &inventory{entries: map[objectKey]fleet.ObjectRef{}, keptAt: map[objectKey]fleet.Version{}, unconfirmed: map[objectKey]bool{}}
+		c.inventories[id] = b
 	}
 	return b
 }
 
-// over reports whether more has left the bundle than may be deleted unasked.
-func (b *book) over(d fleet.Desired, wanted map[objectKey]bool) bool {
+// exceedsLimit reports whether more objects have left the bundle than may be deleted without confirmation.
+func (i *inventory) exceedsLimit(d fleet.Desired, wanted map[objectKey]bool) bool {
 	gone := 0
-	for key := range b.entries {
+	for key := range i.entries {
 		if !wanted[key] {
 			gone++
 		}
 	}
-	return !d.Consent && d.Policy.PruneLimit.Exceeded(gone, len(b.entries))
+	return !d.Consent && d.Policy.PruneLimit.Exceeded(gone, len(i.entries))
 }
 
-// unconfirmed reports whether an object that has left the bundle waits for somebody to confirm that it may
-// be deleted. What was among too many once waits until then, whatever leaves later.
-func (b *book) unconfirmed(d fleet.Desired, key objectKey, over bool) bool {
-	ref := b.entries[key]
+// needsConfirmation reports whether the deletion of an object that has left the bundle has to be confirmed. An object that
+// was once held by the limit is held until then, even if later versions do not exceed the limit.
+func (i *inventory) needsConfirmation(d fleet.Desired, key objectKey, exceeded bool) bool {
+	ref := i.entries[key]
 	if slices.Contains(d.Confirmed, ref.String()) {
 		return false
 	}
-	if over {
-		b.waiting[key] = true
+	if exceeded {
+		i.unconfirmed[key] = true
 	}
-	return b.waiting[key] || manifest.IsProtected(ref)
+	return i.unconfirmed[key] || manifest.IsProtected(ref)
 }
 
-func (b *book) forget(key objectKey) {
-	delete(b.entries, key)
-	delete(b.kept, key)
-	delete(b.waiting, key)
+func (i *inventory) forget(key objectKey) {
+	delete(i.entries, key)
+	delete(i.keptAt, key)
+	delete(i.unconfirmed, key)
 }
 
 func sortedKeys[V any](m map[objectKey]V) []objectKey {

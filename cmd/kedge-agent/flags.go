@@ -21,17 +21,17 @@ import (
 
 const usage = `kedge-agent connects a Kubernetes cluster to a Kedge server.
 
-It dials out and listens for nothing but health checks and metrics (/livez, /readyz, /metrics).
-HTTPS_PROXY, HTTP_PROXY and NO_PROXY are honoured.
+It connects to the server and listens only for health checks and metrics (/livez, /readyz, /metrics).
+HTTPS_PROXY, HTTP_PROXY and NO_PROXY are supported.
 
-Exit codes: 0 stopped in order; 1 failed while running; 2 wrong flags or configuration. A server
-that cannot be reached or refuses the token does not end the agent: it says why in its log and at
-/readyz, and tries again.
+Exit codes: 0 orderly stop; 1 failure; 2 wrong flags or configuration. The agent does not exit when it
+cannot reach the server or when the server refuses the token. It reports the reason in its log and at
+/readyz, and retries.
 
 Flags:
 `
 
-// serviceAccountNamespace is where every pod finds the name of its namespace.
+// serviceAccountNamespace is the file with the namespace of a pod.
 const serviceAccountNamespace = "/var/run/secrets/kubernetes.io/serviceaccount/namespace"
 
 func parseFlags(args []string, stdout, stderr io.Writer) (agent.Config, error) {
@@ -41,16 +41,16 @@ func parseFlags(args []string, stdout, stderr io.Writer) (agent.Config, error) {
 	f := pflag.NewFlagSet("kedge-agent", pflag.ContinueOnError)
 	f.SetOutput(stdout)
 	f.Usage = func() { fmt.Fprint(stdout, usage, f.FlagUsages()) }
-	f.StringVar(&cfg.ServerAddress, "server-address", "", "server: grpcs://host:port, wss://host, or grpc:// and ws:// without TLS")
-	f.StringVar(&cfg.TokenFile, "token-file", "", "file with the agent's token; read anew for every connection")
-	f.StringVar(&cfg.TokenSecret, "token-secret", "", "Secret in --namespace that the token file is mounted from; a token that the server rotates is kept there (default: in the token file)")
-	f.StringVar(&cfg.CAFile, "ca-cert-file", "", "certificate of the server's CA (default: the system's authorities)")
-	f.StringVar(&cfg.Kubeconfig, "kubeconfig", "", "how to reach the cluster from outside of it")
+	f.StringVar(&cfg.ServerAddress, "server-address", "", "address of the server: grpcs://host:port or wss://host, or grpc:// and ws:// without TLS")
+	f.StringVar(&cfg.TokenFile, "token-file", "", "file with the agent's token; read for every connection")
+	f.StringVar(&cfg.TokenSecret, "token-secret", "", "Secret in --namespace from which the token file is mounted; rotated tokens are stored there (default: in the token file)")
+	f.StringVar(&cfg.CAFile, "ca-cert-file", "", "certificate of the server's CA (default: the authorities of the system)")
+	f.StringVar(&cfg.Kubeconfig, "kubeconfig", "", "kubeconfig of the cluster, for an agent that runs outside of it")
 	f.StringVar(&cfg.Listen, "listen", "127.0.0.1:0", "address for health checks and metrics")
-	f.StringVar(&cfg.Namespace, "namespace", defaultNamespace(), "namespace that the agent lives in and keeps its inventory in; no other agent may have it")
-	f.StringVar(&cfg.Replica, "replica", defaultReplica(), "name that tells replicas of one agent apart")
-	f.StringVar(&budget, "offline-budget", "28Mi", "how much may be kept in Secrets of --namespace for going on without the server; 0 keeps nothing")
-	f.StringVar(&cfg.PolicyFile, "policy-file", "", "what the owner of the cluster forbids this agent, whatever the server says; watched; a file that does not exist at the start forbids nothing (see docs/applying.md)")
+	f.StringVar(&cfg.Namespace, "namespace", defaultNamespace(), "namespace of the agent and its inventory; not shared with other agents")
+	f.StringVar(&cfg.Replica, "replica", defaultReplica(), "name of this replica, unique within the agent")
+	f.StringVar(&budget, "offline-budget", "28Mi", "size of the offline cache in Secrets of --namespace, for times without the server; 0 disables it")
+	f.StringVar(&cfg.PolicyFile, "policy-file", "", "policy of the cluster's owner, which the server cannot override; changes take effect at once; a file that does not exist at the start restricts nothing (see docs/applying.md)")
 	f.StringVar(&logFormat, "log-format", obs.FormatJSON, "json or text")
 	f.BoolVar(&showVersion, "version", false, "print the version and exit")
 	if err := f.Parse(args); err != nil {
@@ -58,16 +58,16 @@ func parseFlags(args []string, stdout, stderr io.Writer) (agent.Config, error) {
 	}
 	if showVersion {
 		fmt.Fprintln(stdout, "kedge-agent", version.String())
-		return cfg, pflag.ErrHelp // nothing else is to be done
+		return cfg, pflag.ErrHelp // exit without an error
 	}
 	if f.NArg() > 0 {
-		return cfg, fmt.Errorf("unexpected argument %q: kedge-agent takes flags only, see --help", f.Arg(0))
+		return cfg, fmt.Errorf("unexpected argument %q: kedge-agent accepts only flags, see --help", f.Arg(0))
 	}
-	kept, err := resource.ParseQuantity(budget)
+	size, err := resource.ParseQuantity(budget)
 	if err != nil {
 		return cfg, fmt.Errorf("--offline-budget %q is not a size such as 16Mi: %w", budget, err)
 	}
-	cfg.OfflineBudget = int(kept.Value())
+	cfg.OfflineBudget = int(size.Value())
 	cfg.Proxy = proxyFromEnvironment()
 	log, err := obs.NewLogger(stderr, logFormat)
 	if err != nil {

@@ -12,9 +12,9 @@ import (
 	"github.com/kedge-dev/kedge/internal/version"
 )
 
-// The arguments of the enrol manifest are enough: names come from the pod's environment.
+// The arguments of the enroll manifest are sufficient: names come from the environment of the pod.
 // covers: C3
-func TestManifestArgumentsAreEnough(t *testing.T) {
+func TestManifestArgumentsAreSufficient(t *testing.T) {
 	t.Setenv("POD_NAME", "kedge-agent-abc")
 	t.Setenv("POD_NAMESPACE", "kedge-agent-edge")
 	cfg, err := parseFlags([]string{
@@ -24,7 +24,7 @@ func TestManifestArgumentsAreEnough(t *testing.T) {
 		t.Fatal(err)
 	}
 	if cfg.ServerAddress != "grpcs://kedge.test:443" || cfg.TokenFile != "/run/token" || cfg.CAFile != "/run/ca.pem" || cfg.Listen != ":8080" {
-		t.Errorf("config = %+v, want the arguments in it", cfg)
+		t.Errorf("config = %+v, want the values of the arguments", cfg)
 	}
 	if cfg.Replica != "kedge-agent-abc" || cfg.Namespace != "kedge-agent-edge" || cfg.Log == nil {
 		t.Errorf("replica %q in namespace %q, want those of the pod", cfg.Replica, cfg.Namespace)
@@ -76,7 +76,7 @@ func TestHelpNamesTheExitCodes(t *testing.T) {
 	}
 	for _, want := range []string{"Exit codes: 0", "HTTPS_PROXY", "--token-file"} {
 		if !strings.Contains(out.String(), want) {
-			t.Errorf("the help does not say %q", want)
+			t.Errorf("the help does not contain %q", want)
 		}
 	}
 	for _, args := range [][]string{{"--bogus"}, {"stray"}, {"--log-format=xml"}} {

@@ -1,4 +1,4 @@
-// Command kedge-agent connects a Kubernetes cluster to a Kedge server. It dials out; nothing dials in.
+// Command kedge-agent connects a Kubernetes cluster to a Kedge server. It accepts no connections from the server.
 // See kedge-agent --help.
 package main
 
@@ -15,7 +15,7 @@ import (
 	"github.com/kedge-dev/kedge/agent"
 )
 
-// Exit codes: 0 stopped in order, 1 failed while running, 2 wrong flags or configuration.
+// Exit codes: 0 orderly stop, 1 failure, 2 wrong flags or configuration.
 func main() {
 	cfg, err := parseFlags(os.Args[1:], os.Stdout, os.Stderr)
 	if errors.Is(err, pflag.ErrHelp) {

@@ -10,8 +10,8 @@ import (
 	"github.com/kedge-dev/kedge/internal/testkit"
 )
 
-// covers: A18, C4 (a real API server takes the manifest; what the agent may do; uninstalling leaves
-// application objects alone), C6 (two agents in one cluster)
+// covers: A18, C4 (a real API server accepts the manifest; permissions of the agent; uninstalling keeps
+// application objects), C6 (two agents in one cluster)
 func TestInstallationOnARealCluster(t *testing.T) {
 	t.Parallel()
 	cluster := testkit.StartCluster(t)
@@ -32,7 +32,7 @@ func TestInstallationOnARealCluster(t *testing.T) {
 	cluster.Apply(t, manifest(limited))
 
 	const wide, narrow = "kedge-agent-prod", "kedge-agent-limited"
-	// Its namespace admits restricted pods only: the pod is one, or it would never be there.
+	// The namespace admits only restricted pods, so that the pod starts only if it is one.
 	cluster.Kubectl(t, "wait", "--for=condition=Available", "deployment/kedge-agent", "--namespace="+wide, "--timeout=60s")
 	cases := []struct{ agent, verb, what, namespace, want string }{
 		{wide, "create", "namespaces", "", "yes"},
@@ -61,7 +61,7 @@ func TestInstallationOnARealCluster(t *testing.T) {
 		{narrow, "get", "secrets/kedge-offline-32", narrow, "no"},
 		{narrow, "get", "secrets/kedge-agent-ca", narrow, "no"},
 		{narrow, "patch", "secrets/kedge-agent-ca", narrow, "no"},
-		// Deployments are applied as ServiceAccounts of the namespaces that the agent works in, and of no others.
+		// Deployments are applied as ServiceAccounts of the managed namespaces, and of no others.
 		{narrow, "impersonate", "serviceaccounts/deployer", "dude", "yes"},
 		{narrow, "impersonate", "serviceaccounts/deployer", "naww", "no"},
 		{narrow, "impersonate", "serviceaccounts/kedge-agent", narrow, "no"},

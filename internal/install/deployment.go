@@ -22,8 +22,8 @@ func (o Options) deployment() *appsv1.Deployment {
 		ObjectMeta: o.meta(o.AgentNamespace, agentName),
 		Spec: appsv1.DeploymentSpec{
 			Replicas: &replicas,
-			// The new pod waits until the old one gives up the Lease: two versions never apply side by side,
-			// and there is no moment without an agent.
+			// The new pod waits until the old one releases the Lease, so that two versions never apply at the same time
+			// and the agent is always available.
 			Strategy: appsv1.DeploymentStrategy{
 				Type:          appsv1.RollingUpdateDeploymentStrategyType,
 				RollingUpdate: &appsv1.RollingUpdateDeployment{MaxSurge: &one, MaxUnavailable: &none},
@@ -42,8 +42,8 @@ func (o Options) podSpec() corev1.PodSpec {
 	return corev1.PodSpec{
 		ServiceAccountName:        agentName,
 		TopologySpreadConstraints: o.spread(),
-		// No user or group is named, so that clusters which assign them (OpenShift) accept the pod;
-		// the image runs as a numeric user that is not root.
+		// No user or group is set, so that clusters that assign them (OpenShift) accept the pod. The image runs as a
+		// numeric user that is not root.
 		SecurityContext: &corev1.PodSecurityContext{
 			RunAsNonRoot:   &yes,
 			SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
@@ -53,7 +53,7 @@ func (o Options) podSpec() corev1.PodSpec {
 	}
 }
 
-// spread keeps replicas on different nodes, where there are several.
+// spread schedules replicas on different nodes if possible.
 func (o Options) spread() []corev1.TopologySpreadConstraint {
 	if o.Replicas < 2 {
 		return nil
@@ -84,7 +84,7 @@ func (o Options) container() corev1.Container {
 		},
 		LivenessProbe:  httpProbe("/livez"),
 		ReadinessProbe: httpProbe("/readyz"),
-		// No CPU limit: being throttled would delay syncs and heartbeats, and buys nothing.
+		// No CPU limit: throttling would delay syncs and heartbeats.
 		Resources: corev1.ResourceRequirements{
 			Requests: corev1.ResourceList{
 				corev1.ResourceCPU:    resource.MustParse("10m"),
@@ -119,8 +119,8 @@ func (o Options) volumes() []corev1.Volume {
 	return append(volumes, policyVolume())
 }
 
-// policyVolume is what the owner of the cluster forbids the agent. It is not part of the installation,
-// so that neither an upgrade nor the server that makes the manifest can change it.
+// policyVolume mounts the policy of the cluster's owner. The ConfigMap is not part of the manifest, so that neither an
+// upgrade nor the server that generates the manifest can change it.
 func policyVolume() corev1.Volume {
 	yes := true
 	return corev1.Volume{Name: "policy", VolumeSource: corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{
@@ -129,7 +129,7 @@ func policyVolume() corev1.Volume {
 }
 
 func secretVolume(name, secret string) corev1.Volume {
-	// With the default mode everyone in the pod may read: its user is not known beforehand.
+	// The default mode lets every user of the pod read the files: its user is not known in advance.
 	return corev1.Volume{Name: name, VolumeSource: corev1.VolumeSource{
 		Secret: &corev1.SecretVolumeSource{SecretName: secret},
 	}}

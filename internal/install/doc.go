@@ -1,10 +1,9 @@
-// Package install makes the manifest that puts an agent into a cluster: the one thing that a
-// platform engineer applies. It is a pure function of its options, talks to nobody and reads no
-// file, and its output is in a stable order.
+// Package install generates the manifest that installs an agent in a cluster. The manifest is a pure function of its
+// options: the package opens no connection and reads no file. The order of the objects is stable.
 //
-// The manifest holds nothing but the agent's own installation. Namespaces that the agent works in
-// are never part of it, so that deleting the manifest deletes no application object.
+// The manifest contains only the agent's own installation. Namespaces that the agent manages are not part of it, so that
+// deleting the manifest deletes no application objects.
 //
-// Names are chosen so that several agents fit into one cluster: each has a namespace of its own
-// ([Namespace]), and whatever lives outside of it carries that same name.
+// Several agents can be installed in one cluster: each has a namespace of its own ([Namespace]), and its objects outside of
+// that namespace have the same name as the namespace.
 package install

@@ -17,10 +17,10 @@ import (
 	"github.com/kedge-dev/kedge/internal/fleet"
 )
 
-// LabelInstall is on every object of an installation; its value is the name of the agent.
+// LabelInstall is a label of every object of an installation. Its value is the name of the agent.
 const LabelInstall = "kedge.dev/install"
 
-// Names of objects in the agent's own namespace, and where the pod finds its files.
+// Names of objects in the agent's own namespace, and paths of files in the pod.
 const (
 	agentName     = "kedge-agent" // ServiceAccount, Deployment, Role, container
 	tokenSecret   = "kedge-agent-token"
@@ -34,41 +34,40 @@ const (
 	maxReplicas   = 9
 )
 
-// Options says what to install.
+// Options are the options of a manifest.
 type Options struct {
 	Agent      fleet.Agent
 	TenantName string
-	// ServerAddress is where the agent connects to: grpc://, grpcs://, ws:// or wss://.
+	// ServerAddress is the address of the server for the agent: grpc://, grpcs://, ws:// or wss://.
 	ServerAddress string
-	// Token is the agent's token; needed exactly when WithSecret is set.
+	// Token is the agent's token. It is required if WithSecret is set.
 	Token string
-	// CAPEM is the certificate of a private CA that signed the server's certificate. It is used
-	// only when ServerAddress has TLS; empty means that the CAs of the image are enough.
+	// CAPEM is the certificate of the private CA of the server. It is ignored without TLS; empty means that the
+	// authorities of the image are used.
 	CAPEM []byte
 	Image string
-	// AgentNamespace is where the agent lives; default Namespace(TenantName, Agent.Name).
+	// AgentNamespace is the namespace of the agent; default Namespace(TenantName, Agent.Name).
 	AgentNamespace string
-	// Replicas is how many pods there are; one of them leads. 1 when zero.
+	// Replicas is the number of pods; default 1.
 	Replicas int
-	// WithSecret includes the token. Without it the manifest serves to upgrade and to uninstall.
+	// WithSecret includes the token. A manifest without it is for upgrades and for uninstalling.
 	WithSecret bool
-	// WithoutDeployment leaves out the Deployment, for an agent that runs outside of its cluster. No
-	// image is needed then.
+	// WithoutDeployment omits the Deployment, for an agent that runs outside of its cluster. Image is not required then.
 	WithoutDeployment bool
 }
 
-// Namespace is where an agent lives unless told otherwise. Agents of one name but of different
-// tenants get different ones.
+// Namespace returns the default namespace of an agent. Agents with the same name and different tenants have different
+// namespaces.
 func Namespace(tenant, agent string) string {
 	if tenant == "" || tenant == fleet.DefaultTenant {
 		return fit(agentName + "-" + agent)
 	}
-	// A hash and not the tenant's name: "a-b" and "c" must not meet "a" and "b-c".
+	// A hash instead of the tenant's name, so that "a-b" and "c" differ from "a" and "b-c".
 	sum := sha256.Sum256([]byte(tenant))
 	return fit(agentName + "-" + agent + "-" + hex.EncodeToString(sum[:3]))
 }
 
-// fit shortens a name to what Kubernetes allows for a namespace, still telling long ones apart.
+// fit shortens a name to the maximum of Kubernetes. A hash keeps long names unique.
 func fit(name string) string {
 	if len(name) <= maxNameLength {
 		return name
@@ -78,8 +77,8 @@ func fit(name string) string {
 	return strings.TrimRight(name[:maxNameLength-hash-1], "-") + "-" + hex.EncodeToString(sum[:hash/2])
 }
 
-// Manifest returns YAML for kubectl apply and kubectl delete. Mistakes in the options that a user
-// can make are a *fleet.InvalidError.
+// Manifest returns YAML for kubectl apply and kubectl delete. It fails with a *fleet.InvalidError when an option is not
+// valid.
 func Manifest(o Options) ([]byte, error) {
 	o.AgentNamespace = cmp.Or(o.AgentNamespace, Namespace(o.TenantName, o.Agent.Name))
 	if !needsCA(o.ServerAddress) {
@@ -110,18 +109,18 @@ func (o Options) check() error {
 		return err
 	}
 	if o.Replicas < 0 || o.Replicas > maxReplicas {
-		return fleet.Invalid("replicas", "must be between 1 and %d: one replica does the work, the others wait to take over", maxReplicas)
+		return fleet.Invalid("replicas", "must be between 1 and %d: one replica leads, the others are standbys", maxReplicas)
 	}
 	if o.WithSecret && o.Token == "" {
-		return fmt.Errorf("making the manifest of agent %q: no token given", o.Agent.Name)
+		return fmt.Errorf("generating the manifest of agent %q: the token is missing", o.Agent.Name)
 	}
 	if slices.Contains(o.Agent.Namespaces, o.AgentNamespace) {
-		return fleet.Invalid("namespaces", "%q is where the agent itself lives, and it never manages its own installation: leave it out", o.AgentNamespace)
+		return fleet.Invalid("namespaces", "%q is the namespace of the agent itself, which an agent does not manage: remove it", o.AgentNamespace)
 	}
 	return nil
 }
 
-// CheckServerAddress says what is wrong with an address that agents shall connect to.
+// CheckServerAddress returns an error when an address of the server for agents is not valid.
 func CheckServerAddress(address string) error {
 	const want = "must look like grpcs://host:port (or grpc://, ws://, wss://)"
 	u, err := url.Parse(address)
@@ -132,32 +131,32 @@ func CheckServerAddress(address string) error {
 		return fleet.Invalid("serverAddress", "%q %s", address, want)
 	}
 	if u.User != nil || u.RawQuery != "" || u.Fragment != "" {
-		return fleet.Invalid("serverAddress", "must hold no user, query or fragment: the token travels in a file")
+		return fleet.Invalid("serverAddress", "must not contain a user, query or fragment: the token is in a file")
 	}
 	return nil
 }
 
-// imageRE is what a container runtime accepts, roughly: enough to catch a mistake before a pod does.
+// imageRE matches names that container runtimes accept, approximately.
 var imageRE = regexp.MustCompile(`^[a-zA-Z0-9][a-zA-Z0-9._:/@-]{0,499}$`)
 
-// checkImage refuses a manifest that no cluster could run. There is no default: whoever registered
-// the name of an image that nobody has published would own every cluster that pulls it.
+// checkImage checks that there is a valid image. There is no default: until Kedge publishes an image, somebody else could
+// register its name and take over every cluster that pulls it.
 func (o Options) checkImage() error {
 	switch {
 	case o.WithoutDeployment:
 		return nil
 	case o.Image == "":
-		return fleet.Invalid("image", "no image is given and the server has no default: Kedge publishes no agent image yet, so build one that holds kedge-agent "+
-			"and name it here, or start the server with --agent-image; withoutDeployment makes a manifest for an agent that runs outside of the cluster")
+		return fleet.Invalid("image", "is required because the server has no default: Kedge does not publish an agent image yet. Build one that contains kedge-agent "+
+			"and set it here, or start the server with --agent-image. For an agent outside of the cluster, set withoutDeployment")
 	default:
 		return CheckImage(o.Image)
 	}
 }
 
-// CheckImage says what is wrong with the name of an image.
+// CheckImage returns an error when the name of an image is not valid.
 func CheckImage(image string) error {
 	if !imageRE.MatchString(image) {
-		return fleet.Invalid("image", "%q is not the name of a container image, such as registry.example.com/kedge-agent:v1", image)
+		return fleet.Invalid("image", "%q is not a valid container image, such as registry.example.com/kedge-agent:v1", image)
 	}
 	return nil
 }
@@ -166,7 +165,7 @@ func needsCA(address string) bool {
 	return strings.HasPrefix(address, "grpcs://") || strings.HasPrefix(address, "wss://")
 }
 
-// encode writes the objects as one YAML stream, without what only a server fills in.
+// encode returns the objects as a YAML stream, without fields that only the API server sets.
 func encode(objects []runtime.Object) ([]byte, error) {
 	var out bytes.Buffer
 	for i, obj := range objects {
@@ -188,7 +187,7 @@ func encode(objects []runtime.Object) ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-// dropEmpty removes what typed objects write although it is not set: creationTimestamp, spec.
+// dropEmpty removes fields that typed objects encode although they are not set, such as creationTimestamp.
 func dropEmpty(m map[string]any) {
 	for k, v := range m {
 		switch v := v.(type) {

@@ -42,7 +42,7 @@ func namespaced(o *install.Options) {
 }
 
 // covers: C4 (the manifest in both variants, and the one for upgrade and uninstall)
-func TestManifestIsAsRecorded(t *testing.T) {
+func TestManifestMatchesGoldenFile(t *testing.T) {
 	t.Parallel()
 	cases := map[string]func(*install.Options){
 		"cluster":           nil,
@@ -82,19 +82,19 @@ func decode(t *testing.T, o install.Options) []unstructured.Unstructured {
 }
 
 // covers: C4 (uninstalling deletes no application object; limited to listed namespaces)
-func TestManifestHoldsOnlyTheAgentsOwnObjects(t *testing.T) {
+func TestManifestContainsOnlyTheAgentsOwnObjects(t *testing.T) {
 	t.Parallel()
 	for reason, change := range map[string]func(*install.Options){"cluster-wide": nil, "limited": namespaced} {
 		for _, u := range decode(t, options(change)) {
 			if u.GetLabels()[install.LabelInstall] != "prod" {
-				t.Errorf("%s: %s %s carries no label %s", reason, u.GetKind(), u.GetName(), install.LabelInstall)
+				t.Errorf("%s: %s %s has no label %s", reason, u.GetKind(), u.GetName(), install.LabelInstall)
 			}
 			if u.GetKind() == "Namespace" && u.GetName() != "kedge-agent-prod" {
 				t.Errorf("%s: deleting the manifest would delete namespace %s", reason, u.GetName())
 			}
 			foreign := u.GetNamespace() != "" && u.GetNamespace() != "kedge-agent-prod"
 			if foreign && !slices.Contains([]string{"Role", "RoleBinding"}, u.GetKind()) {
-				t.Errorf("%s: %s %s/%s lives outside the agent's namespace", reason, u.GetKind(), u.GetNamespace(), u.GetName())
+				t.Errorf("%s: %s %s/%s is outside of the agent's namespace", reason, u.GetKind(), u.GetNamespace(), u.GetName())
 			}
 		}
 	}
@@ -104,7 +104,7 @@ func TestLimitedAgentGetsNoClusterRole(t *testing.T) {
 	t.Parallel()
 	for _, u := range decode(t, options(namespaced)) {
 		if strings.HasPrefix(u.GetKind(), "ClusterRole") {
-			t.Errorf("the limited variant holds a %s", u.GetKind())
+			t.Errorf("the namespaced variant contains a %s", u.GetKind())
 		}
 		if u.GetKind() != "Role" || u.GetNamespace() != "kedge-agent-prod" {
 			continue
@@ -117,8 +117,8 @@ func TestLimitedAgentGetsNoClusterRole(t *testing.T) {
 			for _, resource := range resources {
 				ownSecrets := resource == "secrets" && (slices.Equal(names, []string{"kedge-agent-token"}) || slices.Equal(names, agentnames.SlotNames()))
 				ownLease := resource == "leases" && slices.Equal(names, []string{"kedge-agent"})
-				blind := slices.Equal(verbs, []string{"create"}) // which no name can limit
-				if resource != "configmaps" && !ownLease && !ownSecrets && !blind {
+				createOnly := slices.Equal(verbs, []string{"create"}) // which RBAC cannot restrict by name
+				if resource != "configmaps" && !ownLease && !ownSecrets && !createOnly {
 					t.Errorf("the agent may %v %s %v in its own namespace", verbs, resource, names)
 				}
 				if slices.Contains(verbs, "delete") && resource != "configmaps" || slices.Contains(verbs, "list") && resource == "secrets" {
@@ -133,10 +133,10 @@ func TestLimitedAgentGetsNoClusterRole(t *testing.T) {
 func TestTwoAgentsShareNoObject(t *testing.T) {
 	t.Parallel()
 	pairs := map[string]func(*install.Options){
-		"another name in the same tenant":  func(o *install.Options) { o.Agent.Name = "staging" },
-		"the same name in another tenant":  func(o *install.Options) { o.TenantName = "team-b" },
-		"limited to the same namespaces":   func(o *install.Options) { namespaced(o); o.Agent.Name = "limited" },
-		"long names with a common opening": func(o *install.Options) { o.Agent.Name = strings.Repeat("a", 60) + "-b" },
+		"another name in the same tenant": func(o *install.Options) { o.Agent.Name = "staging" },
+		"the same name in another tenant": func(o *install.Options) { o.TenantName = "team-b" },
+		"limited to the same namespaces":  func(o *install.Options) { namespaced(o); o.Agent.Name = "limited" },
+		"long names with a common prefix": func(o *install.Options) { o.Agent.Name = strings.Repeat("a", 60) + "-b" },
 	}
 	key := func(u unstructured.Unstructured) string {
 		return u.GetKind() + " " + u.GetNamespace() + "/" + u.GetName()
@@ -155,7 +155,7 @@ func TestTwoAgentsShareNoObject(t *testing.T) {
 		}
 		for _, u := range decode(t, options(change)) {
 			if taken[key(u)] {
-				t.Errorf("%s: both hold %s", reason, key(u))
+				t.Errorf("%s: both contain %s", reason, key(u))
 			}
 			if len(u.GetNamespace()) > 63 {
 				t.Errorf("%s: namespace %s is too long", reason, u.GetNamespace())
@@ -171,14 +171,14 @@ func TestManifestRefusesMistakes(t *testing.T) {
 		change        func(*install.Options)
 	}{
 		{"no scheme", "serverAddress", func(o *install.Options) { o.ServerAddress = "kedge.example.com:8443" }},
-		{"a scheme that agents do not speak", "serverAddress", func(o *install.Options) { o.ServerAddress = "https://kedge.example.com" }},
+		{"a scheme that agents do not support", "serverAddress", func(o *install.Options) { o.ServerAddress = "https://kedge.example.com" }},
 		{"no host", "serverAddress", func(o *install.Options) { o.ServerAddress = "grpcs://" }},
 		{"a token in the address would be logged", "serverAddress", func(o *install.Options) { o.ServerAddress = "wss://u:p@host" }},
 		{"no image", "image", func(o *install.Options) { o.Image = "" }},
-		{"a build's version is no tag", "image", func(o *install.Options) { o.Image = "kedge-agent:dev+725f8c873264" }},
+		{"the version of a build is not a tag", "image", func(o *install.Options) { o.Image = "kedge-agent:dev+725f8c873264" }},
 		{"two words", "image", func(o *install.Options) { o.Image = "a b" }},
-		{"a crowd", "replicas", func(o *install.Options) { o.Replicas = 10 }},
-		{"less than none", "replicas", func(o *install.Options) { o.Replicas = -1 }},
+		{"too many", "replicas", func(o *install.Options) { o.Replicas = 10 }},
+		{"negative", "replicas", func(o *install.Options) { o.Replicas = -1 }},
 		{"the agent would manage itself", "namespaces", func(o *install.Options) {
 			namespaced(o)
 			o.Agent.Namespaces = append(o.Agent.Namespaces, "kedge-agent-prod")
@@ -187,7 +187,7 @@ func TestManifestRefusesMistakes(t *testing.T) {
 	for _, c := range cases {
 		var invalid *fleet.InvalidError
 		if _, err := install.Manifest(options(c.change)); !errors.As(err, &invalid) || invalid.Field != c.field {
-			t.Errorf("%s: got %v, want a complaint about %s", c.reason, err, c.field)
+			t.Errorf("%s: got %v, want an error for %s", c.reason, err, c.field)
 		}
 	}
 }

@@ -42,8 +42,8 @@ func (o Options) tokenSecret() *corev1.Secret {
 	return o.secret(tokenSecret, tokenKey, []byte(o.Token))
 }
 
-// caSecret is a Secret although a certificate is none: a namespaced agent may write the ConfigMaps
-// of its own namespace, and must not be able to change whom it trusts.
+// caSecret returns a Secret although the certificate is not secret: a namespaced agent may write the ConfigMaps of its own
+// namespace, and must not be able to change the CA that it trusts.
 func (o Options) caSecret() *corev1.Secret {
 	return o.secret(caSecret, caKey, o.CAPEM)
 }
@@ -57,7 +57,7 @@ func (o Options) secret(name, key string, value []byte) *corev1.Secret {
 	}
 }
 
-// rbac is what the agent may touch. The cluster owner may narrow it; the server cannot widen it.
+// rbac returns the permissions of the agent. The cluster owner may restrict them. The server cannot extend them.
 func (o Options) rbac() []runtime.Object {
 	if o.Agent.Scope != fleet.ScopeNamespaced {
 		return o.clusterRBAC()
@@ -71,7 +71,7 @@ func (o Options) rbac() []runtime.Object {
 
 func (o Options) clusterRBAC() []runtime.Object {
 	rules := everything()
-	// Without these an agent could not apply a ClusterRole that grants any.
+	// Without this rule the agent could not apply a ClusterRole that has rules for non-resource URLs.
 	rules = append(rules, rbacv1.PolicyRule{NonResourceURLs: []string{"*"}, Verbs: []string{"*"}})
 	return []runtime.Object{
 		&rbacv1.ClusterRole{
@@ -112,10 +112,9 @@ func everything() []rbacv1.PolicyRule {
 	return []rbacv1.PolicyRule{{APIGroups: []string{"*"}, Resources: []string{"*"}, Verbs: []string{"*"}}}
 }
 
-// ownRules let a namespaced agent keep its inventory, what it needs without its server and a token that
-// was rotated, and elect a leader, in its own namespace, and nothing else: neither its Deployment nor
-// its RBAC nor any other Secret or Lease. What is created cannot be limited by name, so that it may
-// create Secrets and Leases of other names; it may not read or change them.
+// ownRules are the permissions of a namespaced agent in its own namespace: for its inventory, its offline cache, its token
+// and its Lease. They do not include its Deployment, its RBAC or other Secrets and Leases. RBAC cannot restrict the verb
+// create by name, so that the agent may create Secrets and Leases with other names, but may not read or change them.
 func ownRules() []rbacv1.PolicyRule {
 	verbs := []string{"get", "list", "watch", "create", "update", "patch", "delete"}
 	rule := func(group, resource string, names, verbs []string) rbacv1.PolicyRule {

@@ -9,7 +9,7 @@ import (
 	"slices"
 )
 
-// Remount writes the mounted files anew from what the cluster holds now, as a kubelet does by itself.
+// Remount updates the mounted files from the cluster, as a kubelet does.
 func (p *Pod) Remount(ctx context.Context) error {
 	_, err := p.mountAll(ctx, p.spec.Containers[0].VolumeMounts, p.spec.Volumes)
 	return err
@@ -20,7 +20,7 @@ func (p *Pod) mountAll(ctx context.Context, mounts []mount, volumes []volume) (m
 	for _, m := range mounts {
 		i := slices.IndexFunc(volumes, func(v volume) bool { return v.Name == m.Name })
 		if i < 0 {
-			return nil, fmt.Errorf("volume %q is mounted and not declared", m.Name)
+			return nil, fmt.Errorf("volume %q is mounted but not declared", m.Name)
 		}
 		folder := filepath.Join(p.cfg.Dir, "mounts", m.Name)
 		if err := p.fill(ctx, folder, volumes[i]); err != nil {
@@ -58,10 +58,10 @@ func (p *Pod) fill(ctx context.Context, folder string, v volume) error {
 		}
 		return writeFiles(folder, files)
 	}
-	return nil // emptyDir and the like
+	return nil // such as emptyDir
 }
 
-// writeFiles makes files all that a folder holds, each whole or not at all: a process may be reading it.
+// writeFiles replaces the files of a folder. It replaces each file atomically, because a process may be reading it.
 func writeFiles(folder string, files map[string][]byte) error {
 	old, err := os.ReadDir(folder)
 	errs := []error{err}

@@ -12,28 +12,28 @@ import (
 	"strings"
 )
 
-// Config says which Deployment to run, and where.
+// Config configures a Pod.
 type Config struct {
 	Kubectl    string // path of the program
-	Kubeconfig string // of whoever installs; "" when the program knows it by itself
+	Kubeconfig string // of the user who installs the agent; "" means the default of kubectl
 	Namespace  string
 	Deployment string
-	Binary     string   // stands in for the container's image
-	Dir        string   // for the mounted files; has to exist
-	ExtraArgs  []string // after those of the manifest
+	Binary     string   // replaces the image of the container
+	Dir        string   // for the mounted files; must exist
+	ExtraArgs  []string // appended to those of the manifest
 }
 
-// Pod is a container's way of being started on this machine.
+// Pod is the container of a Deployment as a local process.
 type Pod struct {
 	cfg   Config
-	Args  []string // of the manifest, with mount paths replaced by folders below Dir
+	Args  []string // of the manifest, with mount paths replaced by folders in Dir
 	Env   []string
 	token string // file of the ServiceAccount's token
 	name  string // of the ServiceAccount
 	spec  podSpec
 }
 
-// The parts of a Deployment that are needed here.
+// deployment has the fields of a Deployment that are used.
 type deployment struct {
 	Spec struct {
 		Template struct {
@@ -80,7 +80,7 @@ type volume struct {
 	} `json:"configMap"`
 }
 
-// Load reads the applied Deployment, writes its mounted files, and asks for a first token.
+// Load reads the applied Deployment, writes its mounted files and requests the first token.
 func Load(ctx context.Context, cfg Config) (*Pod, error) {
 	p := &Pod{cfg: cfg}
 	var d deployment
@@ -104,7 +104,7 @@ func Load(ctx context.Context, cfg Config) (*Pod, error) {
 	return p, p.writeKubeconfig(ctx)
 }
 
-// Command is the process, not yet started. It ends with ctx.
+// Command returns the command of the process, which is not started yet. The process ends with ctx.
 func (p *Pod) Command(ctx context.Context) *exec.Cmd {
 	args := slices.Concat(p.Args, []string{"--kubeconfig=" + p.kubeconfig()}, p.cfg.ExtraArgs)
 	cmd := exec.CommandContext(ctx, p.cfg.Binary, args...)
@@ -114,7 +114,7 @@ func (p *Pod) Command(ctx context.Context) *exec.Cmd {
 
 func (p *Pod) environment(vars []envVar) ([]string, error) {
 	fields := map[string]string{
-		// As a ReplicaSet names its pods: two agents of one cluster have different names.
+		// Like the names that a ReplicaSet gives its pods.
 		"metadata.name":      p.cfg.Deployment + "-" + strings.ToLower(rand.Text()[:5]),
 		"metadata.namespace": p.cfg.Namespace,
 	}
@@ -123,11 +123,11 @@ func (p *Pod) environment(vars []envVar) ([]string, error) {
 		value := v.Value
 		if v.ValueFrom != nil {
 			if v.ValueFrom.FieldRef == nil {
-				return nil, fmt.Errorf("environment variable %s: only values and fieldRefs are known here", v.Name)
+				return nil, fmt.Errorf("environment variable %s: only values and fieldRefs are supported", v.Name)
 			}
 			var ok bool
 			if value, ok = fields[v.ValueFrom.FieldRef.FieldPath]; !ok {
-				return nil, fmt.Errorf("environment variable %s: field %s is not known here", v.Name, v.ValueFrom.FieldRef.FieldPath)
+				return nil, fmt.Errorf("environment variable %s: field %s is not supported", v.Name, v.ValueFrom.FieldRef.FieldPath)
 			}
 		}
 		out = append(out, v.Name+"="+value)
@@ -135,7 +135,7 @@ func (p *Pod) environment(vars []envVar) ([]string, error) {
 	return out, nil
 }
 
-// localArgs replaces mount paths inside arguments by the folders that stand in for them.
+// localArgs replaces mount paths in arguments by local folders.
 func localArgs(args []string, folders map[string]string) []string {
 	out := slices.Clone(args)
 	for i := range out {
@@ -154,8 +154,8 @@ func within(path, folder string) bool {
 	return path == folder || strings.HasPrefix(path, strings.TrimSuffix(folder, "/")+"/")
 }
 
-// errNotFound says that the cluster holds no such object.
-var errNotFound = errors.New("it does not exist")
+// errNotFound means that the object does not exist in the cluster.
+var errNotFound = errors.New("the object does not exist")
 
 func (p *Pod) get(ctx context.Context, out any, kind, name string) error {
 	raw, err := p.kubectl(ctx, "get", kind, name, "-o", "json", "--ignore-not-found")

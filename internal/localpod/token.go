@@ -10,16 +10,16 @@ import (
 	"time"
 )
 
-// tokenLife is what is asked for; renewEvery leaves room for a failed try.
+// tokenLifetime is the requested lifetime. renewInterval is short enough for a failed renewal.
 const (
-	tokenLife  = time.Hour
-	renewEvery = 20 * time.Minute
+	tokenLifetime = time.Hour
+	renewInterval = 20 * time.Minute
 )
 
 func (p *Pod) kubeconfig() string { return filepath.Join(p.cfg.Dir, "kubeconfig") }
 
-// writeKubeconfig makes a kubeconfig whose only credential is the ServiceAccount's token, in a file
-// of its own as in a pod.
+// writeKubeconfig writes a kubeconfig whose only credential is the ServiceAccount's token. The token is in a separate file,
+// as in a pod.
 func (p *Pod) writeKubeconfig(ctx context.Context) error {
 	raw, err := p.kubectl(ctx, "config", "view", "--minify", "--flatten", "-o", "json")
 	if err != nil {
@@ -51,11 +51,11 @@ func (p *Pod) writeKubeconfig(ctx context.Context) error {
 }
 
 func (p *Pod) renew(ctx context.Context) error {
-	raw, err := p.kubectl(ctx, "create", "token", p.name, "--duration", tokenLife.String())
+	raw, err := p.kubectl(ctx, "create", "token", p.name, "--duration", tokenLifetime.String())
 	if err != nil {
 		return err
 	}
-	// Written beside and renamed: a reader never sees half a token.
+	// Renamed, so that a reader never reads an incomplete token.
 	next := p.token + ".next"
 	if err := os.WriteFile(next, []byte(strings.TrimSpace(string(raw))), 0o600); err != nil {
 		return err
@@ -65,7 +65,7 @@ func (p *Pod) renew(ctx context.Context) error {
 
 // KeepToken renews the ServiceAccount's token until ctx ends, as a kubelet does.
 func (p *Pod) KeepToken(ctx context.Context) error {
-	tick := time.NewTicker(renewEvery)
+	tick := time.NewTicker(renewInterval)
 	defer tick.Stop()
 	for {
 		select {

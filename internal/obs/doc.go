@@ -1,6 +1,6 @@
-// Package obs is how Kedge lets itself be watched: the logger and its keys, the metrics registry,
-// and the health endpoints that every program serves.
+// Package obs has the observability of the programs: the logger and its keys, the metrics registry and the health
+// endpoints.
 //
-// It holds no global state: loggers and registries are made once in a composition root and passed
-// down. Secrets never become attributes; there is no key for a token on purpose.
+// It has no global state: a composition root creates loggers and registries and passes them on. Secrets must not be
+// attributes of log lines, so that there is no key for tokens.
 package obs

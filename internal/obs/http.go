@@ -13,7 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 )
 
-// NewRegistry returns a registry that already tells of the process, the Go runtime and the build.
+// NewRegistry returns a registry with the metrics of the process, the Go runtime and the build.
 func NewRegistry(version string) *prometheus.Registry {
 	reg := prometheus.NewRegistry()
 	info := prometheus.NewGauge(prometheus.GaugeOpts{
@@ -25,12 +25,12 @@ func NewRegistry(version string) *prometheus.Registry {
 	return reg
 }
 
-// Ready says why a program cannot do its work now; nil when it can.
+// Ready returns why a program is not ready, or nil.
 type Ready func(ctx context.Context) error
 
-// Handler serves /livez (the process answers), /readyz (ready returns nil; otherwise 503 with the
-// reason in plain text) and /metrics. What notes say at that moment, unless it is empty, follows the ok of
-// /readyz: what is weaker than it could be and does not keep the program from its work.
+// Handler serves /livez (always ok), /readyz (ok, or 503 with the reason as plain text when ready fails) and /metrics. The
+// results of notes that are not empty follow the ok of /readyz: they describe limitations that do not make the program
+// unready.
 func Handler(reg prometheus.Gatherer, ready Ready, notes ...func() string) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /livez", func(w http.ResponseWriter, _ *http.Request) { _, _ = fmt.Fprintln(w, "ok") })
@@ -50,8 +50,7 @@ func Handler(reg prometheus.Gatherer, ready Ready, notes ...func() string) http.
 	return mux
 }
 
-// PublicHandler serves /livez and /readyz for callers who need not be known: they learn whether the program works
-// and nothing else. What Handler tells is for those who run it.
+// PublicHandler serves /livez and /readyz for callers without authentication. The responses contain no details.
 func PublicHandler(ready Ready) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /livez", func(w http.ResponseWriter, _ *http.Request) { _, _ = fmt.Fprintln(w, "ok") })
@@ -65,7 +64,7 @@ func PublicHandler(ready Ready) http.Handler {
 	return mux
 }
 
-// Serve answers on l until ctx ends, then lets open requests finish for up to a second. It closes l.
+// Serve serves h on l until ctx ends. After that, open requests have one second to finish. Serve closes l.
 func Serve(ctx context.Context, l net.Listener, h http.Handler) error {
 	srv := &http.Server{
 		Handler: h, ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second,

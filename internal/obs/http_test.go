@@ -16,7 +16,7 @@ import (
 )
 
 // covers: O1
-func TestHandlerAnswersForHealthAndMetrics(t *testing.T) {
+func TestHandlerServesHealthAndMetrics(t *testing.T) {
 	t.Parallel()
 	var problem error
 	note := ""
@@ -44,9 +44,9 @@ func TestHandlerAnswersForHealthAndMetrics(t *testing.T) {
 	if code, body := get("/metrics"); code != http.StatusOK || !strings.Contains(body, `kedge_build_info{version="v9.9.9"} 1`) {
 		t.Errorf("GET /metrics = %d without the build, in:\n%s", code, body)
 	}
-	note = "something is weaker"
-	if code, body := get("/readyz"); code != http.StatusOK || body != "ok\nsomething is weaker\n" {
-		t.Errorf("GET /readyz = %d %q, want what is noted now", code, body)
+	note = "a limitation"
+	if code, body := get("/readyz"); code != http.StatusOK || body != "ok\na limitation\n" {
+		t.Errorf("GET /readyz = %d %q, want the note", code, body)
 	}
 	problem = errors.New("the server refused the token")
 	if code, body := get("/readyz"); code != http.StatusServiceUnavailable || !strings.Contains(body, problem.Error()) {
@@ -73,7 +73,7 @@ func TestServeEndsWithItsContext(t *testing.T) {
 }
 
 // covers: O2
-func TestNewLoggerWritesTheAskedFormat(t *testing.T) {
+func TestNewLoggerWritesTheRequestedFormat(t *testing.T) {
 	t.Parallel()
 	var out bytes.Buffer
 	log, err := obs.NewLogger(&out, obs.FormatJSON)
@@ -86,7 +86,7 @@ func TestNewLoggerWritesTheAskedFormat(t *testing.T) {
 		t.Fatalf("not JSON: %v in %q", err, out.String())
 	}
 	if line[obs.KeyTenant] != "default" || line[obs.KeyError] != "boom" {
-		t.Errorf("line = %v, want tenant and error in it", line)
+		t.Errorf("line = %v, want tenant and error", line)
 	}
 	if _, err := obs.NewLogger(&out, "xml"); err == nil {
 		t.Error("NewLogger(xml) accepted an unknown format")

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// The keys of log lines. Every room uses these, so that one query finds a thing everywhere.
+// The keys of log lines, which are the same in all packages.
 const (
 	KeyAgent       = "agent"
 	KeyAddress     = "address"
@@ -28,7 +28,7 @@ const (
 	KeyTarget      = "target"
 	KeyTenant      = "tenant"
 	KeyVersion     = "version"
-	// KeyUserError marks what a user has to mend: a bad manifest, a wrong token, a missing Role.
+	// KeyUserError marks errors that a user has to fix: a bad manifest, a wrong token, a missing Role.
 	KeyUserError = "userError"
 )
 
@@ -38,8 +38,7 @@ const (
 	FormatText = "text"
 )
 
-// NewLogger writes to w in the given format, from level info on. Spans of time read as people write
-// them.
+// NewLogger returns a logger that writes to w in the given format, from level info. Durations are written as text.
 func NewLogger(w io.Writer, format string) (*slog.Logger, error) {
 	options := &slog.HandlerOptions{ReplaceAttr: readable}
 	switch format {
@@ -48,12 +47,12 @@ func NewLogger(w io.Writer, format string) (*slog.Logger, error) {
 	case FormatText:
 		return slog.New(slog.NewTextHandler(w, options)), nil
 	default:
-		return nil, fmt.Errorf("log format %q is neither %q nor %q", format, FormatJSON, FormatText)
+		return nil, fmt.Errorf("log format %q is not valid: use %q or %q", format, FormatJSON, FormatText)
 	}
 }
 
-// readable turns a span of time, which JSON would hold as a number of nanoseconds, into text with about
-// three digits that count, and never less than whole seconds.
+// readable converts a duration, which JSON would encode in nanoseconds, to text with about three significant digits, and at
+// least whole seconds.
 func readable(_ []string, a slog.Attr) slog.Attr {
 	if a.Value.Kind() != slog.KindDuration {
 		return a
@@ -65,5 +64,5 @@ func readable(_ []string, a slog.Attr) slog.Attr {
 	return slog.String(a.Key, d.Round(digit).String())
 }
 
-// Err is the attribute of an error.
+// Err returns the attribute for an error.
 func Err(err error) slog.Attr { return slog.Any(KeyError, err) }

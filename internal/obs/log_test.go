@@ -11,7 +11,7 @@ import (
 	"github.com/kedge-dev/kedge/internal/obs"
 )
 
-func TestSpansOfTimeAreReadable(t *testing.T) {
+func TestDurationsAreReadable(t *testing.T) {
 	t.Parallel()
 	for took, want := range map[time.Duration]string{
 		0: "0s", 17: "17ns", 1234567: "1.23ms", 1234567890: "1.23s", -1234567890: "-1.23s", 59*time.Minute + 59*time.Second + 999*time.Millisecond: "1h0m0s",
@@ -32,7 +32,7 @@ func TestSpansOfTimeAreReadable(t *testing.T) {
 			t.Fatalf("%v in %s", err, out.String())
 		}
 		if line.Duration != want || line.Since != want || line.In.Took != want || line.N != 7 {
-			t.Errorf("%d ns read %s, want %s", took, out.String(), want)
+			t.Errorf("%d ns is written as %s, want %s", took, out.String(), want)
 		}
 	}
 	var out bytes.Buffer

@@ -1,5 +1,5 @@
-// Package stage runs long-lived parts of a program together: started in order, stopped in reverse,
-// so that a part outlives everything that was started after it and may depend on it.
+// Package stage runs the long-lived parts of a program. It starts them in order and stops them in reverse order, so that a
+// part outlives all parts that were started after it and may depend on it.
 package stage
 
 import (
@@ -8,14 +8,14 @@ import (
 	"fmt"
 )
 
-// Stage is a part that works until its context ends. It returns nil after an orderly stop.
+// Stage is a part of a program. Run works until its context ends and returns nil after an orderly stop.
 type Stage struct {
 	Name string
 	Run  func(ctx context.Context) error
 }
 
-// Run runs all stages until ctx ends or one of them ends by itself; then the others are stopped,
-// last one first, each when those after it have ended. It returns every failure.
+// Run runs all stages until ctx ends or one of them ends by itself. Then it stops the others, the last one first, each after
+// the following ones have ended. It returns all errors.
 func Run(ctx context.Context, stages ...Stage) error {
 	ended := make(chan struct{}, len(stages))
 	running := make([]running, 0, len(stages))
@@ -40,7 +40,7 @@ type running struct {
 }
 
 func start(ctx context.Context, s Stage, ended chan<- struct{}) running {
-	// Not ended by ctx: that would stop all stages at once.
+	// Without the cancellation of ctx, which would stop all stages at the same time.
 	own, stop := context.WithCancel(context.WithoutCancel(ctx))
 	r := running{stop: stop, err: make(chan error, 1)}
 	go func() {

@@ -10,7 +10,7 @@ import (
 	"github.com/kedge-dev/kedge/internal/stage"
 )
 
-// recorder makes stages that note in which order they are stopped.
+// recorder creates stages and records the order in which they stop.
 type recorder struct {
 	mu    sync.Mutex
 	order []string
@@ -34,7 +34,7 @@ func TestStagesStopInReverse(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() {
-		done <- stage.Run(ctx, r.stage("store", started), r.stage("control", started), r.stage("door", started))
+		done <- stage.Run(ctx, r.stage("store", started), r.stage("control", started), r.stage("api", started))
 	}()
 	for range 3 {
 		<-started
@@ -43,7 +43,7 @@ func TestStagesStopInReverse(t *testing.T) {
 	if err := <-done; err != nil {
 		t.Fatalf("an orderly stop returned %v", err)
 	}
-	if want := []string{"door", "control", "store"}; !slices.Equal(r.order, want) {
+	if want := []string{"api", "control", "store"}; !slices.Equal(r.order, want) {
 		t.Fatalf("stopped as %v, want %v", r.order, want)
 	}
 }
@@ -54,7 +54,7 @@ func TestFailureOfOneStopsAllAndIsReturned(t *testing.T) {
 	started := make(chan struct{}, 2)
 	boom := errors.New("boom")
 	err := stage.Run(t.Context(), r.stage("control", started), stage.Stage{
-		Name: "door", Run: func(context.Context) error { return boom },
+		Name: "api", Run: func(context.Context) error { return boom },
 	})
 	if !errors.Is(err, boom) {
 		t.Fatalf("got %v, want the failure", err)
@@ -66,8 +66,8 @@ func TestFailureOfOneStopsAllAndIsReturned(t *testing.T) {
 
 func TestStageThatEndsByItselfIsAFailure(t *testing.T) {
 	t.Parallel()
-	err := stage.Run(t.Context(), stage.Stage{Name: "door", Run: func(context.Context) error { return nil }})
+	err := stage.Run(t.Context(), stage.Stage{Name: "api", Run: func(context.Context) error { return nil }})
 	if err == nil {
-		t.Fatal("a part that just ends must not look like an orderly stop")
+		t.Fatal("a stage that ends by itself is not an orderly stop")
 	}
 }

@@ -7,7 +7,7 @@ import (
 	"github.com/kedge-dev/kedge/internal/wire/agentv1"
 )
 
-// FitCapabilities makes what a cluster says of itself fit to be sent: what no server takes is left out.
+// FitCapabilities makes capabilities valid for the wire. It omits API versions that a server would refuse.
 func FitCapabilities(c fleet.Capabilities) fleet.Capabilities {
 	c.KubeVersion = cleanWord(c.KubeVersion)
 	c.APIVersions = slices.DeleteFunc(slices.Clone(c.APIVersions), func(api string) bool {
@@ -16,12 +16,12 @@ func FitCapabilities(c fleet.Capabilities) fleet.Capabilities {
 	return c.Bounded()
 }
 
-// CapabilitiesProto is the message of c, which FitCapabilities has made fit.
+// CapabilitiesProto returns the message for c, which is a result of FitCapabilities.
 func CapabilitiesProto(c fleet.Capabilities) *agentv1.Capabilities {
 	return &agentv1.Capabilities{KubeVersion: c.KubeVersion, ApiVersions: c.APIVersions}
 }
 
-// ParseCapabilities reads what an agent says of its cluster.
+// ParseCapabilities converts and validates the capabilities of a cluster.
 func ParseCapabilities(m *agentv1.Capabilities) (fleet.Capabilities, error) {
 	c := fleet.Capabilities{KubeVersion: m.GetKubeVersion(), APIVersions: m.GetApiVersions()}
 	if err := checkWord("kube version", c.KubeVersion); err != nil {
@@ -33,7 +33,7 @@ func ParseCapabilities(m *agentv1.Capabilities) (fleet.Capabilities, error) {
 			return fleet.Capabilities{}, err
 		}
 		if i > 0 && c.APIVersions[i-1] >= api {
-			return fleet.Capabilities{}, frameError("api versions are not sorted, each once")
+			return fleet.Capabilities{}, frameError("api versions are not sorted or not unique")
 		}
 		size += len(api) + 1
 	}

@@ -11,7 +11,7 @@ import (
 	"github.com/kedge-dev/kedge/internal/wire"
 )
 
-func TestCapabilitiesAreFitToBeSent(t *testing.T) {
+func TestFitCapabilitiesAreAccepted(t *testing.T) {
 	t.Parallel()
 	wild := fleet.Capabilities{
 		KubeVersion: "v1.36\n.3", APIVersions: []string{"v1", "", "apps/v1", strings.Repeat("x", 300), "a\x00b", "apps/v1"},

@@ -14,14 +14,13 @@ import (
 	"github.com/kedge-dev/kedge/internal/plaintext"
 )
 
-// What an agent says comes in part from its cluster, where anything may stand. A frame that the
-// server refuses ends the connection, again and again: so everything is made fit before it is
-// sent, and what cannot be is left out.
+// An agent reports texts from its cluster, which may contain anything. A frame that the server refuses would end every
+// connection. Therefore the functions in this file make values valid before they are sent.
 
-// clean makes text of a peer fit for logs, databases and terminals.
+// clean returns text that is valid for logs, databases and terminals.
 func clean(text string, limit int) string { return plaintext.Text(text, limit) }
 
-// cut shortens text to at most limit bytes, between runes, and says so.
+// cut truncates text to at most limit bytes, at the end of a rune, and appends a mark.
 func cut(text string, limit int) string {
 	if len(text) <= limit {
 		return text
@@ -31,7 +30,7 @@ func cut(text string, limit int) string {
 
 const cutMark = plaintext.Ellipsis
 
-// prefix is as much of text as fits into limit bytes, between runes.
+// prefix truncates text to at most limit bytes, at the end of a rune.
 func prefix(text string, limit int) string {
 	if len(text) <= limit {
 		return text
@@ -42,7 +41,7 @@ func prefix(text string, limit int) string {
 	return text[:limit]
 }
 
-// cleanWord makes a word that checkWord takes.
+// cleanWord returns a word that checkWord accepts.
 func cleanWord(word string) string {
 	return cut(strings.Map(printable, strings.ToValidUTF8(word, "�")), maxWord)
 }
@@ -54,8 +53,8 @@ func printable(r rune) rune {
 	return r
 }
 
-// cleanRef makes a part of a reference that parseRef takes. What has to be changed for it gets a
-// hash of what it was: two objects must not become one.
+// cleanRef returns a part of a reference that parseRef accepts. If it has to change the word, it appends a hash of it, so
+// that different objects stay different.
 func cleanRef(word string, required bool) string {
 	fit := strings.Map(printable, strings.ToValidUTF8(word, "�"))
 	if fit == word && len(word) <= maxWord && (word != "" || !required) {
@@ -73,10 +72,10 @@ func cleanDigest(digest string) string {
 	return digest
 }
 
-// CheckTarget says whether a target can be spoken of.
+// CheckTarget returns an error when a target id is not valid.
 func CheckTarget(id fleet.TargetID) error { return checkID("target", string(id)) }
 
-// timestamp is nothing for a time that was not set or that the wire has no form for.
+// timestamp returns nil for a time that is zero or cannot be encoded.
 func timestamp(t time.Time) *timestamppb.Timestamp {
 	if t.IsZero() {
 		return nil

@@ -5,19 +5,19 @@ import (
 	"github.com/kedge-dev/kedge/internal/wire/agentv1"
 )
 
-// Desired is the newest state of one target on its way to the agent.
+// Desired is the newest desired state of one target.
 type Desired struct {
 	Target     fleet.TargetID
 	Tenant     string // name
 	Deployment string // name
 	State      fleet.Desired
-	// Bundle is the compressed bundle; empty when it has to be fetched, on a tombstone and when
-	// detached.
+	// Bundle is the compressed bundle. It is empty when the agent has to fetch it, and for a tombstone or a detached
+	// target.
 	Bundle []byte
 }
 
-// HeldOf is what an agent that has taken in what is desired of a target holds of it. A target that
-// is let go of needs no bundle, whatever its row still names.
+// HeldOf returns the state of a target after an agent has received d. A detached target needs no bundle, even if d has a
+// digest.
 func HeldOf(target fleet.TargetID, d fleet.Desired) Held {
 	held := Held{Target: target, Version: d.Version, Digest: d.Digest}
 	if d.Detached {
@@ -26,7 +26,7 @@ func HeldOf(target fleet.TargetID, d fleet.Desired) Held {
 	return held
 }
 
-// Proto is the message of d. What is detached travels without a bundle and without a digest.
+// Proto returns the message for d. For a detached target it has neither a bundle nor a digest.
 func (d Desired) Proto() *agentv1.Desired {
 	if d.State.Detached {
 		d.State.Digest, d.Bundle = "", nil
@@ -39,8 +39,8 @@ func (d Desired) Proto() *agentv1.Desired {
 	}
 }
 
-// ParseDesired reads what a server desires. Something that is neither a bundle, nor a tombstone,
-// nor detached is refused: an agent must never take a gap for an order to delete.
+// ParseDesired converts and validates a desired state. It must be exactly one of a bundle, a tombstone and detached: a
+// missing field must never delete objects.
 func ParseDesired(m *agentv1.Desired) (Desired, error) {
 	d := Desired{
 		Target: fleet.TargetID(m.GetTarget()), Tenant: m.GetTenant(), Deployment: m.GetDeployment(), Bundle: m.GetBundle(),
@@ -75,7 +75,7 @@ func ParseDesired(m *agentv1.Desired) (Desired, error) {
 	return d, checkMeaning(d)
 }
 
-// checkMeaning refuses what could be taken in two ways.
+// checkMeaning refuses ambiguous states.
 func checkMeaning(d Desired) error {
 	bundle := d.State.Digest != "" || len(d.Bundle) != 0
 	switch {

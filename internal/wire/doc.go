@@ -1,9 +1,8 @@
-// Package wire is what both ends of the agent protocol agree on beyond the generated messages in
-// agentv1: size limits, hashes over state, and the conversion between messages and the nouns of
-// fleet. It opens no connection and runs no loop.
+// Package wire has the common part of both ends of the agent protocol, in addition to the generated messages in agentv1:
+// size limits, hashes over states, and the conversion between messages and the types of package fleet. It opens no
+// connection and runs no loop.
 //
-// Every Parse function takes a message from the other side and trusts nothing in it. Identifiers
-// and sizes out of bounds are refused with [ErrFrame]; words that this build does not know (a
-// newer peer may have more) become the word that claims least; text is cut to its limit and loses
-// its control characters, since it ends up in terminals.
+// The Parse functions validate messages from the other side. Identifiers and sizes that are out of bounds are refused with
+// [ErrFrame]. Unknown enum values, which a newer peer may send, become the value with the weakest meaning. Text is truncated
+// to its limit, and its control characters are removed because terminals may show it.
 package wire

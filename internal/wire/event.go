@@ -5,30 +5,29 @@ import (
 	"github.com/kedge-dev/kedge/internal/wire/agentv1"
 )
 
-// Event is something that happened at an agent. Tenant, agent and deployment are not on the wire:
-// the server knows them better.
+// Event is an event of an agent. The message does not contain tenant, agent and deployment, which the server knows.
 type Event struct {
 	Target fleet.TargetID // "" when it is about the agent itself
 	Event  fleet.Event
 }
 
-// EventsProto is the message of events, made fit to be sent.
+// EventsProto returns the message for events, with valid values.
 func EventsProto(events []Event) *agentv1.Events {
 	out := &agentv1.Events{Events: make([]*agentv1.Event, 0, len(events))}
 	for _, e := range events {
 		target := string(e.Target)
 		if CheckTarget(e.Target) != nil {
-			target = "" // rather news of the agent than none
+			target = "" // an event of the agent instead
 		}
 		out.Events = append(out.Events, &agentv1.Event{
-			At: timestamp(e.Event.At), Type: cleanWord(string(e.Event.Type)), Reason: string(reasonWord(string(e.Event.Reason))), Target: target,
+			At: timestamp(e.Event.At), Type: cleanWord(string(e.Event.Type)), Reason: string(reason(string(e.Event.Reason))), Target: target,
 			Object: clean(e.Event.Object, maxMessage), Message: clean(e.Event.Message, maxMessage),
 		})
 	}
 	return out
 }
 
-// ParseEvents reads what happened at an agent.
+// ParseEvents converts and validates events.
 func ParseEvents(m *agentv1.Events) ([]Event, error) {
 	if n := len(m.GetEvents()); n > MaxEvents {
 		return nil, frameError("%d events are more than %d", n, MaxEvents)
@@ -40,16 +39,16 @@ func ParseEvents(m *agentv1.Events) ([]Event, error) {
 				return nil, err
 			}
 		}
-		at, err := moment("event time", e.GetAt())
+		at, err := parseTime("event time", e.GetAt())
 		if err != nil {
 			return nil, err
 		}
-		kind := fleet.EventWarning // an unknown type is rather shown too loud than hidden
+		kind := fleet.EventWarning // also for an unknown type
 		if e.GetType() == string(fleet.EventNormal) {
 			kind = fleet.EventNormal
 		}
 		out = append(out, Event{Target: fleet.TargetID(e.GetTarget()), Event: fleet.Event{
-			At: at, Type: kind, Reason: reasonWord(e.GetReason()),
+			At: at, Type: kind, Reason: reason(e.GetReason()),
 			Object: clean(e.GetObject(), maxMessage), Message: clean(e.GetMessage(), maxMessage),
 		}})
 	}

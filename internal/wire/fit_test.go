@@ -13,7 +13,7 @@ import (
 	"github.com/kedge-dev/kedge/internal/wire/agentv1"
 )
 
-// anything is a text that no one would write: broken UTF-8, control characters, any length.
+// anything generates arbitrary text: invalid UTF-8, control characters, any length.
 func anything() *rapid.Generator[string] {
 	raw := rapid.Map(rapid.SliceOfN(rapid.Byte(), 0, 300), func(b []byte) string { return string(b) })
 	long := rapid.Map(rapid.IntRange(0, 3000), func(n int) string { return strings.Repeat("é", n) })
@@ -48,8 +48,8 @@ func anyStatus() *rapid.Generator[wire.Status] {
 	})
 }
 
-// One object with a name that no server takes must not end the connection of its agent.
-func TestWhateverAClusterSaysSurvivesBeingSent(t *testing.T) {
+// An object with an invalid name must not end the connection of its agent.
+func TestEveryStatusCanBeSent(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		sent := anyStatus().Draw(t, "status")
@@ -63,7 +63,7 @@ func TestWhateverAClusterSaysSurvivesBeingSent(t *testing.T) {
 		}
 		got, err := wire.ParseStatus(&frame)
 		if err != nil {
-			t.Fatalf("the server refuses it: %v", err)
+			t.Fatalf("the server refuses the frame: %v", err)
 		}
 		if len(got.Objects) != len(sent.Objects) || len(got.Gone) != len(sent.Gone) || got.Observed.Version != sent.Observed.Version {
 			t.Fatalf("%d objects and %d gone of version %v arrived", len(got.Objects), len(got.Gone), got.Observed.Version)
@@ -76,12 +76,12 @@ func TestWhateverAClusterSaysSurvivesBeingSent(t *testing.T) {
 			t.Fatalf("%d objects became %d", len(sent.Objects), len(refs))
 		}
 		if got.Confirmed() != wire.ConfirmedOf(sent.Target, sent.Observed) {
-			t.Fatalf("both ends disagree on what was stored: %+v and %+v", got.Confirmed(), wire.ConfirmedOf(sent.Target, sent.Observed))
+			t.Fatalf("both ends compute different confirmations: %+v and %+v", got.Confirmed(), wire.ConfirmedOf(sent.Target, sent.Observed))
 		}
 	})
 }
 
-func TestOrdinaryReferencesTravelUnchanged(t *testing.T) {
+func TestValidReferencesAreUnchanged(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{strings.Repeat("x", 253), "system:web", "größe"} {
 		ref := fleet.ObjectRef{Group: "apps", Version: "v1", Kind: "Deployment", Namespace: "d", Name: name}
@@ -92,7 +92,7 @@ func TestOrdinaryReferencesTravelUnchanged(t *testing.T) {
 	}
 }
 
-func TestWhateverAnAgentTellsSurvivesBeingSent(t *testing.T) {
+func TestEveryEventAndHelloCanBeSent(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		text := anything()
@@ -105,16 +105,16 @@ func TestWhateverAnAgentTellsSurvivesBeingSent(t *testing.T) {
 		}
 		hello := wire.Hello{AgentVersion: text.Draw(t, "version"), KubeVersion: text.Draw(t, "kube"), ClusterUID: text.Draw(t, "uid"), Replica: "r" + text.Draw(t, "replica")}
 		if _, err := wire.ParseHello(hello.Proto()); err != nil {
-			t.Fatalf("the introduction is refused: %v", err)
+			t.Fatalf("Hello is refused: %v", err)
 		}
 		held := []wire.Held{{Target: fleet.TargetID(text.Draw(t, "held")), Digest: text.Draw(t, "digest")}, {Target: "held-too"}}
 		if got, err := wire.ParseHeld(wire.HeldProto(held)); err != nil || got["held-too"].Target == "" {
-			t.Fatalf("what is held arrived as %v, %v", got, err)
+			t.Fatalf("the states arrived as %v, %v", got, err)
 		}
 	})
 }
 
-func TestCutNamesStayApart(t *testing.T) {
+func TestTruncatedNamesStayDifferent(t *testing.T) {
 	t.Parallel()
 	long := strings.Repeat("x", 300)
 	s := wire.Status{Target: "a"}

@@ -13,7 +13,7 @@ import (
 	"github.com/kedge-dev/kedge/internal/wire/agentv1"
 )
 
-// FuzzFromAgent feeds a server what an agent could send.
+// FuzzFromAgent parses frames of an agent.
 func FuzzFromAgent(f *testing.F) {
 	seed(f)
 	f.Fuzz(func(t *testing.T, raw []byte) {
@@ -24,14 +24,14 @@ func FuzzFromAgent(f *testing.F) {
 		_, _ = wire.ParseHello(frame.GetHello())
 		if c, err := wire.ParseCapabilities(frame.GetCapabilities()); err == nil {
 			if fit := wire.FitCapabilities(c); fit.Hash() != c.Hash() && !slices.Contains(c.APIVersions, "") {
-				t.Errorf("%+v got through and cannot be sent", c)
+				t.Errorf("%+v was accepted and cannot be sent", c)
 			}
 		}
 		if stored, err := wire.ParseTokenStored(frame.GetTokenStored()); err == nil {
 			bounded(t, stored.Problem)
 		}
 		if held, err := wire.ParseHeld(frame.GetHeld()); err == nil && len(held) > wire.MaxTargets {
-			t.Errorf("%d targets got through", len(held))
+			t.Errorf("%d targets were accepted", len(held))
 		}
 		if events, err := wire.ParseEvents(frame.GetEvents()); err == nil {
 			for _, e := range events {
@@ -45,22 +45,22 @@ func FuzzFromAgent(f *testing.F) {
 		}
 		bounded(t, s.Observed.Message)
 		if s.Observed.Sync == fleet.SyncRewound || s.Observed.Health == fleet.HealthStale {
-			t.Errorf("an agent got to say %s/%s", s.Observed.Sync, s.Observed.Health)
+			t.Errorf("%s/%s was accepted", s.Observed.Sync, s.Observed.Health)
 		}
 		for _, o := range s.Objects {
 			bounded(t, o.Message)
 			if len(o.Name) > 253 || o.Name == "" || o.Kind == "" {
-				t.Errorf("object %q got through", o.ObjectRef)
+				t.Errorf("object %q was accepted", o.ObjectRef)
 			}
 		}
 		again, err := wire.ParseStatus(s.Proto())
 		if err != nil || again.Observed != s.Observed || len(again.Objects) != len(s.Objects) {
-			t.Errorf("what was read does not survive being sent: %v", err)
+			t.Errorf("a parsed status cannot be sent again: %v", err)
 		}
 	})
 }
 
-// FuzzFromServer feeds an agent what a server could send.
+// FuzzFromServer parses frames of a server.
 func FuzzFromServer(f *testing.F) {
 	seed(f)
 	f.Fuzz(func(t *testing.T, raw []byte) {
@@ -69,19 +69,19 @@ func FuzzFromServer(f *testing.F) {
 			return
 		}
 		if w, err := wire.ParseWelcome(frame.GetWelcome()); err == nil && (w.Lease <= 0 || w.AgentID == "") {
-			t.Errorf("welcome %+v got through", w)
+			t.Errorf("welcome %+v was accepted", w)
 		}
 		d, err := wire.ParseDesired(frame.GetDesired())
 		if err == nil && meanings(d) != 1 {
-			t.Errorf("desired %+v is not just one of bundle, tombstone and detached", d)
+			t.Errorf("desired %+v is not exactly one of bundle, tombstone and detached", d)
 		}
 		if token, err := wire.ParseNewToken(frame.GetNewToken()); err == nil && strings.ContainsAny(token.Token, "\r\n\x00 ") {
-			t.Errorf("a token that no header takes got through: %q", token.Token)
+			t.Errorf("a token that is not valid in a header was accepted: %q", token.Token)
 		}
 	})
 }
 
-// meanings counts what a Desired asks for.
+// meanings counts which of bundle, tombstone and detached a Desired is.
 func meanings(d wire.Desired) int {
 	n := 0
 	for _, is := range []bool{d.State.Digest != "", d.State.Tombstone, d.State.Detached} {
@@ -106,6 +106,6 @@ func seed(f *testing.F) {
 func bounded(t *testing.T, text string) {
 	t.Helper()
 	if len(text) > 1024 || !utf8.ValidString(text) {
-		t.Errorf("a text of %d bytes got through", len(text))
+		t.Errorf("a text of %d bytes was accepted", len(text))
 	}
 }

@@ -72,7 +72,7 @@ var (
 	}}
 )
 
-// frames are one of every kind, as the first release sends them.
+// frames has one frame of every kind, as the first release sends it.
 func frames() map[string]proto.Message {
 	request := func(r *agentv1.ConnectRequest) proto.Message { return r }
 	response := func(r *agentv1.ConnectResponse) proto.Message { return r }
@@ -101,9 +101,8 @@ func frames() map[string]proto.Message {
 	}
 }
 
-// What this build sends is what the first release sent: a change of a golden file is a change of
-// the protocol that older peers see.
-func TestFramesAreEncodedAsEver(t *testing.T) {
+// This build encodes frames like the first release. A change of a golden file is an incompatible change of the protocol.
+func TestFramesMatchGoldenFiles(t *testing.T) {
 	t.Parallel()
 	for name, frame := range frames() {
 		raw, err := proto.MarshalOptions{Deterministic: true}.Marshal(frame)
@@ -127,8 +126,8 @@ func TestFramesAreEncodedAsEver(t *testing.T) {
 	}
 }
 
-// What the first release sent is understood as it was meant.
-func TestGoldenFramesAreUnderstood(t *testing.T) {
+// This build parses the frames of the first release.
+func TestGoldenFramesAreParsed(t *testing.T) {
 	t.Parallel()
 	var request agentv1.ConnectRequest
 	var response agentv1.ConnectResponse
@@ -172,7 +171,7 @@ func TestGoldenFramesAreUnderstood(t *testing.T) {
 	load(t, "new_token", &response)
 	gotToken, err := wire.ParseNewToken(response.GetNewToken())
 	if gotToken != newToken || err != nil {
-		t.Errorf("the golden new token is read as %v, %v", gotToken, err)
+		t.Errorf("the golden new token is parsed as %v, %v", gotToken, err)
 	}
 
 	load(t, "capabilities", &request)
@@ -207,6 +206,6 @@ func check(t *testing.T, want, got any, err error) {
 		t.Error(err)
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("a golden frame is read differently (-want +got):\n%s", diff)
+		t.Errorf("a golden frame is parsed differently (-want +got):\n%s", diff)
 	}
 }

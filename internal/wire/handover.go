@@ -7,14 +7,14 @@ import (
 	"github.com/kedge-dev/kedge/internal/wire/agentv1"
 )
 
-// Bounds of what a target hands over.
+// Bounds of hand-overs.
 const (
-	// MaxHandOvers bounds how many deployments one target hands objects over to.
+	// MaxHandOvers bounds the hand-overs of one target.
 	MaxHandOvers = 1_000
-	// MaxHandedOver bounds the objects that are named in one Desired. Where there are more, a HandOver names
-	// none and so means all.
+	// MaxHandedOver bounds the objects in the hand-overs of one Desired. When there are more, a HandOver has an empty
+	// list, which means all objects.
 	MaxHandedOver = 10_000
-	// MaxHandedOverBytes bounds the names of these objects, so that they fit into a frame with all else.
+	// MaxHandedOverBytes bounds the total length of their names, so that they fit into a frame.
 	MaxHandedOverBytes = 512 << 10
 )
 
@@ -49,12 +49,12 @@ func checkHandOvers(list []fleet.HandOver) error {
 		}
 	}
 	if TooManyHandedOver(list) {
-		return frameError("more objects are handed over than %d with %d bytes in all", MaxHandedOver, MaxHandedOverBytes)
+		return frameError("the hand-overs have more than %d objects or %d bytes", MaxHandedOver, MaxHandedOverBytes)
 	}
 	return nil
 }
 
-// TooManyHandedOver reports whether more objects are named than one Desired may name.
+// TooManyHandedOver reports whether the hand-overs exceed the bounds of one Desired.
 func TooManyHandedOver(list []fleet.HandOver) bool {
 	objects, bytes := 0, 0
 	for _, h := range list {

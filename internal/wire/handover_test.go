@@ -10,7 +10,7 @@ import (
 	"github.com/kedge-dev/kedge/internal/fleet"
 )
 
-func TestWhatIsHandedOverFitsIntoAFrame(t *testing.T) {
+func TestHandOversFitIntoAFrame(t *testing.T) {
 	t.Parallel()
 	named := func(n int) []fleet.HandOver {
 		var names []string
@@ -27,9 +27,9 @@ func TestWhatIsHandedOverFitsIntoAFrame(t *testing.T) {
 	}
 	d := Desired{Target: "tgt-a", State: fleet.Desired{HandOvers: named(n)}}
 	if size := proto.Size(d.Proto()); size > MaxFrame/2 {
-		t.Errorf("%d objects that may be handed over make a frame of %d bytes", n, size)
+		t.Errorf("hand-overs with %d objects have a frame of %d bytes", n, size)
 	}
 	if !TooManyHandedOver(named(MaxHandedOver)) || TooManyHandedOver(nil) {
-		t.Error("long names have to count")
+		t.Error("the length of names is not counted")
 	}
 }

@@ -10,14 +10,14 @@ import (
 	"github.com/kedge-dev/kedge/internal/fleet"
 )
 
-// Held is what an agent has of one target.
+// Held is the state that an agent has of one target.
 type Held struct {
 	Target fleet.TargetID
 	fleet.Version
 	Digest string
 }
 
-// Confirmed is what a server is known to have stored of the status of one target.
+// Confirmed is the part of a target's status that the server has stored and the hash covers.
 type Confirmed struct {
 	Target fleet.TargetID
 	fleet.Version
@@ -26,8 +26,8 @@ type Confirmed struct {
 	Health fleet.Health
 }
 
-// StateHash is one hash over everything that an agent holds, whatever its order; empty when it
-// holds nothing. Both ends compute it: an agent over what it holds, a server over what it desires.
+// StateHash returns a hash over the states of all targets, independent of their order, and nil for no target. The agent
+// computes it over the states that it has, the server over the desired states.
 func StateHash(held []Held) []byte {
 	return hashOf(held, func(h Held) string { return string(h.Target) }, func(w hash.Hash, h Held) {
 		writeVersion(w, h.Version)
@@ -35,7 +35,7 @@ func StateHash(held []Held) []byte {
 	})
 }
 
-// StatusHash is StateHash for statuses.
+// StatusHash returns the same for statuses.
 func StatusHash(confirmed []Confirmed) []byte {
 	return hashOf(confirmed, func(c Confirmed) string { return string(c.Target) }, func(w hash.Hash, c Confirmed) {
 		writeVersion(w, c.Version)

@@ -12,24 +12,24 @@ import (
 	"github.com/kedge-dev/kedge/internal/wire/agentv1"
 )
 
-// Hello is how one replica of an agent introduces itself.
+// Hello is the first message of a replica.
 type Hello struct {
 	AgentVersion string
 	KubeVersion  string
-	ClusterUID   string // "" when not readable
+	ClusterUID   string // "" when the agent may not read it
 	Replica      string
 	StateHash    []byte
 	StatusHash   []byte
-	Clock        time.Time // zero when the agent did not say
+	Clock        time.Time // zero when missing
 	Standby      bool      // another replica leads
-	// CapabilitiesHash names Capabilities, of which only it travels in Hello; "" when nothing is known.
+	// CapabilitiesHash is the hash of Capabilities; "" when they are not known. Hello contains only the hash.
 	CapabilitiesHash string
 	Capabilities     fleet.Capabilities
-	// Held is what the agent holds; nil when it did not say.
+	// Held has the states of all targets; nil when Hello does not contain them.
 	Held map[fleet.TargetID]Held
 }
 
-// Welcome is a server's answer to Hello.
+// Welcome is the server's response to Hello.
 type Welcome struct {
 	Session       fleet.SessionID
 	AgentID       fleet.AgentID
@@ -41,13 +41,13 @@ type Welcome struct {
 	ServerVersion string
 	SendHeld      bool
 	SendStatuses  bool
-	// SendCapabilities asks for what Hello has named.
+	// SendCapabilities requests the capabilities.
 	SendCapabilities bool
-	// TakeCapabilities says that they may be sent again when they have changed.
+	// TakeCapabilities means that the agent may send them again when they change.
 	TakeCapabilities bool
 }
 
-// Proto is the message of h, with its words made fit to be sent.
+// Proto returns the message for h, with valid values.
 func (h Hello) Proto() *agentv1.Hello {
 	var held *agentv1.Held
 	if h.Held != nil {
@@ -61,7 +61,7 @@ func (h Hello) Proto() *agentv1.Hello {
 	}
 }
 
-// ParseHello reads what an agent says of itself.
+// ParseHello converts and validates Hello.
 func ParseHello(m *agentv1.Hello) (Hello, error) {
 	h := Hello{
 		AgentVersion: m.GetAgentVersion(), KubeVersion: m.GetKubeVersion(), ClusterUID: m.GetClusterUid(),
@@ -88,11 +88,11 @@ func ParseHello(m *agentv1.Hello) (Hello, error) {
 			return Hello{}, err
 		}
 	}
-	h.Clock, err = moment("clock", m.GetClock())
+	h.Clock, err = parseTime("clock", m.GetClock())
 	return h, err
 }
 
-// Proto is the message of w.
+// Proto returns the message for w.
 func (w Welcome) Proto() *agentv1.Welcome {
 	return &agentv1.Welcome{
 		Session: string(w.Session), AgentId: string(w.AgentID), AgentName: w.AgentName, Tenant: w.Tenant,
@@ -102,8 +102,8 @@ func (w Welcome) Proto() *agentv1.Welcome {
 	}
 }
 
-// ParseWelcome reads a server's answer. An unknown scope is refused: guessing would touch more
-// than the agent may.
+// ParseWelcome converts and validates Welcome. It refuses an unknown scope, because another one could allow more than
+// intended.
 func ParseWelcome(m *agentv1.Welcome) (Welcome, error) {
 	w := Welcome{
 		Session: fleet.SessionID(m.GetSession()), AgentID: fleet.AgentID(m.GetAgentId()),
@@ -136,12 +136,12 @@ func ParseWelcome(m *agentv1.Welcome) (Welcome, error) {
 	return w, nil
 }
 
-// HeldProto is the message of what an agent holds.
+// HeldProto returns the message for the states of targets.
 func HeldProto(held []Held) *agentv1.Held {
 	out := &agentv1.Held{Targets: make([]*agentv1.HeldTarget, 0, len(held))}
 	for _, h := range held {
 		if CheckTarget(h.Target) != nil {
-			continue // no server can have made it
+			continue // the server does not know such a target
 		}
 		out.Targets = append(out.Targets, &agentv1.HeldTarget{
 			Target: string(h.Target), Epoch: h.Epoch, Generation: h.Generation, Digest: cleanDigest(h.Digest),
@@ -150,7 +150,7 @@ func HeldProto(held []Held) *agentv1.Held {
 	return out
 }
 
-// ParseHeld reads what an agent holds, by target.
+// ParseHeld converts and validates the states of targets.
 func ParseHeld(m *agentv1.Held) (map[fleet.TargetID]Held, error) {
 	if n := len(m.GetTargets()); n > MaxTargets {
 		return nil, frameError("%d targets are more than %d", n, MaxTargets)
@@ -172,7 +172,7 @@ func ParseHeld(m *agentv1.Held) (map[fleet.TargetID]Held, error) {
 	return out, nil
 }
 
-func moment(what string, m *timestamppb.Timestamp) (time.Time, error) {
+func parseTime(what string, m *timestamppb.Timestamp) (time.Time, error) {
 	if m == nil {
 		return time.Time{}, nil
 	}

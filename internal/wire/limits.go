@@ -8,33 +8,31 @@ import (
 	"github.com/kedge-dev/kedge/internal/plaintext"
 )
 
-// Bounds of what travels. A peer that exceeds one is refused, never served partly.
+// Limits of the protocol. A message that exceeds one is refused completely.
 const (
 	// MaxFrame bounds one encoded frame, in both directions.
 	MaxFrame = 4 << 20
-	// MaxInlineBundle is the size up to which a compressed bundle travels inside Desired; larger
-	// ones are fetched, so that they do not hold up the frames behind them.
+	// MaxInlineBundle is the maximal size of a compressed bundle inside Desired. Agents fetch larger ones, so that they do
+	// not delay other frames.
 	MaxInlineBundle = 32 << 10
-	// MaxMissedBundle is that size for what an agent has missed while it was away: it waits for
-	// nothing else, and a line that was bad enough to break takes long to ask once more.
+	// MaxMissedBundle is the same for states that an agent has missed while it was disconnected: there are no other frames
+	// to delay, and another request would take long on a bad connection.
 	MaxMissedBundle = 128 << 10
-	// HeldInHello is how many targets an agent lists in Hello, before it is asked to.
+	// HeldInHello is the maximal number of targets that an agent lists in Hello.
 	HeldInHello = 32
 	// BundleChunk is the size of one FetchBundle response.
 	BundleChunk = 64 << 10
 	// MaxBundle bounds a compressed bundle.
 	MaxBundle = 32 << 20
-	// MaxBundleContent bounds a bundle once it is unpacked. Objects take several times of that in
-	// memory, and an agent has half a gigabyte.
+	// MaxBundleContent bounds an unpacked bundle. Its objects need several times this size in memory, and the memory limit
+	// of an agent is 512 MiB.
 	MaxBundleContent = 48 << 20
 	// MaxTargets bounds Held.
 	MaxTargets = 20_000
-	// MaxObjects bounds the objects of one Status frame. A longer list is sent as a full Status
-	// and further ones with what is left.
+	// MaxObjects bounds the objects of one Status frame. A longer list is split into a full Status and further ones.
 	MaxObjects = 2_000
-	// StatusWindow is how many Status frames an agent has on the way that were not confirmed with
-	// StatusStored. Beyond it a newer status of a target replaces the one that waits at the agent:
-	// what is written is never older than the window is long.
+	// StatusWindow is the maximal number of Status frames in flight that the server has not confirmed with StatusStored.
+	// When the window is full, the agent keeps only the newest status of each target.
 	StatusWindow = 256
 	// MaxEvents bounds one Events frame.
 	MaxEvents = 256
@@ -46,21 +44,21 @@ const (
 	maxToken   = 1 << 10
 )
 
-// ErrFrame says that a frame breaks the protocol.
+// ErrFrame means that a frame violates the protocol.
 var ErrFrame = errors.New("malformed frame")
 
 func frameError(format string, args ...any) error {
 	return fmt.Errorf("%w: %s", ErrFrame, fmt.Sprintf(format, args...))
 }
 
-// checkID accepts what fleet.New…ID makes, and a little more for what later versions may make.
+// checkID accepts the results of fleet.New…ID, and some more for later versions.
 func checkID(what, id string) error {
 	if id == "" || len(id) > maxID {
 		return frameError("%s has %d characters, not 1 to %d", what, len(id), maxID)
 	}
 	for _, c := range []byte(id) {
 		if (c < 'a' || c > 'z') && (c < '0' || c > '9') && c != '-' {
-			return frameError("%s %q holds something else than a-z, 0-9 and -", what, id)
+			return frameError("%s %q contains characters other than a-z, 0-9 and -", what, id)
 		}
 	}
 	return nil
@@ -87,7 +85,7 @@ func checkWord(what, word string) error {
 		return frameError("%s has %d bytes, more than %d", what, len(word), maxWord)
 	}
 	if !plaintext.IsPlain(word) || strings.ContainsAny(word, "\n\t") {
-		return frameError("%s %q holds control characters", what, word)
+		return frameError("%s %q contains control characters", what, word)
 	}
 	return nil
 }

@@ -14,17 +14,17 @@ import (
 	"github.com/kedge-dev/kedge/internal/wire/agentv1"
 )
 
-// malformed are frames that no honest program sends.
+// malformed has invalid frames.
 var malformed = []struct {
 	name, reason string
 	parse        func() error
 }{
-	{"no replica", "replicas could not be told apart", func() error { _, err := wire.ParseHello(&agentv1.Hello{}); return err }},
-	{"endless version", "it is stored and shown", func() error {
+	{"no replica", "replicas need names", func() error { _, err := wire.ParseHello(&agentv1.Hello{}); return err }},
+	{"long version", "it is stored and shown", func() error {
 		_, err := wire.ParseHello(&agentv1.Hello{Replica: "r", AgentVersion: long})
 		return err
 	}},
-	{"impossible clock", "it does not fit a time", func() error {
+	{"invalid clock", "it does not fit a time", func() error {
 		_, err := wire.ParseHello(&agentv1.Hello{Replica: "r", Clock: never})
 		return err
 	}},
@@ -32,15 +32,15 @@ var malformed = []struct {
 		_, err := wire.ParseHeld(&agentv1.Held{Targets: make([]*agentv1.HeldTarget, wire.MaxTargets+1)})
 		return err
 	}},
-	{"target twice", "which one counts?", func() error {
+	{"target twice", "it is ambiguous", func() error {
 		_, err := wire.ParseHeld(&agentv1.Held{Targets: []*agentv1.HeldTarget{{Target: "a"}, {Target: "a"}}})
 		return err
 	}},
-	{"target that is no id", "ids become labels and names", func() error {
+	{"target with an invalid id", "ids become labels and names", func() error {
 		_, err := wire.ParseHeld(&agentv1.Held{Targets: []*agentv1.HeldTarget{{Target: "../etc"}}})
 		return err
 	}},
-	{"digest that is none", "it names a bundle", func() error {
+	{"invalid digest", "it names a bundle", func() error {
 		_, err := wire.ParseStatus(&agentv1.Status{Target: "a", Digest: "sha256:zz"})
 		return err
 	}},
@@ -48,7 +48,7 @@ var malformed = []struct {
 		_, err := wire.ParseStatus(&agentv1.Status{Target: "a", Objects: make([]*agentv1.ObjectStatus, 2*wire.MaxObjects+1)})
 		return err
 	}},
-	{"object without a name", "it would be nothing", func() error {
+	{"object without a name", "it identifies nothing", func() error {
 		_, err := wire.ParseStatus(&agentv1.Status{Target: "a", Objects: []*agentv1.ObjectStatus{{}}})
 		return err
 	}},
@@ -56,7 +56,7 @@ var malformed = []struct {
 		_, err := wire.ParseEvents(&agentv1.Events{Events: make([]*agentv1.Event, wire.MaxEvents+1)})
 		return err
 	}},
-	{"unknown scope", "guessing could touch more than the agent may", func() error {
+	{"unknown scope", "another scope could allow more", func() error {
 		m := welcome.Proto()
 		m.Config.Scope = "galaxy"
 		_, err := wire.ParseWelcome(m)
@@ -68,7 +68,7 @@ var malformed = []struct {
 		_, err := wire.ParseWelcome(m)
 		return err
 	}},
-	{"no lease", "the heartbeat would spin", func() error {
+	{"no lease", "heartbeats would be sent without a pause", func() error {
 		m := welcome.Proto()
 		m.LeaseMilliseconds = 0
 		_, err := wire.ParseWelcome(m)
@@ -80,7 +80,7 @@ var malformed = []struct {
 		_, err := wire.ParseDesired(m)
 		return err
 	}},
-	{"tombstone with a bundle", "it cannot mean both", func() error {
+	{"tombstone with a bundle", "it is ambiguous", func() error {
 		m := desired.Proto()
 		m.Tombstone = true
 		_, err := wire.ParseDesired(m)
@@ -92,13 +92,13 @@ var malformed = []struct {
 		_, err := wire.ParseDesired(m)
 		return err
 	}},
-	{"detached with a bundle", "it cannot mean both", func() error {
+	{"detached with a bundle", "it is ambiguous", func() error {
 		m := desired.Proto()
 		m.Detached = true
 		_, err := wire.ParseDesired(m)
 		return err
 	}},
-	{"limit that is no namespace", "it would allow nothing, or be read as something else", func() error {
+	{"limit with an invalid namespace", "its meaning is not defined", func() error {
 		m := desired.Proto()
 		m.Policy.Limits = &agentv1.Limits{Namespaces: []string{"*"}}
 		_, err := wire.ParseDesired(m)
@@ -110,15 +110,15 @@ var malformed = []struct {
 		_, err := wire.ParseDesired(m)
 		return err
 	}},
-	{"no new token", "the agent would lock itself out", func() error {
+	{"no new token", "the agent would be locked out", func() error {
 		_, err := wire.ParseNewToken(&agentv1.NewToken{Operation: "op-1"})
 		return err
 	}},
-	{"new token that no header takes", "the agent would lock itself out", func() error {
+	{"new token that is not valid in a header", "the agent would be locked out", func() error {
 		_, err := wire.ParseNewToken(&agentv1.NewToken{Operation: "op-1", Token: "a\r\nb"})
 		return err
 	}},
-	{"answer to no rotation", "whose token is it?", func() error {
+	{"response without an operation", "the rotation is not known", func() error {
 		_, err := wire.ParseTokenStored(&agentv1.TokenStored{})
 		return err
 	}},
@@ -141,19 +141,19 @@ func TestMalformedFramesAreRefused(t *testing.T) {
 	}
 }
 
-func TestUnknownWordsClaimLeast(t *testing.T) {
+func TestUnknownValuesGetTheWeakestMeaning(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
 		name, sync, health, reason string
 		wantSync                   fleet.SyncState
 		wantHealth                 fleet.Health
 	}{
-		{"newer agent", "Hibernating", "Dreaming", "a newer agent may know more words", fleet.SyncPending, fleet.HealthUnknown},
-		{"words of the server", "Rewound", "Stale", "only a server may say these", fleet.SyncPending, fleet.HealthUnknown},
+		{"newer agent", "Hibernating", "Dreaming", "a newer agent may know more values", fleet.SyncPending, fleet.HealthUnknown},
+		{"values of the server", "Rewound", "Stale", "only the server sets these", fleet.SyncPending, fleet.HealthUnknown},
 		{"nothing", "", "", "nothing is known", fleet.SyncPending, fleet.HealthUnknown},
-		{"known", "Synced", "Current", "plain words pass", fleet.SyncSynced, fleet.HealthCurrent},
-		{"changed", "OutOfSync", "Current", "an agent that does not correct drift says so", fleet.SyncOutOfSync, fleet.HealthCurrent},
-		{"held", "Held", "Current", "this is said of objects only", fleet.SyncPending, fleet.HealthCurrent},
+		{"known", "Synced", "Current", "known values are unchanged", fleet.SyncSynced, fleet.HealthCurrent},
+		{"changed", "OutOfSync", "Current", "an agent that does not correct drift reports it", fleet.SyncOutOfSync, fleet.HealthCurrent},
+		{"held", "Held", "Current", "only objects may have it", fleet.SyncPending, fleet.HealthCurrent},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -163,14 +163,14 @@ func TestUnknownWordsClaimLeast(t *testing.T) {
 				t.Fatal(err)
 			}
 			if got.Observed.Sync != tt.wantSync || got.Observed.Health != tt.wantHealth {
-				t.Errorf("read as %s/%s, want %s/%s: %s", got.Observed.Sync, got.Observed.Health, tt.wantSync, tt.wantHealth, tt.reason)
+				t.Errorf("parsed as %s/%s, want %s/%s: %s", got.Observed.Sync, got.Observed.Health, tt.wantSync, tt.wantHealth, tt.reason)
 			}
 		})
 	}
 }
 
-// What an engine says of an object comes out of the other end of the wire.
-func TestObjectsKeepTheirWords(t *testing.T) {
+// The sync state of an object is the same on both ends.
+func TestSyncStatesOfObjectsAreUnchanged(t *testing.T) {
 	t.Parallel()
 	ref := fleet.ObjectRef{Kind: "ConfigMap", Name: "a"}
 	for _, word := range []fleet.SyncState{fleet.SyncSyncing, fleet.SyncSynced, fleet.SyncOutOfSync, fleet.SyncFailed, fleet.SyncDeleted, fleet.SyncHeld} {
@@ -185,7 +185,7 @@ func TestObjectsKeepTheirWords(t *testing.T) {
 	}
 }
 
-func TestTextLosesWhatTerminalsObey(t *testing.T) {
+func TestControlCharactersAreRemoved(t *testing.T) {
 	t.Parallel()
 	got, err := wire.ParseStatus(&agentv1.Status{Target: "a", Message: "\x1b[31mred\x00\nline" + strings.Repeat("é", 2000)})
 	if err != nil {
@@ -206,7 +206,7 @@ func TestStateHash(t *testing.T) {
 		t.Error("the order of targets changes the hash")
 	}
 	if wire.StateHash(nil) != nil {
-		t.Error("holding nothing has a hash")
+		t.Error("no states have a hash")
 	}
 	for name, other := range map[string]wire.Held{
 		"target":     {Target: "c", Version: b.Version, Digest: b.Digest},
@@ -227,7 +227,7 @@ func TestStateHash(t *testing.T) {
 }
 
 // covers: C7
-func TestANewTokenIsNotPrinted(t *testing.T) {
+func TestNewTokenIsNotPrinted(t *testing.T) {
 	t.Parallel()
 	for _, text := range []string{fmt.Sprint(newToken), fmt.Sprintf("%+v", newToken), fmt.Sprintf("%#v", newToken)} {
 		if strings.Contains(text, newToken.Token) {
@@ -236,14 +236,14 @@ func TestANewTokenIsNotPrinted(t *testing.T) {
 	}
 }
 
-func TestWhatIsLetGoOfNeedsNoBundle(t *testing.T) {
+func TestDetachedTargetHasNoBundle(t *testing.T) {
 	t.Parallel()
 	state := fleet.Desired{Version: fleet.Version{Epoch: 1, Generation: 2}, Digest: digest, Detached: true}
 	got, err := wire.ParseDesired(wire.Desired{Target: "a", State: state, Bundle: []byte("zstd")}.Proto())
 	if err != nil || got.State.Digest != "" || got.Bundle != nil {
-		t.Errorf("it arrived as %+v, %v, want no bundle", got, err)
+		t.Errorf("it is parsed as %+v, %v, want no bundle", got, err)
 	}
 	if held := wire.HeldOf("a", state); held.Digest != "" || held.Version != state.Version {
-		t.Errorf("an agent is said to hold %+v, want just the version", held)
+		t.Errorf("the state is %+v, want only the version", held)
 	}
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/kedge-dev/kedge/internal/wire/agentv1"
 )
 
-// MaxConfirmed bounds how many deletions are confirmed at once.
+// MaxConfirmed bounds the confirmed deletions of one Desired.
 const MaxConfirmed = 4096
 
 func policyProto(d fleet.Desired) *agentv1.Policy {
@@ -41,7 +41,7 @@ func parsePolicy(m *agentv1.Policy) fleet.Policy {
 	}
 }
 
-// milliseconds is negative, which Policy.Check refuses, when n is out of every bound.
+// milliseconds returns a negative duration, which Policy.Check refuses, when n is too large.
 func milliseconds(n int64) time.Duration {
 	if n > fleet.MaxTimeout.Milliseconds() {
 		return -1
@@ -49,7 +49,7 @@ func milliseconds(n int64) time.Duration {
 	return time.Duration(n) * time.Millisecond
 }
 
-// checkPolicy refuses what is not understood: guessing could delete or overwrite what must not be.
+// checkPolicy refuses unknown values: another interpretation could delete or overwrite objects.
 func checkPolicy(d fleet.Desired) error {
 	if err := d.Limits.Check("limits"); err != nil {
 		return err

@@ -5,9 +5,8 @@ import (
 	"github.com/kedge-dev/kedge/internal/wire/agentv1"
 )
 
-// Status is what an agent says of one target. When Full is set, Objects is the whole list;
-// otherwise it holds what changed since the last Status of that target on the same stream, and
-// Gone what left.
+// Status is the status of one target. If Full is set, Objects is the complete list. Otherwise it has the objects that have
+// changed since the last Status of the target on the same stream, and Gone those that were removed.
 type Status struct {
 	Target   fleet.TargetID
 	Observed fleet.Observed
@@ -16,32 +15,30 @@ type Status struct {
 	Gone     []fleet.ObjectRef
 }
 
-// Confirmed is what a server that has stored s is known to have.
+// Confirmed returns the confirmation for s.
 func (s Status) Confirmed() Confirmed { return ConfirmedOf(s.Target, s.Observed) }
 
-// ConfirmedOf is what a server that has stored o of a target is known to have, in the words that
-// ParseStatus makes of it.
+// ConfirmedOf returns the confirmation for a status that the server has stored, with the values that ParseStatus returns.
 func ConfirmedOf(target fleet.TargetID, o fleet.Observed) Confirmed {
 	return Confirmed{
 		Target: target, Version: o.Version, Digest: cleanDigest(o.Digest),
-		Sync: syncWord(string(o.Sync)), Health: healthWord(string(o.Health)),
+		Sync: targetSync(string(o.Sync)), Health: health(string(o.Health)),
 	}
 }
 
-// Proto is the message of s, made fit to be sent: whatever the texts, references and times in it
-// are, ParseStatus takes it as long as CheckTarget takes the target and the lists are within their
-// limits.
+// Proto returns the message for s. ParseStatus accepts it for all texts, references and times, provided that CheckTarget
+// accepts the target and the lists are within their limits.
 func (s Status) Proto() *agentv1.Status {
 	out := &agentv1.Status{
 		Target: string(s.Target), Epoch: s.Observed.Epoch, Generation: s.Observed.Generation, Digest: cleanDigest(s.Observed.Digest),
-		Sync: string(syncWord(string(s.Observed.Sync))), Health: string(healthWord(string(s.Observed.Health))), Message: clean(s.Observed.Message, maxMessage),
-		Reason: string(reasonWord(string(s.Observed.Reason))),
+		Sync: string(targetSync(string(s.Observed.Sync))), Health: string(health(string(s.Observed.Health))), Message: clean(s.Observed.Message, maxMessage),
+		Reason: string(reason(string(s.Observed.Reason))),
 		AsOf:   timestamp(s.Observed.AsOf), Full: s.Full,
 	}
 	for _, o := range s.Objects {
 		out.Objects = append(out.Objects, &agentv1.ObjectStatus{
-			Ref: refProto(o.ObjectRef), Sync: string(objectSync(string(o.Sync))), Health: string(healthWord(string(o.Health))),
-			Message: clean(o.Message, maxMessage), Reason: string(reasonWord(string(o.Reason))),
+			Ref: refProto(o.ObjectRef), Sync: string(objectSync(string(o.Sync))), Health: string(health(string(o.Health))),
+			Message: clean(o.Message, maxMessage), Reason: string(reason(string(o.Reason))),
 		})
 	}
 	for _, ref := range s.Gone {
@@ -50,7 +47,7 @@ func (s Status) Proto() *agentv1.Status {
 	return out
 }
 
-// ParseStatus reads what an agent says of a target.
+// ParseStatus converts and validates the status of a target.
 func ParseStatus(m *agentv1.Status) (Status, error) {
 	if n := len(m.GetObjects()) + len(m.GetGone()); n > 2*MaxObjects {
 		return Status{}, frameError("%d objects in one status are more than %d", n, 2*MaxObjects)
@@ -61,7 +58,7 @@ func ParseStatus(m *agentv1.Status) (Status, error) {
 	if err := checkDigest(m.GetDigest()); err != nil {
 		return Status{}, err
 	}
-	asOf, err := moment("as_of", m.GetAsOf())
+	asOf, err := parseTime("as_of", m.GetAsOf())
 	if err != nil {
 		return Status{}, err
 	}
@@ -69,8 +66,8 @@ func ParseStatus(m *agentv1.Status) (Status, error) {
 		Target: fleet.TargetID(m.GetTarget()), Full: m.GetFull(),
 		Observed: fleet.Observed{
 			Version: fleet.Version{Epoch: m.GetEpoch(), Generation: m.GetGeneration()}, Digest: m.GetDigest(),
-			Sync: syncWord(m.GetSync()), Health: healthWord(m.GetHealth()), Message: clean(m.GetMessage(), maxMessage), AsOf: asOf,
-			Reason: reasonWord(m.GetReason()),
+			Sync: targetSync(m.GetSync()), Health: health(m.GetHealth()), Message: clean(m.GetMessage(), maxMessage), AsOf: asOf,
+			Reason: reason(m.GetReason()),
 		},
 	}
 	return s, parseObjects(&s, m)
@@ -83,8 +80,8 @@ func parseObjects(s *Status, m *agentv1.Status) error {
 			return err
 		}
 		s.Objects = append(s.Objects, fleet.ObjectStatus{
-			ObjectRef: ref, Sync: objectSync(o.GetSync()), Health: healthWord(o.GetHealth()), Message: clean(o.GetMessage(), maxMessage),
-			Reason: reasonWord(o.GetReason()),
+			ObjectRef: ref, Sync: objectSync(o.GetSync()), Health: health(o.GetHealth()), Message: clean(o.GetMessage(), maxMessage),
+			Reason: reason(o.GetReason()),
 		})
 	}
 	for _, r := range m.GetGone() {
@@ -117,9 +114,9 @@ func parseRef(m *agentv1.ObjectRef) (fleet.ObjectRef, error) {
 	return r, nil
 }
 
-// syncWord maps what this build does not know, and what only a server may say, to Pending: the
-// word that claims least.
-func syncWord(word string) fleet.SyncState {
+// targetSync returns the sync state of a target. States that this build does not know, or that only the server sets, become
+// Pending, which has the weakest meaning.
+func targetSync(word string) fleet.SyncState {
 	switch s := fleet.SyncState(word); s {
 	case fleet.SyncSyncing, fleet.SyncSynced, fleet.SyncFailed, fleet.SyncOutOfSync, fleet.SyncDeleted, fleet.SyncDetached:
 		return s
@@ -128,19 +125,19 @@ func syncWord(word string) fleet.SyncState {
 	}
 }
 
-// objectSync is syncWord for an object, of which one thing more can be said.
+// objectSync returns the sync state of an object, which may also be Held.
 func objectSync(word string) fleet.SyncState {
 	if s := fleet.SyncState(word); s == fleet.SyncHeld {
 		return s
 	}
-	return syncWord(word)
+	return targetSync(word)
 }
 
 // maxReason is the length of the longest reason that is accepted.
 const maxReason = 64
 
-// reasonWord returns a reason that has the form of one, also one that only a newer version knows, or "".
-func reasonWord(word string) fleet.Reason {
+// reason returns a reason that has the form of one, also one that only a newer version knows, or "".
+func reason(word string) fleet.Reason {
 	if len(word) > maxReason {
 		return ""
 	}
@@ -153,7 +150,8 @@ func reasonWord(word string) fleet.Reason {
 	return fleet.Reason(word)
 }
 
-func healthWord(word string) fleet.Health {
+// health returns the health. Values that this build does not know become Unknown.
+func health(word string) fleet.Health {
 	switch h := fleet.Health(word); h {
 	case fleet.HealthCurrent, fleet.HealthInProgress, fleet.HealthFailed, fleet.HealthTerminating, fleet.HealthNotFound:
 		return h

@@ -5,31 +5,31 @@ import (
 	"github.com/kedge-dev/kedge/internal/wire/agentv1"
 )
 
-// NewToken is the next token of an agent on its way to it. It must not be logged.
+// NewToken is a new token for an agent. It must not be logged.
 type NewToken struct {
 	Operation fleet.OperationID
 	Token     string
 }
 
-// TokenStored is an agent's answer to NewToken.
+// TokenStored is the response of an agent to NewToken.
 type TokenStored struct {
 	Operation fleet.OperationID
-	Problem   string // why it could not be kept; "" when it was
+	Problem   string // why the token could not be stored; "" when it is stored
 }
 
-// String keeps the token out of logs.
+// String omits the token, for logs.
 func (t NewToken) String() string { return "new token of operation " + string(t.Operation) }
 
-// GoString is String.
+// GoString omits the token too.
 func (t NewToken) GoString() string { return t.String() }
 
-// Proto is the message of t.
+// Proto returns the message for t.
 func (t NewToken) Proto() *agentv1.NewToken {
 	return &agentv1.NewToken{Operation: string(t.Operation), Token: t.Token}
 }
 
-// ParseNewToken reads the next token of an agent. One that does not fit into a header is refused:
-// kept, it would lock the agent out.
+// ParseNewToken converts and validates a new token. It refuses a token that is not valid in a header, which would lock out
+// the agent.
 func ParseNewToken(m *agentv1.NewToken) (NewToken, error) {
 	if err := checkID("operation", m.GetOperation()); err != nil {
 		return NewToken{}, err
@@ -39,18 +39,18 @@ func ParseNewToken(m *agentv1.NewToken) (NewToken, error) {
 	}
 	for _, c := range []byte(m.GetToken()) {
 		if c <= ' ' || c > '~' {
-			return NewToken{}, frameError("the new token holds something else than printable ASCII")
+			return NewToken{}, frameError("the new token contains characters other than printable ASCII")
 		}
 	}
 	return NewToken{Operation: fleet.OperationID(m.GetOperation()), Token: m.GetToken()}, nil
 }
 
-// Proto is the message of t, made fit to be sent.
+// Proto returns the message for t, with valid values.
 func (t TokenStored) Proto() *agentv1.TokenStored {
 	return &agentv1.TokenStored{Operation: string(t.Operation), Problem: clean(t.Problem, maxMessage)}
 }
 
-// ParseTokenStored reads whether an agent keeps its next token.
+// ParseTokenStored converts and validates the response of an agent to NewToken.
 func ParseTokenStored(m *agentv1.TokenStored) (TokenStored, error) {
 	if err := checkID("operation", m.GetOperation()); err != nil {
 		return TokenStored{}, err

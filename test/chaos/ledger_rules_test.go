@@ -68,7 +68,7 @@ func (p *play) takesWith(text string, state fleet.Desired) {
 	if err != nil {
 		p.t.Fatal(err)
 	}
-	p.observe(agentsim.Event{Kind: agentsim.EventTaken, Target: "tgt", Tenant: "alpha", Deployment: playDeployment, Desired: set, State: state})
+	p.observe(agentsim.Event{Kind: agentsim.EventAccepted, Target: "tgt", Tenant: "alpha", Deployment: playDeployment, Desired: set, State: state})
 }
 
 func (p *play) does(kind agentsim.EventKind, name string, tombstone bool) {

@@ -181,7 +181,7 @@ func (l *ledger) watch(agent string) func(agentsim.Event) {
 		defer l.mu.Unlock()
 		l.nowLocked()
 		switch e.Kind {
-		case agentsim.EventTaken:
+		case agentsim.EventAccepted:
 			l.takenLocked(agent, e)
 		case agentsim.EventKept:
 			l.seen[agent].kept[e.Object.Name] = l.clock

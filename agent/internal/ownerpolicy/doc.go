@@ -1,24 +1,24 @@
-// Package ownerpolicy is what the owner of a cluster allows an agent to do there, whatever a server
-// says: a file that is mounted into the agent's pod and that no server can write. It only ever
-// forbids: what it does not mention is as the agent's RBAC has it.
+// Package ownerpolicy reads the policy of a cluster's owner, which restricts what an agent may do in the cluster. It is a
+// file that is mounted into the agent's pod. The server can neither write nor override it. A policy grants nothing: it
+// only restricts the permissions that the agent's RBAC grants.
 //
 //	namespaces:
 //	  allow: ["team-*"]         # absent: every namespace
 //	  deny: ["team-secret"]
-//	clusterScoped: false        # objects without a namespace; true when absent
+//	clusterScoped: false        # cluster-scoped objects; true when absent
 //	kinds:
-//	  include: ["Lease.coordination.k8s.io"]   # allowed, even if the next two lists have it
+//	  include: ["Lease.coordination.k8s.io"]   # allowed, even if excluded otherwise
 //	  exclude: ["Secret", "*.rbac.authorization.k8s.io"]
 //	serviceAccounts:
-//	  require: true             # a deployment that names none is refused
+//	  require: true             # a deployment without a ServiceAccount is refused
 //	  allow: ["team-*/deployer"]
 //	deletions: false            # nothing is ever deleted; true when absent
 //
-// Kinds are filtered in this order: included ones are allowed, those that are built in as excluded
-// (what a cluster makes by itself, such as Event) are refused, excluded ones are refused, the rest is
-// allowed. To allow only some, exclude "*" and include those.
+// Kinds are filtered in this order: included kinds are allowed, built-in exclusions (kinds that a cluster creates by itself,
+// such as Event) are refused, excluded kinds are refused, all other kinds are allowed. To allow only some kinds, exclude "*"
+// and include these.
 //
-// Nothing is lifted by accident. While an agent runs, a file that is not a policy, is empty or has
-// disappeared leaves the last policy in force; {} is how to forbid nothing. Only an agent that starts
-// without the file has no limits.
+// Restrictions are not lifted by accident. While an agent runs, the last policy stays in force when the file is not valid,
+// is empty or is deleted. To lift all restrictions, write {}. Only an agent that starts without the file has no
+// restrictions.
 package ownerpolicy

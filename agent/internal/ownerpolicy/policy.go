@@ -13,8 +13,7 @@ import (
 // maxBytes bounds the file.
 const maxBytes = 128 << 10
 
-// Policy is what the owner of a cluster allows. The zero value allows everything but the kinds that
-// are excluded anyway.
+// Policy is the policy of a cluster's owner. The zero value allows everything except the built-in exclusions.
 type Policy struct {
 	Namespaces      Patterns        `json:"namespaces"`
 	ClusterScoped   *bool           `json:"clusterScoped"`
@@ -23,7 +22,7 @@ type Policy struct {
 	Deletions       *bool           `json:"deletions"`
 }
 
-// Patterns are names in which * stands for anything.
+// Patterns are patterns of names, in which * matches any characters.
 type Patterns struct {
 	Allow []string `json:"allow"`
 	Deny  []string `json:"deny"`
@@ -35,23 +34,22 @@ type Kinds struct {
 	Exclude []string `json:"exclude"`
 }
 
-// ServiceAccounts says whom a deployment may be applied as: patterns of "namespace/name".
+// ServiceAccounts are patterns of the ServiceAccounts ("namespace/name") that a deployment may be applied as.
 type ServiceAccounts struct {
 	Require bool     `json:"require"`
 	Allow   []string `json:"allow"`
 }
 
-// builtinExclusions are kinds that clusters make by themselves: to manage them fights the cluster.
+// builtinExclusions are kinds that the cluster creates by itself. Managing them would conflict with the cluster.
 var builtinExclusions = fleet.Limits{Kinds: []string{
 	"*.events.k8s.io", "*.metrics.k8s.io", "Endpoints", "EndpointSlice.discovery.k8s.io", "Event", "Lease.coordination.k8s.io", "Node",
 }}
 
-// Parse reads a policy. What is not understood is refused: a mistyped word must not allow more than
-// its writer meant.
+// Parse parses a policy. Unknown fields are errors, so that a typing error does not allow more than intended.
 func Parse(text []byte) (Policy, error) {
 	var p Policy
 	if len(text) > maxBytes {
-		return Policy{}, fmt.Errorf("%d bytes are more than %d", len(text), maxBytes)
+		return Policy{}, fmt.Errorf("the file has %d bytes, more than %d", len(text), maxBytes)
 	}
 	if err := yaml.UnmarshalStrict(text, &p); err != nil {
 		return Policy{}, err
@@ -61,7 +59,7 @@ func Parse(text []byte) (Policy, error) {
 	} {
 		for _, pattern := range patterns {
 			if _, err := path.Match(pattern, ""); err != nil || pattern == "" {
-				return Policy{}, fmt.Errorf("%s: %q is not a pattern", field, pattern)
+				return Policy{}, fmt.Errorf("%s: %q is not a valid pattern", field, pattern)
 			}
 		}
 	}
@@ -73,12 +71,11 @@ func Parse(text []byte) (Policy, error) {
 	return p, nil
 }
 
-// Refusal returns why an object must not be touched, or "". The namespace of ref is where the object
-// is; namespaced says whether its kind has namespaces.
+// Refusal returns why an object must not be managed, or "". namespaced is whether the kind of ref is namespaced.
 func (p Policy) Refusal(ref fleet.ObjectRef, namespaced bool) string {
 	switch {
 	case !p.allowsKind(ref):
-		return "the owner of this cluster does not allow kind " + kindOf(ref) + " here"
+		return "the owner of this cluster does not allow kind " + kindOf(ref)
 	case !namespaced && p.ClusterScoped != nil && !*p.ClusterScoped:
 		return "is cluster-scoped, which the owner of this cluster does not allow"
 	case namespaced && !p.allowsNamespace(ref.Namespace), !namespaced && kindOf(ref) == "Namespace" && !p.allowsNamespace(ref.Name):
@@ -88,14 +85,14 @@ func (p Policy) Refusal(ref fleet.ObjectRef, namespaced bool) string {
 }
 
 func (p Policy) allowsKind(ref fleet.ObjectRef) bool {
-	if names(p.Kinds.Include, ref) {
+	if matchesKind(p.Kinds.Include, ref) {
 		return true
 	}
-	return !names(builtinExclusions.Kinds, ref) && !names(p.Kinds.Exclude, ref)
+	return !matchesKind(builtinExclusions.Kinds, ref) && !matchesKind(p.Kinds.Exclude, ref)
 }
 
-// names reports whether one of the patterns speaks of the kind of ref. No pattern is none, not all.
-func names(kinds []string, ref fleet.ObjectRef) bool {
+// matchesKind reports whether one of the patterns matches the kind of ref. An empty list matches nothing.
+func matchesKind(kinds []string, ref fleet.ObjectRef) bool {
 	return len(kinds) > 0 && fleet.Limits{Kinds: kinds}.Allows(ref, true)
 }
 
@@ -103,22 +100,21 @@ func (p Policy) allowsNamespace(name string) bool {
 	return (len(p.Namespaces.Allow) == 0 || matches(p.Namespaces.Allow, name)) && !matches(p.Namespaces.Deny, name)
 }
 
-// RefuseAs returns why a deployment may not be applied as a ServiceAccount, or "". An empty name is the
-// agent itself.
+// RefuseAs returns why a deployment may not be applied as a ServiceAccount, or "". An empty account means the agent itself.
 func (p Policy) RefuseAs(account string) string {
 	switch {
 	case account == "" && p.ServiceAccounts.Require:
-		return "the owner of this cluster requires deployments to name the ServiceAccount that they are applied as (policy.serviceAccount)"
+		return "the owner of this cluster requires a ServiceAccount for each deployment (policy.serviceAccount)"
 	case account != "" && len(p.ServiceAccounts.Allow) > 0 && !matches(p.ServiceAccounts.Allow, account):
 		return "the owner of this cluster does not allow deployments to be applied as ServiceAccount " + account
 	}
 	return ""
 }
 
-// RefuseDeletion returns why nothing may be deleted, or "".
+// RefuseDeletion returns why deletions are not allowed, or "".
 func (p Policy) RefuseDeletion() string {
 	if p.Deletions != nil && !*p.Deletions {
-		return "the owner of this cluster does not allow anything to be deleted"
+		return "the owner of this cluster does not allow deletions"
 	}
 	return ""
 }

@@ -34,9 +34,9 @@ func TestRefusal(t *testing.T) {
 		ref            fleet.ObjectRef
 		want           string // part of the refusal; "" allows
 	}{
-		{"nothing is said", ``, config, ""},
-		{"what a cluster makes itself is excluded anyway", ``, event, "kind Event.events.k8s.io"},
-		{"unless it is included", `kinds: {include: ["*.events.k8s.io"]}`, event, ""},
+		{"empty policy", ``, config, ""},
+		{"built-in exclusion", ``, event, "kind Event.events.k8s.io"},
+		{"included built-in exclusion", `kinds: {include: ["*.events.k8s.io"]}`, event, ""},
 		{"a kind is excluded", `kinds: {exclude: [ConfigMap]}`, config, "kind ConfigMap"},
 		{"inclusion comes first", `kinds: {include: [ConfigMap], exclude: ["*"]}`, config, ""},
 		{"everything else is excluded", `kinds: {include: [Secret], exclude: ["*"]}`, config, "kind ConfigMap"},
@@ -69,7 +69,7 @@ func TestServiceAccounts(t *testing.T) {
 	}
 }
 
-func TestParseRefusesWhatItDoesNotUnderstand(t *testing.T) {
+func TestParseRefusesUnknownFieldsAndPatterns(t *testing.T) {
 	t.Parallel()
 	for _, text := range []string{
 		`namespace: {deny: [x]}`, `kinds: {exclude: [configmap]}`, `kinds: {exclude: "Secret"}`, `deletions: maybe`,
@@ -88,10 +88,10 @@ func TestLoad(t *testing.T) {
 		text string
 		ok   bool
 	}{
-		"nothing is forbidden":      {"{}", true},
-		"nothing but a remark":      {"# later", true},
-		"a file that is only begun": {"", false},
-		"and one with a blank line": {"\n", false},
+		"no restrictions": {"{}", true},
+		"only a comment":  {"# later", true},
+		"an empty file":   {"", false},
+		"a blank line":    {"\n", false},
 	} {
 		file := filepath.Join(dir, reason)
 		if err := os.WriteFile(file, []byte(tt.text), 0o600); err != nil {
@@ -122,7 +122,7 @@ func TestWatchFollowsTheFile(t *testing.T) {
 		select {
 		case p = <-changes:
 		case <-time.After(20 * time.Second):
-			t.Fatal("no change was told of")
+			t.Fatal("no change was reported")
 		}
 		return p
 	}
@@ -137,10 +137,10 @@ func TestWatchFollowsTheFile(t *testing.T) {
 	}
 	write(`deletions: false`)
 	if p := next(); p.RefuseDeletion() == "" {
-		t.Error("deletions are allowed, want the file to be heeded")
+		t.Error("deletions are allowed, want the restriction of the file")
 	}
 	write(`deletions: [`) // changes nothing
-	write("\n")           // nor does a file that is only begun
+	write("\n")           // nor does an empty file
 	write(`clusterScoped: false`)
 	if p := next(); p.RefuseDeletion() != "" || p.ClusterScoped == nil {
 		t.Errorf("policy is %+v, want the newest", p)
@@ -153,7 +153,7 @@ func TestWatchFollowsTheFile(t *testing.T) {
 	<-done
 }
 
-// errorsOnly passes on that an error was logged.
+// errorsOnly is a log handler that forwards errors.
 type errorsOnly chan string
 
 func (e errorsOnly) Enabled(_ context.Context, level slog.Level) bool {
@@ -180,13 +180,13 @@ func TestPolicyStaysInForceWhenItsFileDisappears(t *testing.T) {
 	select {
 	case <-problems:
 	case p := <-changes:
-		t.Fatalf("policy is %+v without the file, want the one before, and an error", p)
+		t.Fatalf("policy is %+v without the file, want the last policy and an error", p)
 	}
 	if err := os.WriteFile(file, []byte(`{}`), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if p := <-changes; p.RefuseDeletion() != "" {
-		t.Errorf("policy is %+v, want what the file says now", p)
+		t.Errorf("policy is %+v, want the content of the file", p)
 	}
 	cancel()
 	<-done

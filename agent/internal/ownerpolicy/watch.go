@@ -19,7 +19,7 @@ import (
 	"github.com/kedge-dev/kedge/internal/obs"
 )
 
-// Load reads the policy of a file; a file that does not exist forbids nothing, one that is empty is refused.
+// Load reads the policy from a file. A file that does not exist restricts nothing. An empty file is an error.
 func Load(file string) (Policy, error) {
 	p, err := read(file)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -28,7 +28,7 @@ func Load(file string) (Policy, error) {
 	return p, err
 }
 
-// read is Load that tells of a file that does not exist: [fs.ErrNotExist].
+// read is Load, but fails with [fs.ErrNotExist] when the file does not exist.
 func read(file string) (Policy, error) {
 	f, err := os.Open(file)
 	if err != nil {
@@ -41,8 +41,8 @@ func read(file string) (Policy, error) {
 	}
 	p, err := Parse(text)
 	if err == nil && len(bytes.TrimSpace(text)) == 0 {
-		// More often a file that is just being written than one that means to allow everything.
-		err = errors.New("it is empty: write {} to forbid nothing")
+		// The file is probably just being written.
+		err = errors.New("the file is empty: write {} to lift all restrictions")
 	}
 	if err != nil {
 		return Policy{}, fmt.Errorf("reading the policy of the cluster's owner in %s: %w", file, err)
@@ -50,30 +50,29 @@ func read(file string) (Policy, error) {
 	return p, nil
 }
 
-// reread is how often the file is read although nothing was heard of it: where a machine has no watches
-// left to give, the owner of the cluster is heeded all the same.
-const reread = 30 * time.Second
+// rereadInterval is how often the file is read without an event, for machines that have run out of file watches.
+const rereadInterval = 30 * time.Second
 
-// Watch calls changed with the policy of file whenever it has become another one, until ctx ends. A file
-// that cannot be read as a policy changes nothing: what was allowed before goes on to be, and is logged.
-// Nor does one that has disappeared: a mistake, or whoever may delete a ConfigMap, must not lift what the
-// owner has forbidden. The folder is watched, since a mounted ConfigMap is replaced by a link.
+// Watch calls changed when the policy in file changes, until ctx ends. When the file is not valid, Watch logs an error and
+// the last policy stays in force. The same applies when the file is deleted: a mistake, or a user who may delete the
+// ConfigMap, must not lift the restrictions. Watch watches the folder, because the kubelet updates a mounted ConfigMap by
+// replacing a symbolic link.
 func Watch(ctx context.Context, file string, last Policy, changed func(Policy), log *slog.Logger) {
-	heard, stop := listen(file, log)
+	events, stop := watchFolder(file, log)
 	defer stop()
-	tick := time.NewTicker(reread)
+	tick := time.NewTicker(rereadInterval)
 	defer tick.Stop()
 	problem := ""
 	for {
-		// Read once after the watch has begun: it may have changed before.
+		// The first read is after the start of the watch, so that no change is missed.
 		next, err := read(file)
 		if errors.Is(err, fs.ErrNotExist) && reflect.DeepEqual(last, Policy{}) {
-			next, err = last, nil // nothing was forbidden, and nothing is
+			next, err = last, nil // there was no file at the start either
 		}
 		switch {
 		case err != nil && err.Error() != problem:
 			problem = err.Error()
-			log.Error("the policy of the cluster's owner is not usable; the one before stays in force", obs.Err(err))
+			log.Error("the policy of the cluster's owner is not valid; the last policy stays in force", obs.Err(err))
 		case err == nil && !reflect.DeepEqual(next, last):
 			last = next
 			log.Info("the policy of the cluster's owner has changed", "file", file)
@@ -85,20 +84,20 @@ func Watch(ctx context.Context, file string, last Policy, changed func(Policy), 
 		select {
 		case <-ctx.Done():
 			return
-		case <-heard:
+		case <-events:
 		case <-tick.C:
 		}
 	}
 }
 
-// listen tells when something happens in the folder of file.
-func listen(file string, log *slog.Logger) (heard <-chan fsnotify.Event, stop func()) {
+// watchFolder returns the events of the folder of file.
+func watchFolder(file string, log *slog.Logger) (events <-chan fsnotify.Event, stop func()) {
 	watcher, err := fsnotify.NewWatcher()
 	if err == nil {
 		err = watcher.Add(filepath.Dir(file))
 	}
 	if err != nil {
-		log.Warn("changes of the policy of the cluster's owner are noticed later", obs.Err(err), "within", reread.String())
+		log.Warn("the policy of the cluster's owner cannot be watched: changes take effect later", obs.Err(err), "within", rereadInterval.String())
 	}
 	if watcher == nil {
 		return nil, func() {}
@@ -110,7 +109,7 @@ func listen(file string, log *slog.Logger) (heard <-chan fsnotify.Event, stop fu
 		}
 	})
 	return watcher.Events, func() {
-		_ = watcher.Close() // and with it both channels
+		_ = watcher.Close() // closes both channels
 		drained.Wait()
 	}
 }
