@@ -58,11 +58,11 @@ func TestCapabilitiesAreTakenAgainWhenTheyChange(t *testing.T) {
 	}
 	tell := func(h *wire.Hello) { h.Capabilities = first }
 	waits, w := connect(t, srv, token, func(h *wire.Hello) { tell(h); standby("r-1")(h) })
-	if w.SendCapabilities || w.TakeCapabilities {
+	if w.SendCapabilities || w.AcceptCapabilities {
 		t.Error("a replica that waits is asked for them")
 	}
 	p, w := connect(t, srv, token, tell)
-	if !w.SendCapabilities || !w.TakeCapabilities {
+	if !w.SendCapabilities || !w.AcceptCapabilities {
 		t.Errorf("the agent is welcomed with %+v", w)
 	}
 	for _, c := range []fleet.Capabilities{first, other} {

@@ -15,7 +15,7 @@ type possession struct {
 	atHand  bool // it can go on with that without being sent anything
 }
 
-func possessions(held map[fleet.TargetID]wire.Held) map[fleet.TargetID]possession {
+func possessions(held map[fleet.TargetID]wire.TargetState) map[fleet.TargetID]possession {
 	out := make(map[fleet.TargetID]possession, len(held))
 	for id, h := range held {
 		out[id] = possession{version: h.Version, digest: h.Digest, atHand: h.Digest != ""}
@@ -25,7 +25,7 @@ func possessions(held map[fleet.TargetID]wire.Held) map[fleet.TargetID]possessio
 
 // possessed is what an agent has of a target after it was sent to it.
 func possessed(t control.AgentTarget) possession {
-	held := wire.HeldOf(t.ID, t.Desired)
+	held := wire.StateOf(t.ID, t.Desired)
 	return possession{version: held.Version, digest: held.Digest, atHand: true}
 }
 
@@ -58,7 +58,7 @@ func decide(t control.AgentTarget, had possession, known bool) action {
 		return tellAhead
 	case order < 0 || !had.atHand:
 		return doSend
-	case had.digest != wire.HeldOf(t.ID, t.Desired).Digest:
+	case had.digest != wire.StateOf(t.ID, t.Desired).Digest:
 		return tellAhead
 	default:
 		return doNothing
@@ -67,13 +67,13 @@ func decide(t control.AgentTarget, had possession, known bool) action {
 
 // hashes are over what the server would expect of an agent that has everything.
 func hashes(targets []control.AgentTarget) (state, statuses []byte) {
-	var held []wire.Held
+	var held []wire.TargetState
 	var confirmed []wire.Confirmed
 	for _, t := range targets {
 		if !sendable(t) {
 			continue
 		}
-		held = append(held, wire.HeldOf(t.ID, t.Desired))
+		held = append(held, wire.StateOf(t.ID, t.Desired))
 		if !t.Observed.AsOf.IsZero() {
 			confirmed = append(confirmed, wire.ConfirmedOf(t.ID, t.Observed))
 		}

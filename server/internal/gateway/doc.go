@@ -9,7 +9,7 @@
 // nothing is dropped.
 //
 //	Hello ──▶ Welcome ──hashes agree──▶ SnapshotComplete ──▶ live ──▶ Goodbye / lapse / revoked
-//	             └──they differ──▶ Held ──▶ Desired … ──┘
+//	             └──they differ──▶ TargetStates ──▶ Desired … ──┘
 //
 // A replica that says it is on standby gets a Welcome and nothing else, and may report nothing: it is
 // listed, and its agent counts as connected by the replica that leads.

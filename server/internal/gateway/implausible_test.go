@@ -26,13 +26,13 @@ func TestImplausibleVersionIsRefused(t *testing.T) {
 		render(t, a, "default", "app", "1")
 		liar, honest := targetOf(t, a, paris.Agent), targetOf(t, a, rome.Agent)
 		claim := fleet.Version{Epoch: math.MaxInt64, Generation: math.MaxInt64}
-		here, _ := connect(t, a.door, paris.Token, func(h *wire.Hello) { h.Held = map[fleet.TargetID]wire.Held{} })
+		here, _ := connect(t, a.door, paris.Token, func(h *wire.Hello) { h.TargetStates = map[fleet.TargetID]wire.TargetState{} })
 		here.snapshot()
 		here.status(wire.Status{Target: liar.ID, Full: true, Observed: fleet.Observed{Version: claim, Sync: fleet.SyncSynced, AsOf: time.Now()}})
 		awaitRefused(t, a, liar.ID)
 
 		again, _ := connect(t, a.door, paris.Token, func(h *wire.Hello) {
-			h.Held = map[fleet.TargetID]wire.Held{liar.ID: {Target: liar.ID, Version: claim}}
+			h.TargetStates = map[fleet.TargetID]wire.TargetState{liar.ID: {Target: liar.ID, Version: claim}}
 		})
 		if got := again.snapshot(); len(got) != 0 {
 			t.Errorf("the agent that claims to be ahead was sent %v", got)

@@ -67,17 +67,17 @@ type session struct {
 
 // todo is what the handler has to do, as marked by others. It is state, not a queue.
 type todo struct {
-	dirty     map[fleet.TargetID]time.Time // since when
-	all       bool                         // every target may have changed
-	complete  bool                         // tell the agent when that has been sent
-	held      map[fleet.TargetID]wire.Held // the agent's answer to send_held, once
-	rotate    bool                         // ask whether a new token is due
-	answer    *wire.TokenStored            // of the agent, to a new token
-	stored    int64                        // status frames that have been written
+	dirty     map[fleet.TargetID]time.Time        // since when
+	all       bool                                // every target may have changed
+	complete  bool                                // tell the agent when that has been sent
+	held      map[fleet.TargetID]wire.TargetState // the agent's answer to send_held, once
+	rotate    bool                                // ask whether a new token is due
+	answer    *wire.TokenStored                   // of the agent, to a new token
+	stored    int64                               // status frames that have been written
 	goodbye   string
 	within    time.Duration
 	announced int64 // of stored
-	awaiting  bool  // the agent was asked for Held and has not answered
+	awaiting  bool  // the agent was asked for TargetStates and has not answered
 }
 
 // Connect serves one replica of an agent for as long as it stays.

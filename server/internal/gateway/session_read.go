@@ -80,9 +80,9 @@ func (s *session) take(ctx context.Context, state *readState, frame *agentv1.Con
 			s.hello <- &parsed
 		}
 		return err
-	case *agentv1.ConnectRequest_Held:
-		count.WithLabelValues("in", "held").Inc()
-		return s.takeHeld(state, f.Held)
+	case *agentv1.ConnectRequest_TargetStates:
+		count.WithLabelValues("in", "target_states").Inc()
+		return s.takeHeld(state, f.TargetStates)
 	case *agentv1.ConnectRequest_Status:
 		count.WithLabelValues("in", "status").Inc()
 		return s.takeStatus(ctx, state, f.Status)
@@ -109,7 +109,7 @@ func (s *session) take(ctx context.Context, state *readState, frame *agentv1.Con
 
 // reports says whether a frame is one that only the replica that leads may send.
 func reports(frame *agentv1.ConnectRequest) bool {
-	return frame.GetHeld() != nil || frame.GetStatus() != nil || frame.GetEvents() != nil || frame.GetCapabilities() != nil
+	return frame.GetTargetStates() != nil || frame.GetStatus() != nil || frame.GetEvents() != nil || frame.GetCapabilities() != nil
 }
 
 // limit takes one frame off what the agent may send. Statuses are slowed down, by not reading on:
@@ -121,12 +121,12 @@ func (s *session) limit(ctx context.Context, frame *agentv1.ConnectRequest) erro
 	return s.allowance.frame()
 }
 
-func (s *session) takeHeld(state *readState, m *agentv1.Held) error {
+func (s *session) takeHeld(state *readState, m *agentv1.TargetStates) error {
 	if state.held {
-		return status.Error(codes.InvalidArgument, "Held has to come once")
+		return status.Error(codes.InvalidArgument, "TargetStates must not be sent twice")
 	}
 	state.held = true
-	held, err := wire.ParseHeld(m)
+	held, err := wire.ParseTargetStates(m)
 	if err != nil {
 		return err
 	}

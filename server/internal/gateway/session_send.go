@@ -33,8 +33,8 @@ func (s *session) welcome(ctx context.Context, hello *wire.Hello) error {
 	w := wire.Welcome{
 		Session: s.conn.SessionID, AgentID: s.agent.ID, AgentName: s.agent.Name, Tenant: s.tenant.Name, Lease: s.gateway.cfg.Lease,
 		Scope: s.agent.Scope, Namespaces: s.agent.Namespaces, ServerVersion: s.gateway.cfg.Version,
-		SendCapabilities: !s.conn.Standby && hello.CapabilitiesHash != "" && hello.CapabilitiesHash != s.agent.Capabilities,
-		TakeCapabilities: !s.conn.Standby,
+		SendCapabilities:   !s.conn.Standby && hello.CapabilitiesHash != "" && hello.CapabilitiesHash != s.agent.Capabilities,
+		AcceptCapabilities: !s.conn.Standby,
 	}
 	if s.conn.Standby { // it holds nothing and is told nothing
 		return s.sendWelcome(w)
@@ -46,12 +46,12 @@ func (s *session) welcome(ctx context.Context, hello *wire.Hello) error {
 	}
 	state, statuses := hashes(targets)
 	same := bytes.Equal(state, hello.StateHash)
-	w.SendHeld, w.SendStatuses = !same && hello.Held == nil, !bytes.Equal(statuses, hello.StatusHash)
+	w.SendTargetStates, w.SendStatuses = !same && hello.TargetStates == nil, !bytes.Equal(statuses, hello.StatusHash)
 	if !same {
-		// Before the Welcome, which the agent may answer with Held before this goes on.
+		// Before the Welcome, which the agent may answer with TargetStates before this goes on.
 		s.mark(func(t *todo) {
 			if t.held == nil {
-				t.awaiting, t.held = w.SendHeld, hello.Held
+				t.awaiting, t.held = w.SendTargetStates, hello.TargetStates
 			}
 		})
 	}
