@@ -72,8 +72,8 @@ func (a *agent) collect() error {
 		if err != nil {
 			return err
 		}
-		if frame.GetWelcome().GetSendHeld() {
-			held := &agentv1.ConnectRequest_Held{Held: wire.HeldProto(nil)}
+		if frame.GetWelcome().GetSendTargetStates() {
+			held := &agentv1.ConnectRequest_TargetStates{TargetStates: wire.TargetStatesProto(nil)}
 			if err := a.stream.Send(&agentv1.ConnectRequest{Frame: held}); err != nil {
 				return err
 			}

@@ -16,14 +16,14 @@ type Desired struct {
 	Bundle []byte
 }
 
-// HeldOf returns the state of a target after an agent has received d. A detached target needs no bundle, even if d has a
+// StateOf returns the state of a target after an agent has received d. A detached target needs no bundle, even if d has a
 // digest.
-func HeldOf(target fleet.TargetID, d fleet.Desired) Held {
-	held := Held{Target: target, Version: d.Version, Digest: d.Digest}
+func StateOf(target fleet.TargetID, d fleet.Desired) TargetState {
+	state := TargetState{Target: target, Version: d.Version, Digest: d.Digest}
 	if d.Detached {
-		held.Digest = ""
+		state.Digest = ""
 	}
-	return held
+	return state
 }
 
 // Proto returns the message for d. For a detached target it has neither a bundle nor a digest.

@@ -107,8 +107,8 @@ func TestEveryEventAndHelloCanBeSent(t *testing.T) {
 		if _, err := wire.ParseHello(hello.Proto()); err != nil {
 			t.Fatalf("Hello is refused: %v", err)
 		}
-		held := []wire.Held{{Target: fleet.TargetID(text.Draw(t, "held")), Digest: text.Draw(t, "digest")}, {Target: "held-too"}}
-		if got, err := wire.ParseHeld(wire.HeldProto(held)); err != nil || got["held-too"].Target == "" {
+		held := []wire.TargetState{{Target: fleet.TargetID(text.Draw(t, "held")), Digest: text.Draw(t, "digest")}, {Target: "held-too"}}
+		if got, err := wire.ParseTargetStates(wire.TargetStatesProto(held)); err != nil || got["held-too"].Target == "" {
 			t.Fatalf("the states arrived as %v, %v", got, err)
 		}
 	})

@@ -30,7 +30,7 @@ func FuzzFromAgent(f *testing.F) {
 		if stored, err := wire.ParseTokenStored(frame.GetTokenStored()); err == nil {
 			bounded(t, stored.Problem)
 		}
-		if held, err := wire.ParseHeld(frame.GetHeld()); err == nil && len(held) > wire.MaxTargets {
+		if held, err := wire.ParseTargetStates(frame.GetTargetStates()); err == nil && len(held) > wire.MaxTargets {
 			t.Errorf("%d targets were accepted", len(held))
 		}
 		if events, err := wire.ParseEvents(frame.GetEvents()); err == nil {

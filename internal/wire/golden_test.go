@@ -30,9 +30,9 @@ var (
 	}
 	welcome = wire.Welcome{
 		Session: "ses-1", AgentID: "agt-1", AgentName: "edge-1", Tenant: "default", Lease: 30 * time.Second,
-		Scope: fleet.ScopeNamespaced, Namespaces: []string{"dude"}, ServerVersion: "v0.1.0", SendHeld: true, SendStatuses: true,
+		Scope: fleet.ScopeNamespaced, Namespaces: []string{"dude"}, ServerVersion: "v0.1.0", SendTargetStates: true, SendStatuses: true,
 	}
-	held    = wire.Held{Target: "tgt-1", Version: fleet.Version{Epoch: 1, Generation: 7}, Digest: digest}
+	held    = wire.TargetState{Target: "tgt-1", Version: fleet.Version{Epoch: 1, Generation: 7}, Digest: digest}
 	desired = wire.Desired{
 		Target: "tgt-1", Tenant: "default", Deployment: "shop", Bundle: []byte("zstd"),
 		State: fleet.Desired{
@@ -77,13 +77,13 @@ func frames() map[string]proto.Message {
 	request := func(r *agentv1.ConnectRequest) proto.Message { return r }
 	response := func(r *agentv1.ConnectResponse) proto.Message { return r }
 	return map[string]proto.Message{
-		"hello":        request(&agentv1.ConnectRequest{Frame: &agentv1.ConnectRequest_Hello{Hello: hello.Proto()}}),
-		"held":         request(&agentv1.ConnectRequest{Frame: &agentv1.ConnectRequest_Held{Held: wire.HeldProto([]wire.Held{held})}}),
-		"status":       request(&agentv1.ConnectRequest{Frame: &agentv1.ConnectRequest_Status{Status: status.Proto()}}),
-		"events":       request(&agentv1.ConnectRequest{Frame: &agentv1.ConnectRequest_Events{Events: wire.EventsProto([]wire.Event{event})}}),
-		"heartbeat":    request(&agentv1.ConnectRequest{Frame: &agentv1.ConnectRequest_Heartbeat{Heartbeat: &agentv1.Heartbeat{}}}),
-		"capabilities": request(&agentv1.ConnectRequest{Frame: &agentv1.ConnectRequest_Capabilities{Capabilities: wire.CapabilitiesProto(cluster)}}),
-		"token_stored": request(&agentv1.ConnectRequest{Frame: &agentv1.ConnectRequest_TokenStored{TokenStored: tokenStored.Proto()}}),
+		"hello":         request(&agentv1.ConnectRequest{Frame: &agentv1.ConnectRequest_Hello{Hello: hello.Proto()}}),
+		"target_states": request(&agentv1.ConnectRequest{Frame: &agentv1.ConnectRequest_TargetStates{TargetStates: wire.TargetStatesProto([]wire.TargetState{held})}}),
+		"status":        request(&agentv1.ConnectRequest{Frame: &agentv1.ConnectRequest_Status{Status: status.Proto()}}),
+		"events":        request(&agentv1.ConnectRequest{Frame: &agentv1.ConnectRequest_Events{Events: wire.EventsProto([]wire.Event{event})}}),
+		"heartbeat":     request(&agentv1.ConnectRequest{Frame: &agentv1.ConnectRequest_Heartbeat{Heartbeat: &agentv1.Heartbeat{}}}),
+		"capabilities":  request(&agentv1.ConnectRequest{Frame: &agentv1.ConnectRequest_Capabilities{Capabilities: wire.CapabilitiesProto(cluster)}}),
+		"token_stored":  request(&agentv1.ConnectRequest{Frame: &agentv1.ConnectRequest_TokenStored{TokenStored: tokenStored.Proto()}}),
 
 		"welcome":           response(&agentv1.ConnectResponse{Frame: &agentv1.ConnectResponse_Welcome{Welcome: welcome.Proto()}}),
 		"desired":           response(&agentv1.ConnectResponse{Frame: &agentv1.ConnectResponse_Desired{Desired: desired.Proto()}}),
@@ -136,9 +136,9 @@ func TestGoldenFramesAreParsed(t *testing.T) {
 	gotHello, err := wire.ParseHello(request.GetHello())
 	check(t, hello, gotHello, err)
 
-	load(t, "held", &request)
-	gotHeld, err := wire.ParseHeld(request.GetHeld())
-	check(t, map[fleet.TargetID]wire.Held{"tgt-1": held}, gotHeld, err)
+	load(t, "target_states", &request)
+	gotHeld, err := wire.ParseTargetStates(request.GetTargetStates())
+	check(t, map[fleet.TargetID]wire.TargetState{"tgt-1": held}, gotHeld, err)
 
 	load(t, "status", &request)
 	gotStatus, err := wire.ParseStatus(request.GetStatus())

@@ -10,8 +10,8 @@ import (
 	"github.com/kedge-dev/kedge/internal/fleet"
 )
 
-// Held is the state that an agent has of one target.
-type Held struct {
+// TargetState is the state that an agent has of one target.
+type TargetState struct {
 	Target fleet.TargetID
 	fleet.Version
 	Digest string
@@ -28,8 +28,8 @@ type Confirmed struct {
 
 // StateHash returns a hash over the states of all targets, independent of their order, and nil for no target. The agent
 // computes it over the states that it has, the server over the desired states.
-func StateHash(held []Held) []byte {
-	return hashOf(held, func(h Held) string { return string(h.Target) }, func(w hash.Hash, h Held) {
+func StateHash(states []TargetState) []byte {
+	return hashOf(states, func(h TargetState) string { return string(h.Target) }, func(w hash.Hash, h TargetState) {
 		writeVersion(w, h.Version)
 		writeString(w, h.Digest)
 	})

@@ -25,36 +25,36 @@ type Hello struct {
 	// CapabilitiesHash is the hash of Capabilities; "" when they are not known. Hello contains only the hash.
 	CapabilitiesHash string
 	Capabilities     fleet.Capabilities
-	// Held has the states of all targets; nil when Hello does not contain them.
-	Held map[fleet.TargetID]Held
+	// TargetStates has the states of all targets; nil when Hello does not contain them.
+	TargetStates map[fleet.TargetID]TargetState
 }
 
 // Welcome is the server's response to Hello.
 type Welcome struct {
-	Session       fleet.SessionID
-	AgentID       fleet.AgentID
-	AgentName     string
-	Tenant        string // name
-	Lease         time.Duration
-	Scope         fleet.Scope
-	Namespaces    []string
-	ServerVersion string
-	SendHeld      bool
-	SendStatuses  bool
+	Session          fleet.SessionID
+	AgentID          fleet.AgentID
+	AgentName        string
+	Tenant           string // name
+	Lease            time.Duration
+	Scope            fleet.Scope
+	Namespaces       []string
+	ServerVersion    string
+	SendTargetStates bool
+	SendStatuses     bool
 	// SendCapabilities requests the capabilities.
 	SendCapabilities bool
 	// TakeCapabilities means that the agent may send them again when they change.
-	TakeCapabilities bool
+	AcceptCapabilities bool
 }
 
 // Proto returns the message for h, with valid values.
 func (h Hello) Proto() *agentv1.Hello {
-	var held *agentv1.Held
-	if h.Held != nil {
-		held = HeldProto(slices.SortedFunc(maps.Values(h.Held), func(a, b Held) int { return cmp.Compare(a.Target, b.Target) }))
+	var states *agentv1.TargetStates
+	if h.TargetStates != nil {
+		states = TargetStatesProto(slices.SortedFunc(maps.Values(h.TargetStates), func(a, b TargetState) int { return cmp.Compare(a.Target, b.Target) }))
 	}
 	return &agentv1.Hello{
-		Held:         held,
+		TargetStates: states,
 		AgentVersion: cleanWord(h.AgentVersion), KubeVersion: cleanWord(h.KubeVersion), ClusterUid: cleanWord(h.ClusterUID),
 		Replica: cleanWord(h.Replica), StateHash: h.StateHash, StatusHash: h.StatusHash, Clock: timestamp(h.Clock), Standby: h.Standby,
 		CapabilitiesHash: h.Capabilities.Hash(),
@@ -83,8 +83,8 @@ func ParseHello(m *agentv1.Hello) (Hello, error) {
 		return Hello{}, frameError("a hash is longer than 64 bytes")
 	}
 	var err error
-	if m.GetHeld() != nil {
-		if h.Held, err = ParseHeld(m.GetHeld()); err != nil {
+	if m.GetTargetStates() != nil {
+		if h.TargetStates, err = ParseTargetStates(m.GetTargetStates()); err != nil {
 			return Hello{}, err
 		}
 	}
@@ -96,8 +96,8 @@ func ParseHello(m *agentv1.Hello) (Hello, error) {
 func (w Welcome) Proto() *agentv1.Welcome {
 	return &agentv1.Welcome{
 		Session: string(w.Session), AgentId: string(w.AgentID), AgentName: w.AgentName, Tenant: w.Tenant,
-		LeaseMilliseconds: w.Lease.Milliseconds(), SendHeld: w.SendHeld, SendStatuses: w.SendStatuses,
-		SendCapabilities: w.SendCapabilities, TakeCapabilities: w.TakeCapabilities,
+		LeaseMilliseconds: w.Lease.Milliseconds(), SendTargetStates: w.SendTargetStates, SendStatuses: w.SendStatuses,
+		SendCapabilities: w.SendCapabilities, AcceptCapabilities: w.AcceptCapabilities,
 		ServerVersion: w.ServerVersion, Config: &agentv1.AgentConfig{Scope: string(w.Scope), Namespaces: w.Namespaces},
 	}
 }
@@ -108,8 +108,8 @@ func ParseWelcome(m *agentv1.Welcome) (Welcome, error) {
 	w := Welcome{
 		Session: fleet.SessionID(m.GetSession()), AgentID: fleet.AgentID(m.GetAgentId()),
 		AgentName: clean(m.GetAgentName(), maxWord), Tenant: clean(m.GetTenant(), maxWord),
-		Lease: time.Duration(m.GetLeaseMilliseconds()) * time.Millisecond, SendHeld: m.GetSendHeld(), SendStatuses: m.GetSendStatuses(),
-		SendCapabilities: m.GetSendCapabilities(), TakeCapabilities: m.GetTakeCapabilities(),
+		Lease: time.Duration(m.GetLeaseMilliseconds()) * time.Millisecond, SendTargetStates: m.GetSendTargetStates(), SendStatuses: m.GetSendStatuses(),
+		SendCapabilities: m.GetSendCapabilities(), AcceptCapabilities: m.GetAcceptCapabilities(),
 		ServerVersion: clean(m.GetServerVersion(), maxWord),
 		Scope:         fleet.Scope(m.GetConfig().GetScope()), Namespaces: m.GetConfig().GetNamespaces(),
 	}
@@ -136,26 +136,26 @@ func ParseWelcome(m *agentv1.Welcome) (Welcome, error) {
 	return w, nil
 }
 
-// HeldProto returns the message for the states of targets.
-func HeldProto(held []Held) *agentv1.Held {
-	out := &agentv1.Held{Targets: make([]*agentv1.HeldTarget, 0, len(held))}
-	for _, h := range held {
+// TargetStatesProto returns the message for the states of targets.
+func TargetStatesProto(states []TargetState) *agentv1.TargetStates {
+	out := &agentv1.TargetStates{Targets: make([]*agentv1.TargetState, 0, len(states))}
+	for _, h := range states {
 		if CheckTarget(h.Target) != nil {
 			continue // the server does not know such a target
 		}
-		out.Targets = append(out.Targets, &agentv1.HeldTarget{
+		out.Targets = append(out.Targets, &agentv1.TargetState{
 			Target: string(h.Target), Epoch: h.Epoch, Generation: h.Generation, Digest: cleanDigest(h.Digest),
 		})
 	}
 	return out
 }
 
-// ParseHeld converts and validates the states of targets.
-func ParseHeld(m *agentv1.Held) (map[fleet.TargetID]Held, error) {
+// ParseTargetStates converts and validates the states of targets.
+func ParseTargetStates(m *agentv1.TargetStates) (map[fleet.TargetID]TargetState, error) {
 	if n := len(m.GetTargets()); n > MaxTargets {
 		return nil, frameError("%d targets are more than %d", n, MaxTargets)
 	}
-	out := make(map[fleet.TargetID]Held, len(m.GetTargets()))
+	out := make(map[fleet.TargetID]TargetState, len(m.GetTargets()))
 	for _, t := range m.GetTargets() {
 		if err := checkID("target", t.GetTarget()); err != nil {
 			return nil, err
@@ -167,7 +167,7 @@ func ParseHeld(m *agentv1.Held) (map[fleet.TargetID]Held, error) {
 		if _, twice := out[id]; twice {
 			return nil, frameError("target %s is listed twice", id)
 		}
-		out[id] = Held{Target: id, Version: fleet.Version{Epoch: t.GetEpoch(), Generation: t.GetGeneration()}, Digest: t.GetDigest()}
+		out[id] = TargetState{Target: id, Version: fleet.Version{Epoch: t.GetEpoch(), Generation: t.GetGeneration()}, Digest: t.GetDigest()}
 	}
 	return out, nil
 }

@@ -18,8 +18,8 @@ const (
 	// MaxMissedBundle is the same for states that an agent has missed while it was disconnected: there are no other frames
 	// to delay, and another request would take long on a bad connection.
 	MaxMissedBundle = 128 << 10
-	// HeldInHello is the maximal number of targets that an agent lists in Hello.
-	HeldInHello = 32
+	// MaxStatesInHello is the maximal number of targets that an agent lists in Hello.
+	MaxStatesInHello = 32
 	// BundleChunk is the size of one FetchBundle response.
 	BundleChunk = 64 << 10
 	// MaxBundle bounds a compressed bundle.
@@ -27,7 +27,7 @@ const (
 	// MaxBundleContent bounds an unpacked bundle. Its objects need several times this size in memory, and the memory limit
 	// of an agent is 512 MiB.
 	MaxBundleContent = 48 << 20
-	// MaxTargets bounds Held.
+	// MaxTargets bounds the targets of an agent that TargetStates lists.
 	MaxTargets = 20_000
 	// MaxObjects bounds the objects of one Status frame. A longer list is split into a full Status and further ones.
 	MaxObjects = 2_000

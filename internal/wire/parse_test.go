@@ -29,15 +29,15 @@ var malformed = []struct {
 		return err
 	}},
 	{"too many targets", "memory is bounded", func() error {
-		_, err := wire.ParseHeld(&agentv1.Held{Targets: make([]*agentv1.HeldTarget, wire.MaxTargets+1)})
+		_, err := wire.ParseTargetStates(&agentv1.TargetStates{Targets: make([]*agentv1.TargetState, wire.MaxTargets+1)})
 		return err
 	}},
 	{"target twice", "it is ambiguous", func() error {
-		_, err := wire.ParseHeld(&agentv1.Held{Targets: []*agentv1.HeldTarget{{Target: "a"}, {Target: "a"}}})
+		_, err := wire.ParseTargetStates(&agentv1.TargetStates{Targets: []*agentv1.TargetState{{Target: "a"}, {Target: "a"}}})
 		return err
 	}},
 	{"target with an invalid id", "ids become labels and names", func() error {
-		_, err := wire.ParseHeld(&agentv1.Held{Targets: []*agentv1.HeldTarget{{Target: "../etc"}}})
+		_, err := wire.ParseTargetStates(&agentv1.TargetStates{Targets: []*agentv1.TargetState{{Target: "../etc"}}})
 		return err
 	}},
 	{"invalid digest", "it names a bundle", func() error {
@@ -199,22 +199,22 @@ func TestControlCharactersAreRemoved(t *testing.T) {
 
 func TestStateHash(t *testing.T) {
 	t.Parallel()
-	a := wire.Held{Target: "a", Version: fleet.Version{Epoch: 1, Generation: 2}, Digest: digest}
-	b := wire.Held{Target: "b", Version: fleet.Version{Epoch: 1, Generation: 2}, Digest: digest}
-	same := string(wire.StateHash([]wire.Held{a, b}))
-	if got := string(wire.StateHash([]wire.Held{b, a})); got != same {
+	a := wire.TargetState{Target: "a", Version: fleet.Version{Epoch: 1, Generation: 2}, Digest: digest}
+	b := wire.TargetState{Target: "b", Version: fleet.Version{Epoch: 1, Generation: 2}, Digest: digest}
+	same := string(wire.StateHash([]wire.TargetState{a, b}))
+	if got := string(wire.StateHash([]wire.TargetState{b, a})); got != same {
 		t.Error("the order of targets changes the hash")
 	}
 	if wire.StateHash(nil) != nil {
 		t.Error("no states have a hash")
 	}
-	for name, other := range map[string]wire.Held{
+	for name, other := range map[string]wire.TargetState{
 		"target":     {Target: "c", Version: b.Version, Digest: b.Digest},
 		"epoch":      {Target: "b", Version: fleet.Version{Epoch: 2, Generation: 2}, Digest: b.Digest},
 		"generation": {Target: "b", Version: fleet.Version{Epoch: 1, Generation: 3}, Digest: b.Digest},
 		"digest":     {Target: "b", Version: b.Version},
 	} {
-		if got := string(wire.StateHash([]wire.Held{a, other})); got == same {
+		if got := string(wire.StateHash([]wire.TargetState{a, other})); got == same {
 			t.Errorf("another %s has the same hash", name)
 		}
 	}
@@ -243,7 +243,7 @@ func TestDetachedTargetHasNoBundle(t *testing.T) {
 	if err != nil || got.State.Digest != "" || got.Bundle != nil {
 		t.Errorf("it is parsed as %+v, %v, want no bundle", got, err)
 	}
-	if held := wire.HeldOf("a", state); held.Digest != "" || held.Version != state.Version {
+	if held := wire.StateOf("a", state); held.Digest != "" || held.Version != state.Version {
 		t.Errorf("the state is %+v, want only the version", held)
 	}
 }

@@ -249,7 +249,7 @@ func (c *Client) setEngine(ctx context.Context, w wire.Welcome) (recovered bool,
 }
 
 // states returns the state of every target and the hash over them. They are not known before there is an engine.
-func (c *Client) states() (states []wire.Held, hash []byte, known bool) {
+func (c *Client) states() (states []wire.TargetState, hash []byte, known bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.targets.states(), c.targets.hash(), c.engine != nil

@@ -121,10 +121,10 @@ func (n *connection) serve(ctx context.Context, hello wire.Hello) error {
 	if !n.cfg.Standby {
 		states, hash, known := n.states()
 		hello.StateHash, hello.StatusHash = hash, n.statuses.hash()
-		if known && len(states) <= wire.HeldInHello {
-			hello.Held = make(map[fleet.TargetID]wire.Held, len(states))
+		if known && len(states) <= wire.MaxStatesInHello {
+			hello.TargetStates = make(map[fleet.TargetID]wire.TargetState, len(states))
 			for _, s := range states {
-				hello.Held[s.Target] = s
+				hello.TargetStates[s.Target] = s
 			}
 		}
 	}

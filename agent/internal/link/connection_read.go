@@ -52,7 +52,7 @@ func (n *connection) handleWelcome(ctx context.Context, m *agentv1.Welcome) erro
 	n.log = n.log.With(obs.KeyTenant, w.Tenant, obs.KeyAgent, w.AgentName)
 	n.log.Info("connected", obs.KeySession, string(w.Session), "serverVersion", w.ServerVersion, "standby", n.cfg.Standby)
 	// Set before the writer starts, which uses them.
-	n.capabilities.requested, n.capabilities.updates = w.SendCapabilities, w.TakeCapabilities
+	n.capabilities.requested, n.capabilities.updates = w.SendCapabilities, w.AcceptCapabilities
 	if n.cfg.Standby {
 		if n.cfg.Welcomed != nil {
 			_, _, _ = n.cfg.Welcomed(ctx, w)
@@ -73,7 +73,7 @@ func (n *connection) handleWelcome(ctx context.Context, m *agentv1.Welcome) erro
 	n.startSnapshot()
 	// After a restart Hello did not list any target, so that a server without desired states did not ask for the list. It
 	// needs the list nevertheless: its next desired state may be older than what is in the cluster.
-	if w.SendHeld || recovered {
+	if w.SendTargetStates || recovered {
 		n.sendStates <- struct{}{}
 		wait.Signal(n.wake)
 	}

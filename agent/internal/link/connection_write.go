@@ -47,7 +47,7 @@ func (n *connection) writeOnce() (sent bool, err error) {
 	select {
 	case <-n.sendStates:
 		states, _, _ := n.states()
-		return true, n.send("held", &agentv1.ConnectRequest{Frame: &agentv1.ConnectRequest_Held{Held: wire.HeldProto(states)}})
+		return true, n.send("target_states", &agentv1.ConnectRequest{Frame: &agentv1.ConnectRequest_TargetStates{TargetStates: wire.TargetStatesProto(states)}})
 	case result := <-n.rotated:
 		return true, n.sendTokenStored(result)
 	default:

@@ -182,7 +182,7 @@ func TestDeletedTargetIsForgotten(t *testing.T) {
 	if err := m.AwaitObserved(testContext(t), next.ID, fleet.SyncSynced); err != nil {
 		t.Fatal(err)
 	}
-	if n := counter(t, second.Metrics, "kedge_gateway_frames_total", "held"); n != 0 {
+	if n := counter(t, second.Metrics, "kedge_gateway_frames_total", "target_states"); n != 0 {
 		t.Error("the agent still lists the deleted target")
 	}
 	if got := r.engine.received(); len(got) != 3 || !got[1].State.Tombstone || got[1].Objects != nil {

@@ -32,11 +32,11 @@ func TestRestartedAgentListsRecoveredTargets(t *testing.T) {
 	for {
 		select {
 		case f := <-s.frames:
-			if f.GetHeld() == nil {
+			if f.GetTargetStates() == nil {
 				continue
 			}
-			got, err := wire.ParseHeld(f.GetHeld())
-			want := map[fleet.TargetID]wire.Held{"tgt-9": {Target: "tgt-9", Version: fleet.Version{Epoch: 1, Generation: 7}}}
+			got, err := wire.ParseTargetStates(f.GetTargetStates())
+			want := map[fleet.TargetID]wire.TargetState{"tgt-9": {Target: "tgt-9", Version: fleet.Version{Epoch: 1, Generation: 7}}}
 			if diff := cmp.Diff(want, got); err != nil || diff != "" {
 				t.Errorf("states (-want +got):\n%s%v", diff, err)
 			}

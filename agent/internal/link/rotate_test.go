@@ -82,7 +82,7 @@ func (g *tokenServer) Connect(stream grpc.BidiStreamingServer[agentv1.ConnectReq
 	if !valid {
 		return status.Error(codes.Unauthenticated, "the token is missing, wrong or revoked")
 	}
-	welcome := wire.Welcome{Session: "ses-1", AgentID: "agt-1", Lease: time.Minute, Scope: fleet.ScopeCluster, TakeCapabilities: g.acceptsCapabilities}
+	welcome := wire.Welcome{Session: "ses-1", AgentID: "agt-1", Lease: time.Minute, Scope: fleet.ScopeCluster, AcceptCapabilities: g.acceptsCapabilities}
 	if err := stream.Send(&agentv1.ConnectResponse{Frame: &agentv1.ConnectResponse_Welcome{Welcome: welcome.Proto()}}); err != nil {
 		return err
 	}

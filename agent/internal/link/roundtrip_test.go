@@ -20,7 +20,7 @@ func TestMissedStatesTakeOneRoundTrip(t *testing.T) {
 		{"little", "it fits into the frames", 2, 1000, false, false},
 		{"a bundle that is not small", "missed bundles may be larger to be inlined", 1, 90_000, false, false},
 		{"a large bundle", "it would delay the following frames", 1, 200_000, false, true},
-		{"many targets", "the list is sent only when the hashes differ", wire.HeldInHello + 1, 10, true, false},
+		{"many targets", "the list is sent only when the hashes differ", wire.MaxStatesInHello + 1, 10, true, false},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -43,14 +43,14 @@ func TestMissedStatesTakeOneRoundTrip(t *testing.T) {
 			if err := m.AwaitOpen(testContext(t), 0); err != nil {
 				t.Fatal(err)
 			}
-			before := counter(t, r.metrics, "kedge_agent_frames_total", "held")
+			before := counter(t, r.metrics, "kedge_agent_frames_total", "target_states")
 			missed := m.Desire(targets[0].ID, configMaps(t, 1, tt.noise), func(*fleet.Desired) {})
 			proxy.reconnect()
 			err := m.AwaitTarget(testContext(t), missed.ID, func(x fleet.Target) bool { return x.Observed.Version == missed.Desired.Version })
 			if err != nil {
 				t.Fatal(err)
 			}
-			listed := counter(t, r.metrics, "kedge_agent_frames_total", "held") > before
+			listed := counter(t, r.metrics, "kedge_agent_frames_total", "target_states") > before
 			fetched := counter(t, r.metrics, "kedge_agent_bundle_bytes_total") > 0
 			if listed != tt.held || fetched != tt.downloads {
 				t.Errorf("%s: listed %t, fetched %t; want %t and %t", tt.reason, listed, fetched, tt.held, tt.downloads)

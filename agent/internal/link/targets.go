@@ -9,7 +9,7 @@ import (
 // target is what a client knows of one target. The zero value means that it knows nothing.
 type target struct {
 	// state is the newest state that the engine has received or found in the cluster; nil when there is none.
-	state *wire.Held
+	state *wire.TargetState
 	// unsent means that the engine found state in the cluster without its bundle, and has not received it since. The
 	// server has to send it again, even if it is a tombstone or detached and has no bundle at all.
 	unsent bool
@@ -41,7 +41,7 @@ func (t *targets) get(id fleet.TargetID) *target {
 // recovered adds a state that the engine found in the cluster. An inventory has the version of what was applied, but not
 // the objects. Without these the server has to send the state again; it learns from the version whether the agent is ahead.
 func (t *targets) recovered(found engine.Held) {
-	state := wire.Held{Target: found.Target, Version: found.Version}
+	state := wire.TargetState{Target: found.Target, Version: found.Version}
 	if found.AtHand {
 		state.Digest = found.Digest
 	}
@@ -51,7 +51,7 @@ func (t *targets) recovered(found engine.Held) {
 
 // received records that the engine has received a state.
 func (t *targets) received(id fleet.TargetID, d fleet.Desired) {
-	state := wire.HeldOf(id, d)
+	state := wire.StateOf(id, d)
 	known := t.get(id)
 	known.state, known.unsent, known.deferred = &state, false, nil
 }
@@ -136,8 +136,8 @@ func (t *targets) forget(id fleet.TargetID, version fleet.Version) {
 }
 
 // states returns the state of every target.
-func (t *targets) states() []wire.Held {
-	var out []wire.Held
+func (t *targets) states() []wire.TargetState {
+	var out []wire.TargetState
 	for _, known := range t.byID {
 		if known.state != nil {
 			out = append(out, *known.state)

@@ -7,27 +7,27 @@
 //
 // The order of frames on Connect:
 //
-//	agent                                     server
-//	Hello{state_hash, …}            ──▶
-//	                                ◀──       Welcome{send_held: false}   hashes agree
-//	                                ◀──       SnapshotComplete
+//	agent                                        server
+//	Hello{state_hash, …}               ──▶
+//	                                   ◀──       Welcome{send_target_states: false}  the hashes are equal
+//	                                   ◀──       SnapshotComplete
 //	or
-//	                                ◀──       Welcome{send_held: true}    they differ
-//	Held{targets}                   ──▶
-//	                                ◀──       Desired …                   only what differs
-//	                                ◀──       SnapshotComplete
+//	                                   ◀──       Welcome{send_target_states: true}   the hashes differ
+//	TargetStates{targets}              ──▶
+//	                                   ◀──       Desired …                           only states that differ
+//	                                   ◀──       SnapshotComplete
 //	or, which saves a round trip for a short list
-//	Hello{state_hash, held, …}      ──▶
-//	                                ◀──       Welcome{send_held: false}   they differ
-//	                                ◀──       Desired …                   only what differs
-//	                                ◀──       SnapshotComplete
-//	then, in any order and for as long as the stream lives:
-//	Status, Events, Heartbeat       ──▶
-//	Capabilities                    ──▶                                   when they change
-//	                                ◀──       Desired, StatusStored
-//	                                ◀──       NewToken                    when the token is rotated
-//	TokenStored                     ──▶                                   the agent reconnects with the new token
-//	                                ◀──       Goodbye                     at most once, the last frame
+//	Hello{state_hash, target_states}   ──▶
+//	                                   ◀──       Welcome{send_target_states: false}  the hashes differ
+//	                                   ◀──       Desired …                           only states that differ
+//	                                   ◀──       SnapshotComplete
+//	then, in any order, until the stream ends
+//	Status, Events, Heartbeat          ──▶
+//	Capabilities                       ──▶                                           when they change
+//	                                   ◀──       Desired, StatusStored
+//	                                   ◀──       NewToken                            when the token is rotated
+//	TokenStored                        ──▶                                           then the agent reconnects
+//	                                   ◀──       Goodbye                             at most once, the last frame
 //
 // A target that the server does not send stays unchanged: absence is never deletion. Objects are
 // deleted only because a Desired has a bundle that no longer contains them, or because a Desired has
@@ -65,7 +65,7 @@ type ConnectRequest struct {
 	// Types that are valid to be assigned to Frame:
 	//
 	//	*ConnectRequest_Hello
-	//	*ConnectRequest_Held
+	//	*ConnectRequest_TargetStates
 	//	*ConnectRequest_Status
 	//	*ConnectRequest_Events
 	//	*ConnectRequest_Heartbeat
@@ -122,10 +122,10 @@ func (x *ConnectRequest) GetHello() *Hello {
 	return nil
 }
 
-func (x *ConnectRequest) GetHeld() *Held {
+func (x *ConnectRequest) GetTargetStates() *TargetStates {
 	if x != nil {
-		if x, ok := x.Frame.(*ConnectRequest_Held); ok {
-			return x.Held
+		if x, ok := x.Frame.(*ConnectRequest_TargetStates); ok {
+			return x.TargetStates
 		}
 	}
 	return nil
@@ -184,8 +184,8 @@ type ConnectRequest_Hello struct {
 	Hello *Hello `protobuf:"bytes,1,opt,name=hello,proto3,oneof"`
 }
 
-type ConnectRequest_Held struct {
-	Held *Held `protobuf:"bytes,2,opt,name=held,proto3,oneof"`
+type ConnectRequest_TargetStates struct {
+	TargetStates *TargetStates `protobuf:"bytes,2,opt,name=target_states,json=targetStates,proto3,oneof"`
 }
 
 type ConnectRequest_Status struct {
@@ -210,7 +210,7 @@ type ConnectRequest_Capabilities struct {
 
 func (*ConnectRequest_Hello) isConnectRequest_Frame() {}
 
-func (*ConnectRequest_Held) isConnectRequest_Frame() {}
+func (*ConnectRequest_TargetStates) isConnectRequest_Frame() {}
 
 func (*ConnectRequest_Status) isConnectRequest_Frame() {}
 
@@ -385,9 +385,9 @@ type Hello struct {
 	// empty when there is none.
 	StatusHash []byte `protobuf:"bytes,7,opt,name=status_hash,json=statusHash,proto3" json:"status_hash,omitempty"`
 	// The states of all targets, if the list is short.
-	Held *Held `protobuf:"bytes,8,opt,name=held,proto3" json:"held,omitempty"`
-	// Another replica of the agent leads. This replica receives no Desired and sends no Held, Status or
-	// Events.
+	TargetStates *TargetStates `protobuf:"bytes,8,opt,name=target_states,json=targetStates,proto3" json:"target_states,omitempty"`
+	// Another replica of the agent leads. This replica receives no Desired and sends no TargetStates, Status
+	// or Events.
 	Standby bool `protobuf:"varint,9,opt,name=standby,proto3" json:"standby,omitempty"`
 	// Hash of the capabilities of the cluster, see fleet.Capabilities.Hash; empty when they are not known.
 	// The server requests Capabilities when it does not know this hash.
@@ -475,9 +475,9 @@ func (x *Hello) GetStatusHash() []byte {
 	return nil
 }
 
-func (x *Hello) GetHeld() *Held {
+func (x *Hello) GetTargetStates() *TargetStates {
 	if x != nil {
-		return x.Held
+		return x.TargetStates
 	}
 	return nil
 }
@@ -551,29 +551,29 @@ func (x *Capabilities) GetApiVersions() []string {
 	return nil
 }
 
-// Held lists the states of all targets of the agent. The agent sends it when the hashes differ, and after a
-// restart, when Hello could not contain the list.
-type Held struct {
+// TargetStates lists the states of all targets of the agent. The agent sends it when the hashes differ, and
+// after a restart, when Hello could not contain the list.
+type TargetStates struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Targets       []*HeldTarget          `protobuf:"bytes,1,rep,name=targets,proto3" json:"targets,omitempty"`
+	Targets       []*TargetState         `protobuf:"bytes,1,rep,name=targets,proto3" json:"targets,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
-func (x *Held) Reset() {
-	*x = Held{}
+func (x *TargetStates) Reset() {
+	*x = TargetStates{}
 	mi := &file_kedge_agent_v1_agent_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
 
-func (x *Held) String() string {
+func (x *TargetStates) String() string {
 	return protoimpl.X.MessageStringOf(x)
 }
 
-func (*Held) ProtoMessage() {}
+func (*TargetStates) ProtoMessage() {}
 
-func (x *Held) ProtoReflect() protoreflect.Message {
+func (x *TargetStates) ProtoReflect() protoreflect.Message {
 	mi := &file_kedge_agent_v1_agent_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -585,19 +585,19 @@ func (x *Held) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use Held.ProtoReflect.Descriptor instead.
-func (*Held) Descriptor() ([]byte, []int) {
+// Deprecated: Use TargetStates.ProtoReflect.Descriptor instead.
+func (*TargetStates) Descriptor() ([]byte, []int) {
 	return file_kedge_agent_v1_agent_proto_rawDescGZIP(), []int{4}
 }
 
-func (x *Held) GetTargets() []*HeldTarget {
+func (x *TargetStates) GetTargets() []*TargetState {
 	if x != nil {
 		return x.Targets
 	}
 	return nil
 }
 
-type HeldTarget struct {
+type TargetState struct {
 	state      protoimpl.MessageState `protogen:"open.v1"`
 	Target     string                 `protobuf:"bytes,1,opt,name=target,proto3" json:"target,omitempty"`
 	Epoch      int64                  `protobuf:"varint,2,opt,name=epoch,proto3" json:"epoch,omitempty"`
@@ -608,20 +608,20 @@ type HeldTarget struct {
 	sizeCache     protoimpl.SizeCache
 }
 
-func (x *HeldTarget) Reset() {
-	*x = HeldTarget{}
+func (x *TargetState) Reset() {
+	*x = TargetState{}
 	mi := &file_kedge_agent_v1_agent_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
 
-func (x *HeldTarget) String() string {
+func (x *TargetState) String() string {
 	return protoimpl.X.MessageStringOf(x)
 }
 
-func (*HeldTarget) ProtoMessage() {}
+func (*TargetState) ProtoMessage() {}
 
-func (x *HeldTarget) ProtoReflect() protoreflect.Message {
+func (x *TargetState) ProtoReflect() protoreflect.Message {
 	mi := &file_kedge_agent_v1_agent_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -633,33 +633,33 @@ func (x *HeldTarget) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use HeldTarget.ProtoReflect.Descriptor instead.
-func (*HeldTarget) Descriptor() ([]byte, []int) {
+// Deprecated: Use TargetState.ProtoReflect.Descriptor instead.
+func (*TargetState) Descriptor() ([]byte, []int) {
 	return file_kedge_agent_v1_agent_proto_rawDescGZIP(), []int{5}
 }
 
-func (x *HeldTarget) GetTarget() string {
+func (x *TargetState) GetTarget() string {
 	if x != nil {
 		return x.Target
 	}
 	return ""
 }
 
-func (x *HeldTarget) GetEpoch() int64 {
+func (x *TargetState) GetEpoch() int64 {
 	if x != nil {
 		return x.Epoch
 	}
 	return 0
 }
 
-func (x *HeldTarget) GetGeneration() int64 {
+func (x *TargetState) GetGeneration() int64 {
 	if x != nil {
 		return x.Generation
 	}
 	return 0
 }
 
-func (x *HeldTarget) GetDigest() string {
+func (x *TargetState) GetDigest() string {
 	if x != nil {
 		return x.Digest
 	}
@@ -673,10 +673,10 @@ type Welcome struct {
 	AgentName string                 `protobuf:"bytes,3,opt,name=agent_name,json=agentName,proto3" json:"agent_name,omitempty"`
 	// The server ends a session without frames for longer than this.
 	LeaseMilliseconds int64 `protobuf:"varint,4,opt,name=lease_milliseconds,json=leaseMilliseconds,proto3" json:"lease_milliseconds,omitempty"`
-	// Requests Held.
-	SendHeld      bool         `protobuf:"varint,5,opt,name=send_held,json=sendHeld,proto3" json:"send_held,omitempty"`
-	Config        *AgentConfig `protobuf:"bytes,6,opt,name=config,proto3" json:"config,omitempty"`
-	ServerVersion string       `protobuf:"bytes,7,opt,name=server_version,json=serverVersion,proto3" json:"server_version,omitempty"`
+	// Requests TargetStates.
+	SendTargetStates bool         `protobuf:"varint,5,opt,name=send_target_states,json=sendTargetStates,proto3" json:"send_target_states,omitempty"`
+	Config           *AgentConfig `protobuf:"bytes,6,opt,name=config,proto3" json:"config,omitempty"`
+	ServerVersion    string       `protobuf:"bytes,7,opt,name=server_version,json=serverVersion,proto3" json:"server_version,omitempty"`
 	// Name of the tenant of the agent, for logs and messages.
 	Tenant string `protobuf:"bytes,8,opt,name=tenant,proto3" json:"tenant,omitempty"`
 	// Requests the full Status of every target, because the hashes differ. Otherwise the agent sends only
@@ -686,9 +686,9 @@ type Welcome struct {
 	SendCapabilities bool `protobuf:"varint,10,opt,name=send_capabilities,json=sendCapabilities,proto3" json:"send_capabilities,omitempty"`
 	// The agent may send Capabilities again on this stream when they change. A server that does not set this
 	// ends the stream when it receives them. It gets changes with the next Hello.
-	TakeCapabilities bool `protobuf:"varint,11,opt,name=take_capabilities,json=takeCapabilities,proto3" json:"take_capabilities,omitempty"`
-	unknownFields    protoimpl.UnknownFields
-	sizeCache        protoimpl.SizeCache
+	AcceptCapabilities bool `protobuf:"varint,11,opt,name=accept_capabilities,json=acceptCapabilities,proto3" json:"accept_capabilities,omitempty"`
+	unknownFields      protoimpl.UnknownFields
+	sizeCache          protoimpl.SizeCache
 }
 
 func (x *Welcome) Reset() {
@@ -749,9 +749,9 @@ func (x *Welcome) GetLeaseMilliseconds() int64 {
 	return 0
 }
 
-func (x *Welcome) GetSendHeld() bool {
+func (x *Welcome) GetSendTargetStates() bool {
 	if x != nil {
-		return x.SendHeld
+		return x.SendTargetStates
 	}
 	return false
 }
@@ -791,9 +791,9 @@ func (x *Welcome) GetSendCapabilities() bool {
 	return false
 }
 
-func (x *Welcome) GetTakeCapabilities() bool {
+func (x *Welcome) GetAcceptCapabilities() bool {
 	if x != nil {
-		return x.TakeCapabilities
+		return x.AcceptCapabilities
 	}
 	return false
 }
@@ -2146,10 +2146,10 @@ var File_kedge_agent_v1_agent_proto protoreflect.FileDescriptor
 
 const file_kedge_agent_v1_agent_proto_rawDesc = "" +
 	"\n" +
-	"\x1akedge/agent/v1/agent.proto\x12\x0ekedge.agent.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"\x99\x03\n" +
+	"\x1akedge/agent/v1/agent.proto\x12\x0ekedge.agent.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"\xb2\x03\n" +
 	"\x0eConnectRequest\x12-\n" +
-	"\x05hello\x18\x01 \x01(\v2\x15.kedge.agent.v1.HelloH\x00R\x05hello\x12*\n" +
-	"\x04held\x18\x02 \x01(\v2\x14.kedge.agent.v1.HeldH\x00R\x04held\x120\n" +
+	"\x05hello\x18\x01 \x01(\v2\x15.kedge.agent.v1.HelloH\x00R\x05hello\x12C\n" +
+	"\rtarget_states\x18\x02 \x01(\v2\x1c.kedge.agent.v1.TargetStatesH\x00R\ftargetStates\x120\n" +
 	"\x06status\x18\x03 \x01(\v2\x16.kedge.agent.v1.StatusH\x00R\x06status\x120\n" +
 	"\x06events\x18\x04 \x01(\v2\x16.kedge.agent.v1.EventsH\x00R\x06events\x129\n" +
 	"\theartbeat\x18\x05 \x01(\v2\x19.kedge.agent.v1.HeartbeatH\x00R\theartbeat\x12@\n" +
@@ -2163,7 +2163,7 @@ const file_kedge_agent_v1_agent_proto_rawDesc = "" +
 	"\rstatus_stored\x18\x04 \x01(\v2\x1c.kedge.agent.v1.StatusStoredH\x00R\fstatusStored\x123\n" +
 	"\agoodbye\x18\x05 \x01(\v2\x17.kedge.agent.v1.GoodbyeH\x00R\agoodbye\x127\n" +
 	"\tnew_token\x18\x06 \x01(\v2\x18.kedge.agent.v1.NewTokenH\x00R\bnewTokenB\a\n" +
-	"\x05frame\"\xed\x02\n" +
+	"\x05frame\"\x86\x03\n" +
 	"\x05Hello\x12#\n" +
 	"\ragent_version\x18\x01 \x01(\tR\fagentVersion\x12!\n" +
 	"\fkube_version\x18\x02 \x01(\tR\vkubeVersion\x12\x1f\n" +
@@ -2174,38 +2174,37 @@ const file_kedge_agent_v1_agent_proto_rawDesc = "" +
 	"state_hash\x18\x05 \x01(\fR\tstateHash\x120\n" +
 	"\x05clock\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\x05clock\x12\x1f\n" +
 	"\vstatus_hash\x18\a \x01(\fR\n" +
-	"statusHash\x12(\n" +
-	"\x04held\x18\b \x01(\v2\x14.kedge.agent.v1.HeldR\x04held\x12\x18\n" +
+	"statusHash\x12A\n" +
+	"\rtarget_states\x18\b \x01(\v2\x1c.kedge.agent.v1.TargetStatesR\ftargetStates\x12\x18\n" +
 	"\astandby\x18\t \x01(\bR\astandby\x12+\n" +
 	"\x11capabilities_hash\x18\n" +
 	" \x01(\tR\x10capabilitiesHash\"T\n" +
 	"\fCapabilities\x12!\n" +
 	"\fkube_version\x18\x01 \x01(\tR\vkubeVersion\x12!\n" +
-	"\fapi_versions\x18\x02 \x03(\tR\vapiVersions\"<\n" +
-	"\x04Held\x124\n" +
-	"\atargets\x18\x01 \x03(\v2\x1a.kedge.agent.v1.HeldTargetR\atargets\"r\n" +
-	"\n" +
-	"HeldTarget\x12\x16\n" +
+	"\fapi_versions\x18\x02 \x03(\tR\vapiVersions\"E\n" +
+	"\fTargetStates\x125\n" +
+	"\atargets\x18\x01 \x03(\v2\x1b.kedge.agent.v1.TargetStateR\atargets\"s\n" +
+	"\vTargetState\x12\x16\n" +
 	"\x06target\x18\x01 \x01(\tR\x06target\x12\x14\n" +
 	"\x05epoch\x18\x02 \x01(\x03R\x05epoch\x12\x1e\n" +
 	"\n" +
 	"generation\x18\x03 \x01(\x03R\n" +
 	"generation\x12\x16\n" +
-	"\x06digest\x18\x04 \x01(\tR\x06digest\"\x9c\x03\n" +
+	"\x06digest\x18\x04 \x01(\tR\x06digest\"\xb1\x03\n" +
 	"\aWelcome\x12\x18\n" +
 	"\asession\x18\x01 \x01(\tR\asession\x12\x19\n" +
 	"\bagent_id\x18\x02 \x01(\tR\aagentId\x12\x1d\n" +
 	"\n" +
 	"agent_name\x18\x03 \x01(\tR\tagentName\x12-\n" +
-	"\x12lease_milliseconds\x18\x04 \x01(\x03R\x11leaseMilliseconds\x12\x1b\n" +
-	"\tsend_held\x18\x05 \x01(\bR\bsendHeld\x123\n" +
+	"\x12lease_milliseconds\x18\x04 \x01(\x03R\x11leaseMilliseconds\x12,\n" +
+	"\x12send_target_states\x18\x05 \x01(\bR\x10sendTargetStates\x123\n" +
 	"\x06config\x18\x06 \x01(\v2\x1b.kedge.agent.v1.AgentConfigR\x06config\x12%\n" +
 	"\x0eserver_version\x18\a \x01(\tR\rserverVersion\x12\x16\n" +
 	"\x06tenant\x18\b \x01(\tR\x06tenant\x12#\n" +
 	"\rsend_statuses\x18\t \x01(\bR\fsendStatuses\x12+\n" +
 	"\x11send_capabilities\x18\n" +
-	" \x01(\bR\x10sendCapabilities\x12+\n" +
-	"\x11take_capabilities\x18\v \x01(\bR\x10takeCapabilities\"C\n" +
+	" \x01(\bR\x10sendCapabilities\x12/\n" +
+	"\x13accept_capabilities\x18\v \x01(\bR\x12acceptCapabilities\"C\n" +
 	"\vAgentConfig\x12\x14\n" +
 	"\x05scope\x18\x01 \x01(\tR\x05scope\x12\x1e\n" +
 	"\n" +
@@ -2343,8 +2342,8 @@ var file_kedge_agent_v1_agent_proto_goTypes = []any{
 	(*ConnectResponse)(nil),       // 1: kedge.agent.v1.ConnectResponse
 	(*Hello)(nil),                 // 2: kedge.agent.v1.Hello
 	(*Capabilities)(nil),          // 3: kedge.agent.v1.Capabilities
-	(*Held)(nil),                  // 4: kedge.agent.v1.Held
-	(*HeldTarget)(nil),            // 5: kedge.agent.v1.HeldTarget
+	(*TargetStates)(nil),          // 4: kedge.agent.v1.TargetStates
+	(*TargetState)(nil),           // 5: kedge.agent.v1.TargetState
 	(*Welcome)(nil),               // 6: kedge.agent.v1.Welcome
 	(*AgentConfig)(nil),           // 7: kedge.agent.v1.AgentConfig
 	(*Desired)(nil),               // 8: kedge.agent.v1.Desired
@@ -2368,7 +2367,7 @@ var file_kedge_agent_v1_agent_proto_goTypes = []any{
 }
 var file_kedge_agent_v1_agent_proto_depIdxs = []int32{
 	2,  // 0: kedge.agent.v1.ConnectRequest.hello:type_name -> kedge.agent.v1.Hello
-	4,  // 1: kedge.agent.v1.ConnectRequest.held:type_name -> kedge.agent.v1.Held
+	4,  // 1: kedge.agent.v1.ConnectRequest.target_states:type_name -> kedge.agent.v1.TargetStates
 	17, // 2: kedge.agent.v1.ConnectRequest.status:type_name -> kedge.agent.v1.Status
 	20, // 3: kedge.agent.v1.ConnectRequest.events:type_name -> kedge.agent.v1.Events
 	22, // 4: kedge.agent.v1.ConnectRequest.heartbeat:type_name -> kedge.agent.v1.Heartbeat
@@ -2381,8 +2380,8 @@ var file_kedge_agent_v1_agent_proto_depIdxs = []int32{
 	14, // 11: kedge.agent.v1.ConnectResponse.goodbye:type_name -> kedge.agent.v1.Goodbye
 	15, // 12: kedge.agent.v1.ConnectResponse.new_token:type_name -> kedge.agent.v1.NewToken
 	25, // 13: kedge.agent.v1.Hello.clock:type_name -> google.protobuf.Timestamp
-	4,  // 14: kedge.agent.v1.Hello.held:type_name -> kedge.agent.v1.Held
-	5,  // 15: kedge.agent.v1.Held.targets:type_name -> kedge.agent.v1.HeldTarget
+	4,  // 14: kedge.agent.v1.Hello.target_states:type_name -> kedge.agent.v1.TargetStates
+	5,  // 15: kedge.agent.v1.TargetStates.targets:type_name -> kedge.agent.v1.TargetState
 	7,  // 16: kedge.agent.v1.Welcome.config:type_name -> kedge.agent.v1.AgentConfig
 	10, // 17: kedge.agent.v1.Desired.policy:type_name -> kedge.agent.v1.Policy
 	9,  // 18: kedge.agent.v1.Desired.hand_overs:type_name -> kedge.agent.v1.HandOver
@@ -2411,7 +2410,7 @@ func file_kedge_agent_v1_agent_proto_init() {
 	}
 	file_kedge_agent_v1_agent_proto_msgTypes[0].OneofWrappers = []any{
 		(*ConnectRequest_Hello)(nil),
-		(*ConnectRequest_Held)(nil),
+		(*ConnectRequest_TargetStates)(nil),
 		(*ConnectRequest_Status)(nil),
 		(*ConnectRequest_Events)(nil),
 		(*ConnectRequest_Heartbeat)(nil),

@@ -7,27 +7,27 @@
 //
 // The order of frames on Connect:
 //
-//	agent                                     server
-//	Hello{state_hash, …}            ──▶
-//	                                ◀──       Welcome{send_held: false}   hashes agree
-//	                                ◀──       SnapshotComplete
+//	agent                                        server
+//	Hello{state_hash, …}               ──▶
+//	                                   ◀──       Welcome{send_target_states: false}  the hashes are equal
+//	                                   ◀──       SnapshotComplete
 //	or
-//	                                ◀──       Welcome{send_held: true}    they differ
-//	Held{targets}                   ──▶
-//	                                ◀──       Desired …                   only what differs
-//	                                ◀──       SnapshotComplete
+//	                                   ◀──       Welcome{send_target_states: true}   the hashes differ
+//	TargetStates{targets}              ──▶
+//	                                   ◀──       Desired …                           only states that differ
+//	                                   ◀──       SnapshotComplete
 //	or, which saves a round trip for a short list
-//	Hello{state_hash, held, …}      ──▶
-//	                                ◀──       Welcome{send_held: false}   they differ
-//	                                ◀──       Desired …                   only what differs
-//	                                ◀──       SnapshotComplete
-//	then, in any order and for as long as the stream lives:
-//	Status, Events, Heartbeat       ──▶
-//	Capabilities                    ──▶                                   when they change
-//	                                ◀──       Desired, StatusStored
-//	                                ◀──       NewToken                    when the token is rotated
-//	TokenStored                     ──▶                                   the agent reconnects with the new token
-//	                                ◀──       Goodbye                     at most once, the last frame
+//	Hello{state_hash, target_states}   ──▶
+//	                                   ◀──       Welcome{send_target_states: false}  the hashes differ
+//	                                   ◀──       Desired …                           only states that differ
+//	                                   ◀──       SnapshotComplete
+//	then, in any order, until the stream ends
+//	Status, Events, Heartbeat          ──▶
+//	Capabilities                       ──▶                                           when they change
+//	                                   ◀──       Desired, StatusStored
+//	                                   ◀──       NewToken                            when the token is rotated
+//	TokenStored                        ──▶                                           then the agent reconnects
+//	                                   ◀──       Goodbye                             at most once, the last frame
 //
 // A target that the server does not send stays unchanged: absence is never deletion. Objects are
 // deleted only because a Desired has a bundle that no longer contains them, or because a Desired has

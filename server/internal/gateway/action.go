@@ -15,7 +15,7 @@ type heldTarget struct {
 	usable  bool // the agent can apply it without receiving anything
 }
 
-func heldTargets(held map[fleet.TargetID]wire.Held) map[fleet.TargetID]heldTarget {
+func heldTargets(held map[fleet.TargetID]wire.TargetState) map[fleet.TargetID]heldTarget {
 	out := make(map[fleet.TargetID]heldTarget, len(held))
 	for id, h := range held {
 		out[id] = heldTarget{version: h.Version, digest: h.Digest, usable: h.Digest != ""}
@@ -25,7 +25,7 @@ func heldTargets(held map[fleet.TargetID]wire.Held) map[fleet.TargetID]heldTarge
 
 // heldAfterSend is what an agent has of a target after the gateway sent it.
 func heldAfterSend(t control.AgentTarget) heldTarget {
-	held := wire.HeldOf(t.ID, t.Desired)
+	held := wire.StateOf(t.ID, t.Desired)
 	return heldTarget{version: held.Version, digest: held.Digest, usable: true}
 }
 
@@ -57,7 +57,7 @@ func nextAction(t control.AgentTarget, held heldTarget, known bool) action {
 		return actionReportAhead
 	case order < 0 || !held.usable:
 		return actionSend
-	case held.digest != wire.HeldOf(t.ID, t.Desired).Digest:
+	case held.digest != wire.StateOf(t.ID, t.Desired).Digest:
 		return actionReportAhead
 	default:
 		return actionNone
@@ -66,13 +66,13 @@ func nextAction(t control.AgentTarget, held heldTarget, known bool) action {
 
 // hashes returns the hashes of an agent that has every state and whose statuses are all confirmed.
 func hashes(targets []control.AgentTarget) (state, statuses []byte) {
-	var held []wire.Held
+	var held []wire.TargetState
 	var confirmed []wire.Confirmed
 	for _, t := range targets {
 		if !sendable(t) {
 			continue
 		}
-		held = append(held, wire.HeldOf(t.ID, t.Desired))
+		held = append(held, wire.StateOf(t.ID, t.Desired))
 		if !t.Observed.AsOf.IsZero() {
 			confirmed = append(confirmed, wire.ConfirmedOf(t.ID, t.Observed))
 		}

@@ -58,11 +58,11 @@ func TestChangedCapabilitiesAreRecordedWithinTheRateLimit(t *testing.T) {
 	}
 	tell := func(h *wire.Hello) { h.Capabilities = first }
 	waits, w := connect(t, srv, token, func(h *wire.Hello) { tell(h); standby("r-1")(h) })
-	if w.SendCapabilities || w.TakeCapabilities {
+	if w.SendCapabilities || w.AcceptCapabilities {
 		t.Error("the server asks a standby replica")
 	}
 	p, w := connect(t, srv, token, tell)
-	if !w.SendCapabilities || !w.TakeCapabilities {
+	if !w.SendCapabilities || !w.AcceptCapabilities {
 		t.Errorf("the leader receives %+v", w)
 	}
 	for _, c := range []fleet.Capabilities{first, other} {

@@ -19,29 +19,29 @@ func TestSnapshotSendsOnlyDifferences(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
 		name, reason string
-		hold         func(fleet.Target) *wire.Held
+		hold         func(fleet.Target) *wire.TargetState
 		wantSent     bool
 		wantHold     bool
 		wantAhead    bool
 	}{
-		{"nothing held", "a new agent needs everything", func(fleet.Target) *wire.Held { return nil }, true, false, false},
-		{"the same", "the agent has that state", func(d fleet.Target) *wire.Held { h := heldOf(d); return &h }, false, false, false},
-		{"older", "the agent needs the newest state only", func(d fleet.Target) *wire.Held {
+		{"nothing held", "a new agent needs everything", func(fleet.Target) *wire.TargetState { return nil }, true, false, false},
+		{"the same", "the agent has that state", func(d fleet.Target) *wire.TargetState { h := heldOf(d); return &h }, false, false, false},
+		{"older", "the agent needs the newest state only", func(d fleet.Target) *wire.TargetState {
 			h := heldOf(d)
 			h.Generation--
 			return &h
 		}, true, false, false},
-		{"the same without the bundle", "the agent restarted and lost the objects", func(d fleet.Target) *wire.Held {
+		{"the same without the bundle", "the agent restarted and lost the objects", func(d fleet.Target) *wire.TargetState {
 			h := heldOf(d)
 			h.Digest = ""
 			return &h
 		}, true, false, false},
-		{"newer", "the server lost a state: it must not send anything", func(d fleet.Target) *wire.Held {
+		{"newer", "the server lost a state: it must not send anything", func(d fleet.Target) *wire.TargetState {
 			h := heldOf(d)
 			h.Generation++
 			return &h
 		}, false, false, true},
-		{"the same version with another digest", "server and agent have different histories: the server must not send anything", func(d fleet.Target) *wire.Held {
+		{"the same version with another digest", "server and agent have different histories: the server must not send anything", func(d fleet.Target) *wire.TargetState {
 			h := heldOf(d)
 			h.Digest = configMap(t, "elsewhere").Digest()
 			return &h
@@ -56,10 +56,10 @@ func TestSnapshotSendsOnlyDifferences(t *testing.T) {
 			target = m.Desire(target.ID, configMap(t, "two"), func(*fleet.Desired) {})
 			srv := serve(t, m, gatewaytest.Options{})
 			p, w := connect(t, srv, token, nil)
-			if !w.SendHeld {
-				t.Fatal("the server did not ask for Held, although the hash of the agent is empty")
+			if !w.SendTargetStates {
+				t.Fatal("the server did not ask for TargetStates, although the hash of the agent is empty")
 			}
-			var held []wire.Held
+			var held []wire.TargetState
 			if h := tt.hold(target); h != nil {
 				held = append(held, *h)
 			}
@@ -89,9 +89,9 @@ func TestMatchingHashSendsNothing(t *testing.T) {
 	first, second := m.Deploy(agent, "a", configMap(t, "a")), m.Deploy(agent, "b", configMap(t, "b"))
 	srv := serve(t, m, gatewaytest.Options{})
 	p, w := connect(t, srv, token, func(h *wire.Hello) {
-		h.StateHash = wire.StateHash([]wire.Held{heldOf(second), heldOf(first)})
+		h.StateHash = wire.StateHash([]wire.TargetState{heldOf(second), heldOf(first)})
 	})
-	if w.SendHeld || w.SendStatuses {
+	if w.SendTargetStates || w.SendStatuses {
 		t.Errorf("welcome = %+v, want no request: the hashes are equal", w)
 	}
 	if sent := p.snapshot(); len(sent) != 0 {
@@ -220,7 +220,7 @@ func TestDetachedStateIsSentUntilItIsAcknowledged(t *testing.T) {
 	agent, token := m.Enroll("edge-1")
 	kept, target := m.Deploy(agent, "kept", configMap(t, "k")), m.Deploy(agent, "shop", configMap(t, "v"))
 	srv := serve(t, m, gatewaytest.Options{})
-	p, _ := connect(t, srv, token, func(h *wire.Hello) { h.StateHash = wire.StateHash([]wire.Held{heldOf(kept), heldOf(target)}) })
+	p, _ := connect(t, srv, token, func(h *wire.Hello) { h.StateHash = wire.StateHash([]wire.TargetState{heldOf(kept), heldOf(target)}) })
 	p.snapshot()
 	detached := m.Detach(target.ID)
 	if d := p.recv().GetDesired(); !d.GetDetached() || d.GetDigest() != "" || d.GetTombstone() || d.GetGeneration() != detached.Desired.Generation {
@@ -229,8 +229,8 @@ func TestDetachedStateIsSentUntilItIsAcknowledged(t *testing.T) {
 	p.cancel()
 
 	// Not acknowledged: the server sends it again.
-	again, w := connect(t, srv, token, func(h *wire.Hello) { h.StateHash = wire.StateHash([]wire.Held{heldOf(kept)}) })
-	if !w.SendHeld {
+	again, w := connect(t, srv, token, func(h *wire.Hello) { h.StateHash = wire.StateHash([]wire.TargetState{heldOf(kept)}) })
+	if !w.SendTargetStates {
 		t.Fatal("the server treats an agent that missed the detached state as up to date")
 	}
 	again.held(heldOf(kept))
@@ -246,8 +246,8 @@ func TestDetachedStateIsSentUntilItIsAcknowledged(t *testing.T) {
 	again.cancel()
 
 	// Acknowledged: the agent has nothing of the target, and the hashes are equal again.
-	last, w := connect(t, srv, token, func(h *wire.Hello) { h.StateHash = wire.StateHash([]wire.Held{heldOf(kept)}) })
-	if w.SendHeld || w.SendStatuses {
+	last, w := connect(t, srv, token, func(h *wire.Hello) { h.StateHash = wire.StateHash([]wire.TargetState{heldOf(kept)}) })
+	if w.SendTargetStates || w.SendStatuses {
 		t.Errorf("welcome = %+v, want no request", w)
 	}
 	if sent := last.snapshot(); len(sent) != 0 {

@@ -8,7 +8,7 @@
 // down an agent that sends more than the gateway can buffer. Nothing is dropped.
 //
 //	Hello ──▶ Welcome ──hashes equal──▶ SnapshotComplete ──▶ live ──▶ Goodbye / lease expired / revoked
-//	             └──hashes differ──▶ Held ──▶ Desired … ──┘
+//	             └──hashes differ──▶ TargetStates ──▶ Desired … ──┘
 //
 // A standby replica gets a Welcome and nothing else, and must not report. It is listed, but an agent counts as
 // connected only while its leader is connected.

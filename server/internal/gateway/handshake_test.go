@@ -86,7 +86,7 @@ func TestAgentWithoutHelloOccupiesNoHandshakeSlot(t *testing.T) {
 	}
 }
 
-func TestHeldBeforeWelcomeIsNotLost(t *testing.T) {
+func TestTargetStatesBeforeWelcomeAreNotLost(t *testing.T) {
 	t.Parallel()
 	memory := gatewaytest.NewMemory()
 	s := serve(t, memory, gatewaytest.Options{})

@@ -115,8 +115,8 @@ func (p *testAgent) send(frame *agentv1.ConnectRequest) {
 	}
 }
 
-func (p *testAgent) held(held ...wire.Held) {
-	p.send(&agentv1.ConnectRequest{Frame: &agentv1.ConnectRequest_Held{Held: wire.HeldProto(held)}})
+func (p *testAgent) held(held ...wire.TargetState) {
+	p.send(&agentv1.ConnectRequest{Frame: &agentv1.ConnectRequest_TargetStates{TargetStates: wire.TargetStatesProto(held)}})
 }
 
 func (p *testAgent) status(s wire.Status) {
@@ -176,8 +176,8 @@ func configMap(t *testing.T, value string) *manifest.Set {
 	return set
 }
 
-func heldOf(t fleet.Target) wire.Held {
-	return wire.Held{Target: t.ID, Version: t.Desired.Version, Digest: t.Desired.Digest}
+func heldOf(t fleet.Target) wire.TargetState {
+	return wire.TargetState{Target: t.ID, Version: t.Desired.Version, Digest: t.Desired.Digest}
 }
 
 // awaitFrames waits until the server has received n frames of a kind.

@@ -26,13 +26,13 @@ func TestImplausibleVersionIsRejected(t *testing.T) {
 		render(t, a, "default", "app", "1")
 		implausible, plausible := targetOf(t, a, paris.Agent), targetOf(t, a, rome.Agent)
 		claim := fleet.Version{Epoch: math.MaxInt64, Generation: math.MaxInt64}
-		here, _ := connect(t, a.server, paris.Token, func(h *wire.Hello) { h.Held = map[fleet.TargetID]wire.Held{} })
+		here, _ := connect(t, a.server, paris.Token, func(h *wire.Hello) { h.TargetStates = map[fleet.TargetID]wire.TargetState{} })
 		here.snapshot()
 		here.status(wire.Status{Target: implausible.ID, Full: true, Observed: fleet.Observed{Version: claim, Sync: fleet.SyncSynced, AsOf: time.Now()}})
 		awaitRejected(t, a, implausible.ID)
 
 		again, _ := connect(t, a.server, paris.Token, func(h *wire.Hello) {
-			h.Held = map[fleet.TargetID]wire.Held{implausible.ID: {Target: implausible.ID, Version: claim}}
+			h.TargetStates = map[fleet.TargetID]wire.TargetState{implausible.ID: {Target: implausible.ID, Version: claim}}
 		})
 		if got := again.snapshot(); len(got) != 0 {
 			t.Errorf("the agent that claims to be ahead received %v", got)

@@ -75,17 +75,17 @@ type liveness struct {
 
 // pendingWork is what the handler has to do. Other goroutines schedule it. It is state, not a queue.
 type pendingWork struct {
-	dirty           map[fleet.TargetID]time.Time // targets that changed, and when
-	all             bool                         // every target may have changed
-	complete        bool                         // send SnapshotComplete after the targets
-	held            map[fleet.TargetID]wire.Held // the agent's answer to send_held
-	awaitingHeld    bool                         // the agent was asked for Held and has not answered
-	rotate          bool                         // ask control whether a new token is due
-	tokenStored     *wire.TokenStored            // the agent's answer to a new token
-	stored          int64                        // number of status frames that were written
-	confirmed       int64                        // the value of stored that the agent was told last
-	goodbye         string                       // the reason to end the session; "" to continue
-	reconnectWithin time.Duration                // sent with the goodbye
+	dirty           map[fleet.TargetID]time.Time        // targets that changed, and when
+	all             bool                                // every target may have changed
+	complete        bool                                // send SnapshotComplete after the targets
+	held            map[fleet.TargetID]wire.TargetState // the agent's answer to send_held
+	awaitingStates  bool                                // the agent was asked for TargetStates and has not answered
+	rotate          bool                                // ask control whether a new token is due
+	tokenStored     *wire.TokenStored                   // the agent's answer to a new token
+	stored          int64                               // number of status frames that were written
+	confirmed       int64                               // the value of stored that the agent was told last
+	goodbye         string                              // the reason to end the session; "" to continue
+	reconnectWithin time.Duration                       // sent with the goodbye
 }
 
 // Connect serves one replica of an agent until its session ends.

@@ -80,9 +80,9 @@ func (s *session) handleFrame(ctx context.Context, state *readState, frame *agen
 			s.hello <- &parsed
 		}
 		return err
-	case *agentv1.ConnectRequest_Held:
-		count.WithLabelValues("in", "held").Inc()
-		return s.handleHeld(state, f.Held)
+	case *agentv1.ConnectRequest_TargetStates:
+		count.WithLabelValues("in", "target_states").Inc()
+		return s.handleTargetStates(state, f.TargetStates)
 	case *agentv1.ConnectRequest_Status:
 		count.WithLabelValues("in", "status").Inc()
 		return s.handleStatus(ctx, state, f.Status)
@@ -109,7 +109,7 @@ func (s *session) handleFrame(ctx context.Context, state *readState, frame *agen
 
 // leaderOnly reports whether only the leader may send a frame.
 func leaderOnly(frame *agentv1.ConnectRequest) bool {
-	return frame.GetHeld() != nil || frame.GetStatus() != nil || frame.GetEvents() != nil || frame.GetCapabilities() != nil
+	return frame.GetTargetStates() != nil || frame.GetStatus() != nil || frame.GetEvents() != nil || frame.GetCapabilities() != nil
 }
 
 // limit applies the rate limits of the agent. It delays a status instead of rejecting it, because the agent would
@@ -121,12 +121,12 @@ func (s *session) limit(ctx context.Context, frame *agentv1.ConnectRequest) erro
 	return s.limits.frame()
 }
 
-func (s *session) handleHeld(state *readState, m *agentv1.Held) error {
+func (s *session) handleTargetStates(state *readState, m *agentv1.TargetStates) error {
 	if state.held {
-		return status.Error(codes.InvalidArgument, "Held must not be repeated")
+		return status.Error(codes.InvalidArgument, "TargetStates must not be sent twice")
 	}
 	state.held = true
-	held, err := wire.ParseHeld(m)
+	held, err := wire.ParseTargetStates(m)
 	if err != nil {
 		return err
 	}

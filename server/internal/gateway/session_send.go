@@ -33,8 +33,8 @@ func (s *session) welcome(ctx context.Context, hello *wire.Hello) error {
 	w := wire.Welcome{
 		Session: s.conn.SessionID, AgentID: s.agent.ID, AgentName: s.agent.Name, Tenant: s.tenant.Name, Lease: s.gateway.cfg.Lease,
 		Scope: s.agent.Scope, Namespaces: s.agent.Namespaces, ServerVersion: s.gateway.cfg.Version,
-		SendCapabilities: !s.conn.Standby && hello.CapabilitiesHash != "" && hello.CapabilitiesHash != s.agent.Capabilities,
-		TakeCapabilities: !s.conn.Standby,
+		SendCapabilities:   !s.conn.Standby && hello.CapabilitiesHash != "" && hello.CapabilitiesHash != s.agent.Capabilities,
+		AcceptCapabilities: !s.conn.Standby,
 	}
 	if s.conn.Standby { // a standby has no state and gets none
 		return s.sendWelcome(w)
@@ -46,12 +46,12 @@ func (s *session) welcome(ctx context.Context, hello *wire.Hello) error {
 	}
 	state, statuses := hashes(targets)
 	same := bytes.Equal(state, hello.StateHash)
-	w.SendHeld, w.SendStatuses = !same && hello.Held == nil, !bytes.Equal(statuses, hello.StatusHash)
+	w.SendTargetStates, w.SendStatuses = !same && hello.TargetStates == nil, !bytes.Equal(statuses, hello.StatusHash)
 	if !same {
-		// Before the Welcome, because the agent may answer it with Held at once.
+		// Before the Welcome, because the agent may answer it with TargetStates at once.
 		s.schedule(func(p *pendingWork) {
 			if p.held == nil {
-				p.awaitingHeld, p.held = w.SendHeld, hello.Held
+				p.awaitingStates, p.held = w.SendTargetStates, hello.TargetStates
 			}
 		})
 	}
@@ -122,9 +122,9 @@ func (s *session) takeWork() pendingWork {
 	if s.conn.Standby { // other goroutines schedule work for the leader
 		work = pendingWork{goodbye: work.goodbye, reconnectWithin: work.reconnectWithin}
 	}
-	s.pendingWork = pendingWork{stored: work.stored, confirmed: work.stored, awaitingHeld: work.awaitingHeld && work.held == nil}
+	s.pendingWork = pendingWork{stored: work.stored, confirmed: work.stored, awaitingStates: work.awaitingStates && work.held == nil}
 	switch {
-	case s.pendingWork.awaitingHeld: // send nothing before the session knows what the agent has
+	case s.pendingWork.awaitingStates: // send nothing before the session knows what the agent has
 		s.pendingWork.dirty, s.pendingWork.all = work.dirty, work.all
 		work.dirty, work.all = nil, false
 	case work.held != nil:

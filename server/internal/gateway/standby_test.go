@@ -31,7 +31,7 @@ func TestStandbyIsListedAndReceivesNothing(t *testing.T) {
 	}
 	first := m.Deploy(agent, "shop", configMap(t, "1"))
 	waiting, w := connect(t, s, token, standby("r-1"))
-	if w.AgentID != agent.ID || w.SendHeld || w.SendStatuses {
+	if w.AgentID != agent.ID || w.SendTargetStates || w.SendStatuses {
 		t.Errorf("welcome = %+v, want the agent id and no request", w)
 	}
 	if n := m.Counts().TargetsOf; n != 0 {
@@ -67,7 +67,7 @@ func TestStandbyMustNotReport(t *testing.T) {
 	target := m.Deploy(agent, "shop", configMap(t, "1"))
 	s := serve(t, m, gatewaytest.Options{})
 	frames := map[string]*agentv1.ConnectRequest{
-		"held": {Frame: &agentv1.ConnectRequest_Held{Held: wire.HeldProto([]wire.Held{heldOf(target)})}},
+		"target states": {Frame: &agentv1.ConnectRequest_TargetStates{TargetStates: wire.TargetStatesProto([]wire.TargetState{heldOf(target)})}},
 		"status": {Frame: &agentv1.ConnectRequest_Status{Status: wire.Status{Target: target.ID, Full: true, Observed: fleet.Observed{
 			Version: target.Desired.Version, Sync: fleet.SyncSynced, Health: fleet.HealthCurrent, AsOf: time.Now(),
 		}}.Proto()}},
