@@ -116,7 +116,7 @@ func openGit(cfg Config) (*gitsource.Manager, error) {
 	res := cfg.GitResources
 	return gitsource.New(gitsource.Config{
 		Dir: filepath.Join(cfg.DataDir, "git"), Allow: cfg.GitAllow, Addresses: addresses, AllowPrivate: cfg.GitAllowPrivate, Log: cfg.Log,
-		AtOnce: min(res.Processes, usualGitProcesses), MostAtOnce: res.Processes, Memory: res.Memory, MaxReaders: res.readers,
+		Concurrency: min(res.Processes, usualGitProcesses), MaxConcurrency: res.Processes, Memory: res.Memory, MaxReaders: res.readers,
 		MaxTotalBytes: res.Disk, MaxOwnerBytes: res.TenantDisk, MinFreeBytes: res.MinFree,
 	})
 }

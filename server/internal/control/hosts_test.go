@@ -37,7 +37,7 @@ func TestEverythingThatReadsGitLeavesAHostAlone(t *testing.T) {
 			return err
 		},
 	} {
-		if err := ask(); err == nil || !strings.Contains(err.Error(), "called less often") {
+		if err := ask(); err == nil || !strings.Contains(err.Error(), "fewer requests") {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
@@ -51,7 +51,7 @@ func TestEverythingThatReadsGitLeavesAHostAlone(t *testing.T) {
 		if repo.URL == r.url {
 			ok(t, r.Push(t.Context(), repo.ID, "refs/heads/main")) // as a webhook does
 		}
-		if got := r.awaitRepository(t, admin, "default", repo.ID, false); !strings.Contains(got.Error, "called less often") {
+		if got := r.awaitRepository(t, admin, "default", repo.ID, false); !strings.Contains(got.Error, "fewer requests") {
 			t.Errorf("%s: %s", repo.URL, got.Error)
 		}
 	}

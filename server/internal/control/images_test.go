@@ -182,7 +182,7 @@ func TestSetImagesOnAProtectedBranch(t *testing.T) {
 		t.Errorf("a branch that was asked for: %+v, %v", update, err)
 	}
 	asked.Images = nginx(":1.4").Images
-	if _, err = r.SetImages(t.Context(), admin, "default", "app", asked); !isConflict(err, "exists already") {
+	if _, err = r.SetImages(t.Context(), admin, "default", "app", asked); !isConflict(err, "already exists") {
 		t.Errorf("a branch that is there: %v", err)
 	}
 }

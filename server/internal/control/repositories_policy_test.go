@@ -53,9 +53,9 @@ func TestCommitsOfStrangersChangeNothing(t *testing.T) {
 	if got := r.change(t, control.UpdateRepository{Signers: &signers}); got.Signers != signers || got.Spec != 2 {
 		t.Errorf("got %+v", got.Repository)
 	}
-	r.await(t, "app", saying("commit "+first[:12]+" is not used: it is not signed"))
+	r.await(t, "app", saying("commit "+first[:12]+" is not accepted: it is not signed"))
 	second := r.push(t, map[string]string{"app/cm.yaml": configMap("a", "2")})
-	after := r.await(t, "app", saying("commit "+second[:12]+" is not used: it is not signed"))
+	after := r.await(t, "app", saying("commit "+second[:12]+" is not accepted: it is not signed"))
 	if after.Rendered.Digest != before.Rendered.Digest || after.Targets[0].Desired.Version != before.Targets[0].Desired.Version {
 		t.Errorf("what runs was touched: %+v, before %+v", after.Targets[0].Desired, before.Targets[0].Desired)
 	}
@@ -107,7 +107,7 @@ func TestSignersHoldForEverySpelling(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "is the same repository") {
 		t.Errorf("other signers than those of another spelling: %v", err)
 	}
-	r.await(t, "before", saying("commit "+first[:12]+" is not used: it is not signed"))
+	r.await(t, "before", saying("commit "+first[:12]+" is not accepted: it is not signed"))
 	deploy("after", strings.Replace(r.url, "/apps", "//apps", 1))
 	repos, err := r.Repositories(t.Context(), admin, "default", store.Page{})
 	ok(t, err)

@@ -21,7 +21,7 @@ func spellings(ctx context.Context, tx store.Tx, repo fleet.Repository) ([]fleet
 	}
 	var out []fleet.Repository
 	for _, other := range all {
-		if other.ID != repo.ID && gitsource.Same(other.URL, repo.URL) {
+		if other.ID != repo.ID && gitsource.SameRepository(other.URL, repo.URL) {
 			out = append(out, other)
 		}
 	}

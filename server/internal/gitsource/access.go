@@ -9,55 +9,54 @@ import (
 	"sync/atomic"
 )
 
-// Access is how a repository is read.
+// Access describes how to read a repository.
 type Access struct {
-	// Owner is whom it is read for. Nothing that was fetched for one owner is served to another.
+	// Owner is the owner of the mirror. What was fetched for one owner is never served to another.
 	Owner string
 	URL   string
-	// Credential is nil for what everybody may read.
+	// Credential is nil for a public repository.
 	Credential *Credential
-	// Submodules lets trees lead into submodules.
+	// Submodules includes submodules in trees.
 	Submodules bool
-	// Signers are who must have signed what Fetch returns, in the form that CheckSigners takes; "" asks
-	// for no signature.
+	// Signers are the allowed signers of what Fetch returns, in the form that CheckSigners accepts. "" requires
+	// no signature.
 	Signers string
 
 	parent string // the repository that this one is a submodule of
-	depth  int    // how many repositories it is away from the one that was asked for
-	// opened counts the submodules of the commit that was asked for, of whatever depth.
+	depth  int    // nesting depth; 0 for the requested repository
+	// opened counts the submodules of the requested commit, at any depth.
 	opened *atomic.Int32
 }
 
-// Credential is a secret in the clear, for as long as one call needs it. It stays in this process:
-// git, its command line, its environment and the disk never see it. Printing and logging it shows
-// the fingerprint alone.
+// Credential is a secret in plain text, for the duration of one call. It stays in this process: git, its command
+// line, its environment and the disk never contain it. Printing and logging show only the fingerprint.
 type Credential struct {
-	// Fingerprint names the credential without telling it. Equal fingerprints mean equal access, so
-	// another secret needs another one.
+	// Fingerprint identifies the credential without revealing it. Equal fingerprints mean equal access, so every
+	// secret needs its own.
 	Fingerprint string
-	// Username and Password are for https; a token is a password. With no user name that is used
-	// which hosts expect beside a token. Username is also that of an ssh URL that names none.
+	// Username and Password are for https. A token is a password. If Username is "", the one that hosts expect
+	// with a token is used. Username is also the user of an ssh URL that has none.
 	Username, Password string
 	// SSHKey is a private key without a passphrase, in PEM, for ssh.
 	SSHKey []byte
-	// KnownHosts are the host keys that are trusted, in the format of OpenSSH. Others are refused.
+	// KnownHosts are the trusted host keys, in the format of OpenSSH. Other host keys are rejected.
 	KnownHosts []byte
 }
 
-// Format keeps the secret out of every fmt verb.
+// Format prevents every fmt verb from printing the secret.
 func (c Credential) Format(f fmt.State, _ rune) {
 	_, _ = io.WriteString(f, "credential "+c.Fingerprint)
 }
 
-// LogValue keeps the secret out of logs.
+// LogValue prevents the secret from being logged.
 func (c Credential) LogValue() slog.Value { return slog.StringValue(c.Fingerprint) }
 
-// MarshalJSON refuses: a secret is not written down by accident.
+// MarshalJSON always fails, so that the secret is not written by accident.
 func (c Credential) MarshalJSON() ([]byte, error) {
-	return nil, errors.New("a credential in the clear is not to be written")
+	return nil, errors.New("a credential in plain text must not be written")
 }
 
-// reader names who reads, for what a mirror remembers about who may.
+// reader identifies the credential in the access records of a mirror.
 func (a Access) reader() (string, error) {
 	switch {
 	case a.Credential == nil:
@@ -68,7 +67,7 @@ func (a Access) reader() (string, error) {
 	return a.Credential.Fingerprint, nil
 }
 
-// tokenUser is the user name that goes with a token where none is given. Most hosts ignore it.
+// tokenUser returns the default user name for a token. Most hosts ignore it.
 func tokenUser(host string) string {
 	if host == "bitbucket.org" {
 		return "x-token-auth"
@@ -76,16 +75,16 @@ func tokenUser(host string) string {
 	return "x-access-token"
 }
 
-// basicAuth returns what a credential says to a web server, nil for none.
+// basicAuth returns the user and password for a web server, or nil without a credential.
 func (a Access) basicAuth(u *url.URL) (*url.Userinfo, error) {
 	c := a.Credential
 	switch {
 	case c == nil:
 		return nil, nil
 	case c.Password == "":
-		return nil, &RemoteError{URL: a.URL, Problem: "the credential holds no password or token, which this URL needs"}
+		return nil, &RemoteError{URL: a.URL, Problem: "this URL needs a password or token, but the credential has none"}
 	case u.Scheme == "http" && !isThisMachine(u.Hostname()):
-		return nil, &RemoteError{URL: a.URL, Problem: "a credential is not sent over plain http: use https"}
+		return nil, &RemoteError{URL: a.URL, Problem: "credentials are not sent over plain http: use https"}
 	case c.Username == "":
 		return url.UserPassword(tokenUser(u.Hostname()), c.Password), nil
 	}

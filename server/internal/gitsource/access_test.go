@@ -19,23 +19,23 @@ import (
 	"github.com/kedge-dev/kedge/server/internal/gitsource/egress"
 )
 
-// private is a repository that only who has a credential may read.
-type private struct {
+// privateRepo is a repository that needs a credential.
+type privateRepo struct {
 	server *gitserver.Server
 	repo   *gitserver.Repo
-	dir    string // of the mirrors
+	dir    string // the folder of the mirrors
 	m      *gitsource.Manager
 	log    *syncBuffer
 	roots  *x509.CertPool
 	url    func(repo string) string
-	// credential returns one, and allow makes a number of them the only good ones.
+	// credential returns a credential by name. allow makes the named credentials the only valid ones.
 	credential func(name string) *gitsource.Credential
 	allow      func(names ...string)
-	// readOnly makes credentials good for reading alone.
+	// readOnly restricts credentials to read access.
 	readOnly func()
 }
 
-// syncBuffer is what a log may be written to.
+// syncBuffer is a buffer for a log, safe for concurrent use.
 type syncBuffer struct {
 	mu  sync.Mutex
 	buf bytes.Buffer
@@ -53,16 +53,16 @@ func (b *syncBuffer) String() string {
 	return b.buf.String()
 }
 
-// secretOf is the secret of a credential over https.
+// secretOf returns the secret of a credential for https.
 func secretOf(name string) string { return "s3cret-" + name }
 
-// overPrivate runs a test on a private repository that is read over https and one over ssh.
-func overPrivate(t *testing.T, test func(t *testing.T, p *private)) {
+// overPrivate runs a test with a private repository over https and with one over ssh.
+func overPrivate(t *testing.T, test func(t *testing.T, p *privateRepo)) {
 	t.Helper()
 	for _, transport := range []string{"https", "ssh"} {
 		t.Run(transport, func(t *testing.T) {
 			t.Parallel()
-			p := &private{dir: filepath.Join(t.TempDir(), "mirrors"), log: &syncBuffer{}}
+			p := &privateRepo{dir: filepath.Join(t.TempDir(), "mirrors"), log: &syncBuffer{}}
 			p.server, p.repo = startServer(t)
 			cfg := gitsource.Config{
 				Dir: p.dir, Addresses: &egress.Policy{AllowLoopback: true}, Log: slog.New(slog.NewTextHandler(p.log, nil)),
@@ -80,7 +80,7 @@ func overPrivate(t *testing.T, test func(t *testing.T, p *private)) {
 }
 
 // again returns another manager of the same mirrors.
-func (p *private) again(t *testing.T, cfg gitsource.Config) *gitsource.Manager {
+func (p *privateRepo) again(t *testing.T, cfg gitsource.Config) *gitsource.Manager {
 	t.Helper()
 	cfg.Dir, cfg.RootCAs = p.dir, p.roots
 	m, err := gitsource.New(cfg)
@@ -89,7 +89,7 @@ func (p *private) again(t *testing.T, cfg gitsource.Config) *gitsource.Manager {
 	return m
 }
 
-func (p *private) serveTLS(t *testing.T, cfg *gitsource.Config) {
+func (p *privateRepo) serveTLS(t *testing.T, cfg *gitsource.Config) {
 	t.Helper()
 	https, err := p.server.ServeTLS()
 	check(t, err)
@@ -108,7 +108,7 @@ func (p *private) serveTLS(t *testing.T, cfg *gitsource.Config) {
 	p.readOnly = func() { p.server.ProtectPush("app", map[string]string{}) }
 }
 
-func (p *private) serveSSH(t *testing.T) {
+func (p *privateRepo) serveSSH(t *testing.T) {
 	t.Helper()
 	server, err := p.server.ServeSSH()
 	check(t, err)
@@ -121,7 +121,7 @@ func (p *private) serveSSH(t *testing.T) {
 	p.readOnly = func() { server.SetReadOnly(true) }
 }
 
-func (p *private) access(owner, credential string) gitsource.Access {
+func (p *privateRepo) access(owner, credential string) gitsource.Access {
 	a := gitsource.Access{Owner: owner, URL: p.url("app")}
 	if credential != "" {
 		a.Credential = p.credential(credential)
@@ -129,8 +129,8 @@ func (p *private) access(owner, credential string) gitsource.Access {
 	return a
 }
 
-// fetch fetches main and checks that it gives want; "" for a repository that cannot be read.
-func (p *private) fetch(t *testing.T, a gitsource.Access, want string) {
+// fetch fetches main and checks its commit. A want of "" means that the repository is not readable.
+func (p *privateRepo) fetch(t *testing.T, a gitsource.Access, want string) {
 	t.Helper()
 	refs, err := p.m.Fetch(t.Context(), a, []string{"main"})
 	if want == "" {
@@ -148,7 +148,7 @@ func (p *private) fetch(t *testing.T, a gitsource.Access, want string) {
 	}
 }
 
-// checkNotReadable checks the whole text, which is all that a tenant learns.
+// checkNotReadable checks the whole message, because a tenant must not learn more.
 func checkNotReadable(t *testing.T, url string, err error) {
 	t.Helper()
 	if want := fmt.Sprintf("reading %s: repository not found or not readable", url); err == nil || err.Error() != want {
@@ -156,7 +156,7 @@ func checkNotReadable(t *testing.T, url string, err error) {
 	}
 }
 
-func (p *private) mirrors(t *testing.T) []string {
+func (p *privateRepo) mirrors(t *testing.T) []string {
 	t.Helper()
 	found, err := filepath.Glob(filepath.Join(p.dir, "*.git"))
 	check(t, err)
@@ -166,7 +166,7 @@ func (p *private) mirrors(t *testing.T) []string {
 // covers: G1 (https with a token, ssh with a key and known hosts)
 func TestPrivateRepositoriesAreReadWithACredential(t *testing.T) {
 	t.Parallel()
-	overPrivate(t, func(t *testing.T, p *private) {
+	overPrivate(t, func(t *testing.T, p *privateRepo) {
 		p.allow("alice")
 		first := commit(t, p.repo, map[string]string{"a.yaml": "1"})
 		p.fetch(t, p.access("", "alice"), first)
@@ -184,9 +184,9 @@ func TestPrivateRepositoriesAreReadWithACredential(t *testing.T) {
 }
 
 // covers: G3
-func TestRotationOfACredentialIsFollowed(t *testing.T) {
+func TestRotatedCredentialIsUsed(t *testing.T) {
 	t.Parallel()
-	overPrivate(t, func(t *testing.T, p *private) {
+	overPrivate(t, func(t *testing.T, p *privateRepo) {
 		p.allow("old")
 		id := commit(t, p.repo, map[string]string{"a.yaml": "1"})
 		p.fetch(t, p.access("t", "old"), id)
@@ -202,33 +202,33 @@ func TestRotationOfACredentialIsFollowed(t *testing.T) {
 		p.fetch(t, p.access("t", "wrong"), "")
 		p.fetch(t, p.access("t", "new"), id)
 		if _, err := os.Stat(marker); err != nil || len(p.mirrors(t)) != 1 {
-			t.Errorf("the mirror was made anew: %v, now there are %d", err, len(p.mirrors(t)))
+			t.Errorf("the mirror was recreated: %v, there are %d", err, len(p.mirrors(t)))
 		}
 	})
 }
 
 // covers: G3
-func TestANewCredentialIsTriedEvenWhenEverythingIsThere(t *testing.T) {
+func TestNewCredentialIsVerifiedEvenIfNothingIsFetched(t *testing.T) {
 	t.Parallel()
-	overPrivate(t, func(t *testing.T, p *private) {
+	overPrivate(t, func(t *testing.T, p *privateRepo) {
 		p.allow("good", "also good")
 		id := commit(t, p.repo, map[string]string{"a.yaml": "1"})
 		p.fetch(t, p.access("t", "good"), id)
 		for credential, want := range map[string]bool{"": false, "wrong": false, "also good": true} {
 			a := p.access("t", credential)
 			if _, err := p.m.Tree(t.Context(), a, id); !errors.Is(err, gitsource.ErrNotFetched) {
-				t.Errorf("the tree before a fetch with %q gave %v", credential, err)
+				t.Errorf("the tree before a fetch with %q returned %v", credential, err)
 			}
 			refs, err := p.m.Fetch(t.Context(), a, []string{id})
 			if want && (err != nil || refs[id].Commit != id) {
-				t.Errorf("fetching the commit with %q gave %v, %v", credential, refs, err)
+				t.Errorf("fetching the commit with %q returned %v, %v", credential, refs, err)
 			}
 			if !want {
 				if err == nil {
-					t.Errorf("fetching the commit with %q gave %v", credential, refs)
+					t.Errorf("fetching the commit with %q returned %v", credential, refs)
 				}
 				if _, err := p.m.Tree(t.Context(), a, id); !errors.Is(err, gitsource.ErrNotFetched) {
-					t.Errorf("the tree with %q gave %v", credential, err)
+					t.Errorf("the tree with %q returned %v", credential, err)
 				}
 			}
 		}
@@ -238,14 +238,14 @@ func TestANewCredentialIsTriedEvenWhenEverythingIsThere(t *testing.T) {
 // covers: G2
 func TestOwnersShareNothing(t *testing.T) {
 	t.Parallel()
-	overPrivate(t, func(t *testing.T, p *private) {
+	overPrivate(t, func(t *testing.T, p *privateRepo) {
 		p.allow("one")
 		id := commit(t, p.repo, map[string]string{"a.yaml": "1"})
 		p.fetch(t, p.access("one", "one"), id)
 		for _, credential := range []string{"", "two", "one"} {
 			a := p.access("two", credential)
 			if _, err := p.m.Tree(t.Context(), a, id); !errors.Is(err, gitsource.ErrNotFetched) {
-				t.Errorf("another owner's tree with %q gave %v", credential, err)
+				t.Errorf("another owner's tree with %q returned %v", credential, err)
 			}
 		}
 		absent := p.access("two", "two")
@@ -253,32 +253,32 @@ func TestOwnersShareNothing(t *testing.T) {
 		_, err := p.m.Fetch(t.Context(), absent, []string{"main"})
 		checkNotReadable(t, absent.URL, err)
 		p.fetch(t, p.access("two", "two"), "")
-		// Equal credentials of two owners are two accesses.
+		// Two owners with the same credential share nothing either.
 		p.fetch(t, p.access("two", "one"), id)
 		if n := len(p.mirrors(t)); n < 2 {
-			t.Errorf("two owners have %d mirrors", n)
+			t.Errorf("two owners have %d mirrors, want 2", n)
 		}
 	})
 }
 
-// covers: G2 (what a tenant may not read is told to the operator alone)
-func TestWhyARepositoryCannotBeReadIsForTheLog(t *testing.T) {
+// covers: G2 (only the operator learns why a tenant cannot read a repository)
+func TestCauseOfAnUnreadableRepositoryIsOnlyLogged(t *testing.T) {
 	t.Parallel()
-	overPrivate(t, func(t *testing.T, p *private) {
+	overPrivate(t, func(t *testing.T, p *privateRepo) {
 		p.allow("good")
 		commit(t, p.repo, map[string]string{"a.yaml": "1"})
 		for range 2 {
 			p.fetch(t, p.access("t", "wrong"), "")
 		}
-		if n := strings.Count(p.log.String(), "cannot be read"); n != 1 {
-			t.Errorf("the log says it %d times:\n%s", n, p.log)
+		if n := strings.Count(p.log.String(), "cannot read a repository"); n != 1 {
+			t.Errorf("the log contains the problem %d times, want once:\n%s", n, p.log)
 		}
 	})
 }
 
-func TestSecretsAreLeftNowhere(t *testing.T) {
+func TestSecretsAreNotStoredOrLogged(t *testing.T) {
 	t.Parallel()
-	overPrivate(t, func(t *testing.T, p *private) {
+	overPrivate(t, func(t *testing.T, p *privateRepo) {
 		p.allow("good")
 		commit(t, p.repo, map[string]string{"a.yaml": "1"})
 		p.fetch(t, p.access("t", "wrong"), "")
@@ -292,7 +292,7 @@ func TestSecretsAreLeftNowhere(t *testing.T) {
 		text := fmt.Sprintf("%s %v %+v %#v %s", p.log, good, good.Credential, good, *good.Credential)
 		slog.New(slog.NewTextHandler(p.log, nil)).Info("x", "access", good, "credential", good.Credential)
 		if _, err := json.Marshal(good); err == nil {
-			t.Error("a credential was written as JSON")
+			t.Error("a credential was marshaled to JSON")
 		}
 		err = filepath.WalkDir(p.dir, func(path string, e fs.DirEntry, err error) error {
 			if err != nil || !e.Type().IsRegular() {
@@ -305,7 +305,7 @@ func TestSecretsAreLeftNowhere(t *testing.T) {
 		check(t, err)
 		for _, secret := range secrets {
 			if strings.Contains(text+p.log.String(), secret) {
-				t.Errorf("%q can be found", secret)
+				t.Errorf("%q was found", secret)
 			}
 		}
 	})

@@ -14,22 +14,22 @@ import (
 	"github.com/kedge-dev/kedge/server/internal/gitsource"
 )
 
-// BenchmarkLargeRepositoryMemory is the memory of BenchmarkLargeRepository: of the largest process of git that fetches, cold and
-// after one more commit, beside what this process allocates.
+// BenchmarkLargeRepositoryMemory measures the memory of BenchmarkLargeRepository: of the largest git process of a
+// fetch, cold and after one more commit, and the allocations of this process.
 func BenchmarkLargeRepositoryMemory(b *testing.B) {
-	n := grown(b)
+	n := repositorySize(b)
 	server, repo := startServer(b)
 	_, err := repo.Grow(b.Context(), n, n)
 	check(b, err)
 	check(b, repo.Push(b.Context()))
-	through, peak := measureGit(b)
+	conn, peak := measureGit(b)
 	for _, mode := range []struct {
 		name  string
 		whole int64
 	}{{"whole", 0}, {"partial", 1}} {
 		open := func(b *testing.B) *gitsource.Manager {
 			path := os.Getenv("PATH")
-			b.Setenv("PATH", through+":"+path)
+			b.Setenv("PATH", conn+":"+path)
 			m, err := gitsource.New(gitsource.Config{Dir: b.TempDir(), Allow: []string{"http", "file"}, MaxWholeBytes: mode.whole})
 			check(b, err)
 			b.Setenv("PATH", path)
@@ -63,8 +63,9 @@ func BenchmarkLargeRepositoryMemory(b *testing.B) {
 	}
 }
 
-// measureGit makes a folder with a git that writes down how much memory git and its helpers took at most. A process that is killed, as
-// the one that answers questions about objects is in the end, writes nothing. peak is the most in MiB since it was last asked.
+// measureGit creates a folder with a git script that records the peak memory of git and its helpers. A killed
+// process, such as the one that reads objects, records nothing. peak returns the maximum in MiB since the last
+// call.
 func measureGit(b *testing.B) (dir string, peak func(*testing.B) float64) {
 	b.Helper()
 	git, err := exec.LookPath("git")
@@ -73,7 +74,7 @@ func measureGit(b *testing.B) (dir string, peak func(*testing.B) float64) {
 	check(b, err)
 	dir = b.TempDir()
 	out := filepath.Join(dir, "peaks")
-	// A shell is small: what a program had before it became git counts as well.
+	// A shell is small. The memory of a program before it became git counts too.
 	script := fmt.Sprintf("#!/bin/sh\n'%s' \"$@\"\nexec '%s' %s '%s' $?\n", git, self, measuring, out)
 	check(b, os.WriteFile(filepath.Join(dir, "git"), []byte(script), 0o700))
 	return dir, func(b *testing.B) (most float64) {
@@ -92,16 +93,17 @@ func measureGit(b *testing.B) (dir string, peak func(*testing.B) float64) {
 
 const measuring = "--measure-git"
 
-// TestMain is also what a script runs after git, see measureGit.
+// TestMain is also the program that the script runs after git, see measureGit.
 func TestMain(m *testing.M) {
 	if len(os.Args) == 4 && os.Args[1] == measuring {
-		os.Exit(notePeak(os.Args[2], os.Args[3]))
+		os.Exit(recordPeak(os.Args[2], os.Args[3]))
 	}
 	os.Exit(m.Run())
 }
 
-// notePeak adds to a file how many KiB the children of this process had at most, and returns the exit code.
-func notePeak(out, code string) int {
+// recordPeak appends the peak memory of the children of this process, in KiB, to a file and returns the exit
+// code.
+func recordPeak(out, code string) int {
 	var usage syscall.Rusage
 	err := syscall.Getrusage(syscall.RUSAGE_CHILDREN, &usage)
 	if err == nil {

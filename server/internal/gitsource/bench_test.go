@@ -22,8 +22,8 @@ func apps(n int) map[string]string {
 	return files
 }
 
-// BenchmarkFetch brings one small commit of a repository of 1,000 applications over HTTP on
-// loopback; bare is what git itself needs for it, as the floor.
+// BenchmarkFetch fetches one small commit of a repository of 1,000 applications over HTTP on loopback. bare is
+// git alone, as the floor.
 func BenchmarkFetch(b *testing.B) {
 	for _, name := range []string{"gitsource", "bare"} {
 		b.Run(name, func(b *testing.B) {
@@ -53,7 +53,7 @@ func BenchmarkFetch(b *testing.B) {
 	}
 }
 
-// BenchmarkKeys computes the render keys of 1,000 applications at a new commit that touches one.
+// BenchmarkKeys computes the render keys of 1,000 applications at a new commit that changes one of them.
 func BenchmarkKeys(b *testing.B) {
 	server, repo := startServer(b)
 	m := newManager(b)
@@ -76,8 +76,8 @@ func BenchmarkKeys(b *testing.B) {
 	}
 }
 
-// grown is the size of the repository of BenchmarkLargeRepository, files and commits alike.
-func grown(b *testing.B) int {
+// repositorySize is the number of files, and of commits, of BenchmarkLargeRepository.
+func repositorySize(b *testing.B) int {
 	b.Helper()
 	n, err := strconv.Atoi(cmp.Or(os.Getenv("KEDGE_BENCH_GROWN"), "5000"))
 	if err != nil {
@@ -92,7 +92,7 @@ func grown(b *testing.B) int {
 // partial how larger ones are, and full is what git itself needs to fetch the whole history, as what was
 // there before. Beside the time it reports the bytes on disk.
 func BenchmarkLargeRepository(b *testing.B) {
-	n := grown(b)
+	n := repositorySize(b)
 	server, repo := startServer(b)
 	tip, err := repo.Grow(b.Context(), n, n)
 	check(b, err)

@@ -11,34 +11,34 @@ import (
 )
 
 const (
-	defaultAtOnce = 64
-	// defaultMostAtOnce bounds git processes when very many owners have a host that hangs.
-	defaultMostAtOnce = 512
-	// perHostMinute is how often one host is asked; an owner beyond half of that waits for itself. It is
-	// more than hosts of a thousand repositories need, and less than what large ones begin to refuse.
+	defaultConcurrency = 64
+	// defaultMaxConcurrency limits the git processes when many owners use hosts that do not respond.
+	defaultMaxConcurrency = 512
+	// perHostMinute limits the requests to one host. An owner above half of it waits longer than the others. It
+	// is more than a host with a thousand repositories needs, and less than the rate that large hosts reject.
 	perHostMinute = 3000
 	hostBurst     = 200
-	// manyHosts is when it is looked which hosts were left alone long enough to be forgotten.
-	manyHosts = 1024
+	// sweepThreshold is the number of limiters above which unused ones are removed.
+	sweepThreshold = 1024
 )
 
-// budget is what hosts are asked, by whatever asks them: so many at once, so many in a minute, and not at
-// all while one wants to be left alone. Every run of git against a remote passes it (see route). Who has
-// its turn waits for no other turn and for no lock, so that turns always come back.
+// budget limits the requests to hosts: how many run concurrently, how many start per minute, and none while a
+// host asks clients to wait. Every run of git against a remote uses it (see route). A caller with a slot never
+// waits for another slot or a lock, so that it always releases its slot.
 type budget struct {
 	limiter *fairlimit.Limiter
-	pace    pacer
+	pace    hostRates
 
-	mu    sync.Mutex
-	quiet map[asker]silence
+	mu       sync.Mutex
+	backoffs map[requester]hostBackoff
 }
 
-// asker is who asks which host. Hosts count by credential and address, so that what one wants of one
-// asker is nothing to another.
-type asker struct{ owner, host, reader string }
+// requester is an owner that sends requests to a host with a credential. Hosts count requests by credential and
+// address, so the back-off of one requester does not affect another.
+type requester struct{ owner, host, reader string }
 
-// silence is that a host wants to be left alone, and what it said.
-type silence struct {
+// hostBackoff is the request of a host to wait, with its message.
+type hostBackoff struct {
 	until           time.Time
 	problem, detail string
 }
@@ -46,87 +46,87 @@ type silence struct {
 func newBudget(atOnce, most int) *budget {
 	perHost := max(2, atOnce/4)
 	return &budget{
-		// Wide: a host that hangs costs a process that sleeps.
+		// The limit is high, because a host that does not respond costs only a sleeping process.
 		limiter: fairlimit.New(fairlimit.Config{
 			Usual: atOnce, Share: atOnce / 4, Most: max(atOnce, most), PerHost: perHost, HostShare: max(1, perHost*3/4),
 		}),
-		quiet: map[asker]silence{},
+		backoffs: map[requester]hostBackoff{},
 	}
 }
 
-// turn waits until a host may be asked, and returns how to give the turn back. A host that wants to be
-// left alone is not waited for: that is a [*RemoteError] without a URL.
-func (b *budget) turn(ctx context.Context, who asker) (end func(), err error) {
-	if err := b.silent(who); err != nil {
+// acquire waits until a request may be sent to a host and returns a function that ends the request. It does not
+// wait for a host that asks clients to wait: then it returns a [*RemoteError] without a URL.
+func (b *budget) acquire(ctx context.Context, from requester) (end func(), err error) {
+	if err := b.checkBackoff(from); err != nil {
 		return nil, err
 	}
-	if err := b.pace.wait(ctx, who.owner, who.host); err != nil {
+	if err := b.pace.wait(ctx, from.owner, from.host); err != nil {
 		return nil, err
 	}
-	release, err := b.limiter.AcquireAt(ctx, who.owner, who.host)
+	release, err := b.limiter.AcquireAt(ctx, from.owner, from.host)
 	if err != nil {
 		return nil, err
 	}
-	if err := b.silent(who); err != nil { // since it was waited for
+	if err := b.checkBackoff(from); err != nil { // the host may have asked to wait in the meantime
 		release()
 		return nil, err
 	}
 	return release, nil
 }
 
-func (b *budget) silent(who asker) error {
+func (b *budget) checkBackoff(from requester) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	s := b.quiet[who]
+	s := b.backoffs[from]
 	if left := time.Until(s.until); left > 0 {
 		return &RemoteError{Problem: s.problem, Detail: s.detail, RetryAfter: left}
 	}
 	return nil
 }
 
-// leaveAlone notes what a host said that wants to be left alone.
-func (b *budget) leaveAlone(who asker, said *RemoteError) {
+// backOff records that a host asks this requester to wait.
+func (b *budget) backOff(from requester, problem *RemoteError) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	now := time.Now()
-	for other, s := range b.quiet {
+	for other, s := range b.backoffs {
 		if !s.until.After(now) {
-			delete(b.quiet, other)
+			delete(b.backoffs, other)
 		}
 	}
-	b.quiet[who] = silence{until: now.Add(said.RetryAfter), problem: said.Problem, detail: said.Detail}
+	b.backoffs[from] = hostBackoff{until: now.Add(problem.RetryAfter), problem: problem.Problem, detail: problem.Detail}
 }
 
-// pacer keeps one host from being asked too often, fairly between owners. The zero value is ready.
-type pacer struct {
+// hostRates limits the request rate of each host, fairly between owners. The zero value is ready to use.
+type hostRates struct {
 	mu     sync.Mutex
 	hosts  map[string]*rate.Limiter
-	shares map[asker]*rate.Limiter
+	shares map[requester]*rate.Limiter
 }
 
-// wait returns when a host may be asked for an owner.
-func (p *pacer) wait(ctx context.Context, owner, host string) error {
+// wait waits until an owner may send a request to a host.
+func (p *hostRates) wait(ctx context.Context, owner, host string) error {
 	if host == "" {
 		return nil
 	}
-	share, all := p.limiters(asker{owner: owner, host: host})
+	share, all := p.limiters(requester{owner: owner, host: host})
 	if err := share.Wait(ctx); err != nil {
 		return err
 	}
 	return all.Wait(ctx)
 }
 
-func (p *pacer) limiters(who asker) (share, all *rate.Limiter) {
+func (p *hostRates) limiters(from requester) (share, all *rate.Limiter) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.hosts == nil {
-		p.hosts, p.shares = map[string]*rate.Limiter{}, map[asker]*rate.Limiter{}
+		p.hosts, p.shares = map[string]*rate.Limiter{}, map[requester]*rate.Limiter{}
 	}
-	if len(p.shares) > manyHosts {
-		forgetIdle(p.hosts, hostBurst)
-		forgetIdle(p.shares, hostBurst/2)
+	if len(p.shares) > sweepThreshold {
+		removeIdle(p.hosts, hostBurst)
+		removeIdle(p.shares, hostBurst/2)
 	}
-	return limiter(p.shares, who, perHostMinute/2, hostBurst/2), limiter(p.hosts, who.host, perHostMinute, hostBurst)
+	return limiter(p.shares, from, perHostMinute/2, hostBurst/2), limiter(p.hosts, from.host, perHostMinute, hostBurst)
 }
 
 func limiter[K comparable](all map[K]*rate.Limiter, key K, perMinute float64, burst int) *rate.Limiter {
@@ -136,8 +136,8 @@ func limiter[K comparable](all map[K]*rate.Limiter, key K, perMinute float64, bu
 	return all[key]
 }
 
-// forgetIdle drops the limiters that would be no different if they were made anew.
-func forgetIdle[K comparable](all map[K]*rate.Limiter, burst int) {
+// removeIdle removes the limiters that are in the same state as new ones.
+func removeIdle[K comparable](all map[K]*rate.Limiter, burst int) {
 	for key, l := range all {
 		if l.Tokens() >= float64(burst) {
 			delete(all, key)

@@ -9,10 +9,10 @@ import (
 	"time"
 )
 
-func TestAHostIsAskedOnlySoOften(t *testing.T) {
+func TestRequestRateOfAHostIsLimited(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		var p pacer
+		var p hostRates
 		start := time.Now()
 		for range hostBurst/2 + perHostMinute/2 {
 			if err := p.wait(t.Context(), "a", "host"); err != nil {
@@ -20,7 +20,7 @@ func TestAHostIsAskedOnlySoOften(t *testing.T) {
 			}
 		}
 		if took := time.Since(start); took < 59*time.Second || took > 61*time.Second {
-			t.Errorf("an owner's share of a minute took %s", took)
+			t.Errorf("the requests of an owner within its share of a minute took %s", took)
 		}
 		start = time.Now()
 		for _, err := range []error{p.wait(t.Context(), "b", "host"), p.wait(t.Context(), "a", "other"), p.wait(t.Context(), "a", "")} {
@@ -32,32 +32,32 @@ func TestAHostIsAskedOnlySoOften(t *testing.T) {
 			t.Errorf("another owner, another host and no host waited %s", took)
 		}
 		<-time.After(time.Hour)
-		for i := range manyHosts + 2 {
+		for i := range sweepThreshold + 2 {
 			if err := p.wait(t.Context(), "a", fmt.Sprint(i)); err != nil {
 				t.Fatal(err)
 			}
 		}
-		if len(p.shares) > manyHosts+2 || p.shares[asker{owner: "b", host: "host"}] != nil {
-			t.Errorf("%d hosts are remembered", len(p.shares))
+		if len(p.shares) > sweepThreshold+2 || p.shares[requester{owner: "b", host: "host"}] != nil {
+			t.Errorf("%d limiters are in memory", len(p.shares))
 		}
 	})
 }
 
-// newTestRoute returns a route to nowhere.
+// newTestRoute returns a route that connects to nothing.
 func newTestRoute(b *budget, owner string) *route {
 	return &route{
-		url: "https://host/app", who: asker{owner: owner, host: "host"}, budget: b, timeout: time.Minute,
-		way: func(context.Context, service) (*passage, error) { return &passage{}, nil },
+		url: "https://host/app", from: requester{owner: owner, host: "host"}, budget: b, timeout: time.Minute,
+		connect: func(context.Context, service) (*connection, error) { return &connection{}, nil },
 	}
 }
 
-// A call that waits for its turn has not begun: what hangs before it does not make it fail.
-func TestWaitingForATurnIsNotPartOfTheTimeout(t *testing.T) {
+// The wait for a slot does not count toward the timeout of a call.
+func TestWaitForASlotIsNotPartOfTheTimeout(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		b := newBudget(8, defaultMostAtOnce) // one owner has one turn at a host
+		b := newBudget(8, defaultMaxConcurrency) // one slot per owner and host
 		slow, waiting := newTestRoute(b, "a"), newTestRoute(b, "a")
-		ctx, cancel := slow.within(t.Context())
+		ctx, cancel := slow.withTimeout(t.Context())
 		defer cancel()
 		held, err := slow.open(ctx, uploadPack)
 		if err != nil {
@@ -67,7 +67,7 @@ func TestWaitingForATurnIsNotPartOfTheTimeout(t *testing.T) {
 			<-time.After(50 * time.Second)
 			held.close()
 		}()
-		ctx, end := waiting.within(t.Context())
+		ctx, end := waiting.withTimeout(t.Context())
 		defer end()
 		p, err := waiting.open(ctx, uploadPack)
 		if err != nil {
@@ -76,22 +76,22 @@ func TestWaitingForATurnIsNotPartOfTheTimeout(t *testing.T) {
 		defer p.close()
 		<-time.After(59 * time.Second)
 		if ctx.Err() != nil {
-			t.Error("the time of waiting was counted")
+			t.Error("the wait for a slot counted toward the timeout")
 		}
 		<-time.After(2 * time.Second)
 		if !errors.Is(context.Cause(ctx), context.DeadlineExceeded) {
-			t.Errorf("a run took longer than its timeout: %v", context.Cause(ctx))
+			t.Errorf("a run exceeded its timeout: %v", context.Cause(ctx))
 		}
 	})
 }
 
-// A host that asks to be left alone while somebody waits for it is not asked by that one either.
-func TestAHostIsLeftAloneByThoseWhoWait(t *testing.T) {
+// When a host asks clients to wait, requests that already wait for a slot are not sent either.
+func TestBackOffAppliesToWaitingRequests(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		b := newBudget(8, defaultMostAtOnce)
-		open := func(r *route) (*passage, error) {
-			ctx, cancel := r.within(t.Context())
+		b := newBudget(8, defaultMaxConcurrency)
+		open := func(r *route) (*connection, error) {
+			ctx, cancel := r.withTimeout(t.Context())
 			t.Cleanup(cancel)
 			return r.open(ctx, uploadPack)
 		}
@@ -106,12 +106,12 @@ func TestAHostIsLeftAloneByThoseWhoWait(t *testing.T) {
 			failed <- err
 		}()
 		synctest.Wait()
-		busy.fault.later(time.Minute)
-		busy.fault.status(uploadPack, 429, "")
+		busy.fault.setRetryAfter(time.Minute)
+		busy.fault.httpStatus(uploadPack, 429, "")
 		busy.close()
 		var remote *RemoteError
 		if err := <-failed; !errors.As(err, &remote) || remote.RetryAfter != time.Minute || remote.URL == "" || remote.Detail != "HTTP 429" {
-			t.Errorf("who has waited: %v", err)
+			t.Errorf("the waiting request returned %v", err)
 		}
 		if p, err := open(newTestRoute(b, "b")); err != nil {
 			t.Errorf("another owner: %v", err)
@@ -124,9 +124,9 @@ func TestAHostIsLeftAloneByThoseWhoWait(t *testing.T) {
 		} else {
 			p.close()
 		}
-		b.leaveAlone(asker{host: "other"}, &RemoteError{RetryAfter: time.Minute})
-		if len(b.quiet) != 1 {
-			t.Errorf("%d silences are remembered, want one", len(b.quiet))
+		b.backOff(requester{host: "other"}, &RemoteError{RetryAfter: time.Minute})
+		if len(b.backoffs) != 1 {
+			t.Errorf("%d back-offs are in memory, want one", len(b.backoffs))
 		}
 	})
 }

@@ -16,8 +16,8 @@ import (
 	"github.com/kedge-dev/kedge/server/internal/gitsource/egress"
 )
 
-// whatAsks has everything of a large repository with submodules that asks its host, when it is called.
-func whatAsks(t *testing.T, m *gitsource.Manager, server *gitserver.Server, repo *gitserver.Repo) map[string]func(context.Context) error {
+// hostRequests returns every operation that sends requests to a host, for a large repository with submodules.
+func hostRequests(t *testing.T, m *gitsource.Manager, server *gitserver.Server, repo *gitserver.Repo) map[string]func(context.Context) error {
 	t.Helper()
 	lib := commit(t, createRepo(t, server, "lib"), map[string]string{"l.yaml": "lib"})
 	more := commit(t, createRepo(t, server, "more"), map[string]string{"m.yaml": "more"})
@@ -39,46 +39,46 @@ func whatAsks(t *testing.T, m *gitsource.Manager, server *gitserver.Server, repo
 	check(t, fetch("main")(t.Context()))
 	tree, err := m.Tree(t.Context(), access, tip)
 	check(t, err)
-	_, err = tree.List(t.Context(), "first") // which says where the second one is
+	_, err = tree.List(t.Context(), "first") // it contains the URL of the second one
 	check(t, err)
 	entries, err := tree.List(t.Context(), "apps/0")
 	check(t, err)
 	read := func(ctx context.Context, e filetree.Entry) error { _, err := tree.Read(ctx, e, 1<<20); return err }
 	return map[string]func(context.Context) error{
-		"a branch":              fetch("main"),
-		"an older commit":       fetch(old),
-		"a range of versions":   fetch("semver:^1"),
-		"a file of a large one": func(ctx context.Context) error { return read(ctx, entries[0]) },
-		"a submodule":           func(ctx context.Context) error { _, err := tree.List(ctx, "second"); return err },
+		"a branch":                     fetch("main"),
+		"an older commit":              fetch(old),
+		"a range of versions":          fetch("semver:^1"),
+		"a file of a large repository": func(ctx context.Context) error { return read(ctx, entries[0]) },
+		"a submodule":                  func(ctx context.Context) error { _, err := tree.List(ctx, "second"); return err },
 		"a push": func(ctx context.Context) error {
 			_, err := m.Commit(ctx, access, edit(tip, map[string]string{"x": "y"}))
 			return err
 		},
-		"a branch that is new here": fetch("other"),
+		"a new branch": fetch("other"),
 	}
 }
 
-// A host that asks to be left alone is, by everything that asks hosts, and no other is.
-func TestWhateverAsksAHostIsWithinItsBudget(t *testing.T) {
+// No operation sends a request to a host that asks clients to wait. Other hosts are not affected.
+func TestEveryRequestUsesTheBudgetOfItsHost(t *testing.T) {
 	t.Parallel()
 	server, repo := startServer(t)
 	other, otherRepo := startServer(t)
 	commit(t, otherRepo, map[string]string{"a": "1"})
 	m := managerWith(t, gitsource.Config{Allow: []string{"http"}, MaxWholeBytes: 100 << 10, Addresses: &egress.Policy{AllowLoopback: true}})
-	asks := whatAsks(t, m, server, repo)
+	requests := hostRequests(t, m, server, repo)
 	server.SetFailure(http.StatusTooManyRequests, time.Hour)
-	if err := asks["a branch"](t.Context()); err == nil {
-		t.Fatal("the host did not fail")
+	if err := requests["a branch"](t.Context()); err == nil {
+		t.Fatal("the request to the host succeeded")
 	}
 	server.SetFailure(0, 0)
 	before := server.Requests()
-	for what, ask := range asks {
+	for what, ask := range requests {
 		var remote *gitsource.RemoteError
 		if err := ask(t.Context()); !errors.As(err, &remote) || remote.RetryAfter < 59*time.Minute {
-			t.Errorf("%s: got %v, want when the host may be asked again", what, err)
+			t.Errorf("%s: got %v, want an error with RetryAfter", what, err)
 		}
 		if n := server.Requests() - before; n != 0 {
-			t.Errorf("%s: the host was asked %d times", what, n)
+			t.Errorf("%s: the host received %d requests, want none", what, n)
 		}
 	}
 	fetchOne(t, m, other.URL("app"), "main")
@@ -87,16 +87,16 @@ func TestWhateverAsksAHostIsWithinItsBudget(t *testing.T) {
 	}
 }
 
-// Invariant 12: a host hangs, and others are asked; who waits for it can give up.
-func TestAHostThatHangsHoldsUpNoOther(t *testing.T) {
+// Invariant 12: a host that does not respond does not delay others. Callers that wait for it can cancel.
+func TestUnresponsiveHostDelaysNoOther(t *testing.T) {
 	t.Parallel()
 	server, repo := startServer(t)
 	other, otherRepo := startServer(t)
 	commit(t, otherRepo, map[string]string{"a": "1"})
 	m := managerWith(t, gitsource.Config{
-		Allow: []string{"http"}, AtOnce: 8, MaxWholeBytes: 100 << 10, Addresses: &egress.Policy{AllowLoopback: true},
+		Allow: []string{"http"}, Concurrency: 8, MaxWholeBytes: 100 << 10, Addresses: &egress.Policy{AllowLoopback: true},
 	})
-	asks := whatAsks(t, m, server, repo)
+	requests := hostRequests(t, m, server, repo)
 	server.SetDelay(time.Hour)
 	before := server.Requests()
 	hanging, cancel := context.WithCancel(t.Context())
@@ -105,33 +105,33 @@ func TestAHostThatHangsHoldsUpNoOther(t *testing.T) {
 		all.Go(func() {
 			_, err := m.Fetch(hanging, gitsource.Access{URL: server.URL(fmt.Sprint("hangs-", i))}, []string{"main"})
 			if !errors.Is(err, context.Canceled) {
-				t.Errorf("a fetch that was given up: %v", err)
+				t.Errorf("a canceled fetch returned %v", err)
 			}
 		})
 	}
 	testkit.Eventually(t, 30*time.Second, func(context.Context) error {
 		if server.Requests() == before {
-			return errors.New("nobody asks")
+			return errors.New("no request yet")
 		}
 		return nil
 	})
-	for what, ask := range asks {
+	for what, ask := range requests {
 		ctx, end := context.WithTimeout(t.Context(), 20*time.Millisecond)
 		if ask(ctx) == nil {
-			t.Errorf("%s did not wait for its turn", what)
+			t.Errorf("%s did not wait for a slot", what)
 		}
 		end()
 	}
 	fetchOne(t, m, other.URL("app"), "main")
 	if n := server.Requests() - before; n != 1 {
-		t.Errorf("one owner asked the host that hangs %d times at once, want once", n)
+		t.Errorf("one owner has %d concurrent requests to the host that does not respond, want one", n)
 	}
 	cancel()
 	all.Wait()
 	server.SetDelay(0)
-	for what, ask := range asks {
+	for what, ask := range requests {
 		if err := ask(t.Context()); err != nil {
-			t.Errorf("%s, when the host is back: %v", what, err)
+			t.Errorf("%s, after the host responds again: %v", what, err)
 		}
 	}
 }

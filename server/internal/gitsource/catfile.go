@@ -14,31 +14,30 @@ import (
 	"github.com/kedge-dev/kedge/internal/filetree"
 )
 
-// catIdle is how long a reader stays open that nobody uses.
+// catIdle is how long an unused process stays open.
 const catIdle = 5 * time.Minute
 
-var errNoObject = errors.New("there is no such object")
+var errNoObject = errors.New("object not found")
 
-// catFile is one git cat-file that stays open, so that reading costs no process. It is started
-// when it is needed, after it has died, and again after close or when others took its place among
-// the readers. Requests take turns; each is a
-// round trip through a pipe. git looks for packs and refs again when it does not find something, so
-// it sees what was fetched after it started.
+// catFile is one git cat-file process that stays open, so that reading does not start a process. It starts on
+// demand, also after the process died, after close, and after another reader took its slot. Requests take turns.
+// Each is a round trip through a pipe. git looks for new packs and refs when it does not find an object, so it
+// sees what was fetched after it started.
 type catFile struct {
 	readers *readers
 	git     *git
 	dir     string
 	onIdle  func()
 
-	token chan struct{} // holds one token; guards what follows
-	cmd   *exec.Cmd
-	in    io.WriteCloser
-	out   *bufio.Reader
-	said  *tail // what the process has written to its standard error; complete once it was waited for
-	idle  *time.Timer
+	lock   chan struct{} // a lock: an element means that it is locked; guards the next fields
+	cmd    *exec.Cmd
+	in     io.WriteCloser
+	out    *bufio.Reader
+	stderr *tail // the standard error of the process; complete after Wait
+	idle   *time.Timer
 }
 
-// object is what git says of one.
+// object is the header of an object.
 type object struct {
 	id   string
 	kind string
@@ -46,11 +45,10 @@ type object struct {
 }
 
 func newCatFile(all *readers, g *git, dir string, onIdle func()) *catFile {
-	return &catFile{readers: all, git: g, dir: dir, onIdle: onIdle, token: make(chan struct{}, 1)}
+	return &catFile{readers: all, git: g, dir: dir, onIdle: onIdle, lock: make(chan struct{}, 1)}
 }
 
-// info finds an object by any name that git understands. It fails with errNoObject when there is
-// none.
+// info returns the header of an object by any name that git understands. It returns errNoObject if there is none.
 func (c *catFile) info(ctx context.Context, name string) (object, error) {
 	var found object
 	err := c.do(ctx, func() (err error) {
@@ -60,8 +58,8 @@ func (c *catFile) info(ctx context.Context, name string) (object, error) {
 	return found, err
 }
 
-// read returns the content of an object, and fails with filetree.ErrTooBig before reading one that
-// is larger than limit.
+// read returns the content of an object. It returns filetree.ErrTooBig, without reading it, for an object larger
+// than limit.
 func (c *catFile) read(ctx context.Context, name string, limit int64) (object, []byte, error) {
 	var found object
 	var content []byte
@@ -85,21 +83,21 @@ func (c *catFile) read(ctx context.Context, name string, limit int64) (object, [
 	return found, content, err
 }
 
-// do runs one exchange, and once more with a new process when an old one turns out to be dead.
+// do runs one exchange. If the process turns out to be dead, it repeats the exchange with a new one.
 func (c *catFile) do(ctx context.Context, exchange func() error) error {
 	select {
-	case c.token <- struct{}{}:
+	case c.lock <- struct{}{}:
 	case <-ctx.Done():
 		return ctx.Err()
 	}
 	defer c.readers.touch(c)
-	defer func() { <-c.token }()
+	defer func() { <-c.lock }()
 	for {
 		fresh, err := c.startLocked(ctx)
 		if err != nil {
 			return err
 		}
-		// A reader that hangs is ended by its caller's patience; the next one starts it again.
+		// The context of the caller ends a process that hangs. The next call starts a new one.
 		process, killed := c.cmd, make(chan struct{})
 		stop := context.AfterFunc(ctx, func() {
 			_ = process.Cancel()
@@ -107,7 +105,7 @@ func (c *catFile) do(ctx context.Context, exchange func() error) error {
 		})
 		err = exchange()
 		if !stop() {
-			<-killed // before its process id can be given to another
+			<-killed // before another process can get the same id
 			c.stopLocked()
 			return ctx.Err()
 		}
@@ -116,8 +114,8 @@ func (c *catFile) do(ctx context.Context, exchange func() error) error {
 			return err
 		}
 		c.stopLocked()
-		if saysExhausted(c.said.String(), true) {
-			return fmt.Errorf("%w: %s to read one file, folder or commit; the operator of the server can raise --git-memory", errMemory, sizeText(ReaderMemory(c.git.memory)))
+		if reportsOutOfMemory(c.stderr.String(), true) {
+			return fmt.Errorf("%w: %s to read one file, folder or commit; ask the operator of the server to raise --git-memory", errMemory, sizeText(ReaderMemory(c.git.memory)))
 		}
 		if fresh {
 			return err
@@ -138,8 +136,8 @@ func (c *catFile) startLocked(ctx context.Context) (fresh bool, err error) {
 		}
 	}()
 	cmd := c.git.readerCommand(c.dir)
-	c.said = &tail{limit: maxStderr}
-	cmd.Stderr = c.said
+	c.stderr = &tail{limit: maxStderr}
+	cmd.Stderr = c.stderr
 	in, err := cmd.StdinPipe()
 	if err != nil {
 		return false, fmt.Errorf("starting git cat-file: %w", err)
@@ -156,10 +154,10 @@ func (c *catFile) startLocked(ctx context.Context) (fresh bool, err error) {
 	return true, nil
 }
 
-// close ends the process; the next request starts another.
+// close stops the process. The next request starts a new one.
 func (c *catFile) close() {
-	c.token <- struct{}{}
-	defer func() { <-c.token }()
+	c.lock <- struct{}{}
+	defer func() { <-c.lock }()
 	c.stopLocked()
 	c.onIdle()
 }
@@ -171,7 +169,7 @@ func (c *catFile) stopLocked() {
 	c.idle.Stop()
 	_ = c.in.Close()
 	_ = c.cmd.Cancel()
-	_ = c.cmd.Wait() // it was killed: how it ended says nothing
+	_ = c.cmd.Wait() // it was killed, so its exit status is irrelevant
 	c.cmd, c.in, c.out = nil, nil, nil
 	c.readers.release(c)
 }
@@ -181,7 +179,7 @@ func (c *catFile) request(verb, name string) (object, error) {
 		return object{}, errNoObject
 	}
 	if _, err := io.WriteString(c.in, verb+" "+name+"\n"); err != nil {
-		return object{}, fmt.Errorf("asking git: %w", err)
+		return object{}, fmt.Errorf("writing to git: %w", err)
 	}
 	line, err := c.out.ReadString('\n')
 	if err != nil {
@@ -193,11 +191,11 @@ func (c *catFile) request(verb, name string) (object, error) {
 	}
 	fields := strings.Fields(line)
 	if len(fields) != 3 {
-		return object{}, fmt.Errorf("reading from git: unexpected answer %q", line)
+		return object{}, fmt.Errorf("reading from git: unexpected response %q", line)
 	}
 	size, err := strconv.ParseInt(fields[2], 10, 64)
 	if err != nil {
-		return object{}, fmt.Errorf("reading from git: unexpected answer %q", line)
+		return object{}, fmt.Errorf("reading from git: unexpected response %q", line)
 	}
 	return object{id: fields[0], kind: fields[1], size: size}, nil
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/kedge-dev/kedge/internal/testkit/gitserver"
 )
 
-// openReader returns the reader of a repository that holds one file, and the file's object.
+// openReader returns the reader of a repository that contains one file, and the object of the file.
 func openReader(t *testing.T) (*catFile, string) {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "repo.git")
@@ -53,34 +53,34 @@ func TestReaderIsStartedAgainAfterItDied(t *testing.T) {
 	}
 }
 
-func TestReaderKeepsItsPlaceAfterErrors(t *testing.T) {
+func TestReaderSurvivesErrorResponses(t *testing.T) {
 	t.Parallel()
 	cat, id := openReader(t)
 	first := cat.cmd
 	if _, _, err := cat.read(t.Context(), "refs/heads/none", 100); !errors.Is(err, errNoObject) {
-		t.Errorf("an unknown name gave %v", err)
+		t.Errorf("an unknown name returned %v", err)
 	}
 	if _, err := cat.info(t.Context(), "two\nlines"); !errors.Is(err, errNoObject) {
-		t.Errorf("a name of two lines gave %v", err)
+		t.Errorf("a name of two lines returned %v", err)
 	}
 	if _, _, err := cat.read(t.Context(), id, 3); !errors.Is(err, filetree.ErrTooBig) {
-		t.Errorf("a file beyond the limit gave %v", err)
+		t.Errorf("a file beyond the limit returned %v", err)
 	}
 	if _, content, err := cat.read(t.Context(), id, 100); err != nil || string(content) != "content" {
 		t.Errorf("after errors: %q, %v", content, err)
 	}
 	if cat.cmd != first {
-		t.Error("an error that is an answer cost a process")
+		t.Error("an error in a response stopped the process")
 	}
 }
 
-func TestReaderGivesUpWithItsCaller(t *testing.T) {
+func TestReadEndsWithItsContext(t *testing.T) {
 	t.Parallel()
 	cat, id := openReader(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if _, _, err := cat.read(ctx, id, 100); !errors.Is(err, context.Canceled) {
-		t.Errorf("a cancelled read gave %v", err)
+		t.Errorf("a cancelled read returned %v", err)
 	}
 	if _, content, err := cat.read(t.Context(), id, 100); err != nil || string(content) != "content" {
 		t.Errorf("the next caller got %q, %v", content, err)
@@ -101,13 +101,13 @@ func FuzzParseTree(f *testing.F) {
 				t.Errorf("entry %d is %+v", i, e)
 			}
 			if i > 0 && entries[i-1].Name > e.Name {
-				t.Errorf("%q comes before %q", entries[i-1].Name, e.Name)
+				t.Errorf("%q is sorted before %q", entries[i-1].Name, e.Name)
 			}
 		}
 	})
 }
 
-func TestNamesThatNoFileSystemTakesAreRefused(t *testing.T) {
+func TestTooLongNamesAreRejected(t *testing.T) {
 	t.Parallel()
 	for length, fine := range map[int]bool{255: true, 256: false, 4 << 20: false} {
 		_, err := parseTree([]byte("100644 " + strings.Repeat("a", length) + "\x0001234567890123456789"))

@@ -13,57 +13,58 @@ import (
 )
 
 const (
-	// evictIdle is how long nobody has used a mirror that is deleted for others. Those of repositories that
-	// are polled are used more often: they would come back at once, and others would have to go for them.
+	// evictIdle is how long a mirror must be unused before it can be evicted for others. Mirrors of polled
+	// repositories are used more often. They would be fetched again at once, and others would have to be evicted
+	// for them.
 	evictIdle = 10 * time.Minute
-	// headroom is what a fetch may bring at least before anything is deleted for it.
+	// headroom is the growth that a fetch may cause before mirrors are evicted for it.
 	headroom = 64 << 20
 )
 
-// The limits of the disk, each with what to do about it.
+// These errors identify the exceeded limit of the disk.
 var (
-	errOwnerDisk = fmt.Errorf("%w for the space that a tenant has", errTooLarge)
-	errTotalDisk = fmt.Errorf("%w for the space that all mirrors have", errTooLarge)
-	errFreeDisk  = fmt.Errorf("%w for the free space of the disk", errTooLarge)
+	errOwnerDisk = fmt.Errorf("%w for the disk space of a tenant", errTooLarge)
+	errTotalDisk = fmt.Errorf("%w for the disk space of all mirrors", errTooLarge)
+	errFreeDisk  = fmt.Errorf("%w for the free space on the disk", errTooLarge)
 )
 
-// diskUse is what one mirror takes.
-type diskUse struct {
+// diskUsage is the disk space of one mirror.
+type diskUsage struct {
 	owner string
 	bytes int64
 	used  time.Time
 }
 
-// growth is a mirror that is being fetched into. Of two such mirrors the one that began first has the room: the other
-// one counts what the first takes so far, and not the other way round.
+// growth is a fetch in progress. Of two concurrent fetches the one that started first has priority: the later one
+// counts the current size of the first, and the first counts the size of the later one before its fetch.
 type growth struct {
-	turn   int64 // rises with every fetch
-	before int64 // what the mirror took when the fetch began
+	order      int64 // number of the fetch, in the order of their start
+	sizeBefore int64 // size of the mirror when the fetch started
 }
 
-// room is how large a mirror may become, and which limit says so.
-type room struct {
+// sizeLimit is how large a mirror may become, and which limit determines that.
+type sizeLimit struct {
 	bytes int64
-	limit error // errTooLarge, or one of the limits of the disk
+	limit error // errTooLarge, or one of the errors above
 }
 
-// makeRoom finds out how large a mirror may become, whose writer's token the caller has. It deletes mirrors
-// that were not used for the longest time when there is too little room, and never one in use. Where there
-// is none the error is for users.
-func (m *Manager) makeRoom(ctx context.Context, r *mirror) error {
-	m.measure()
+// reserveSpace determines how large a mirror may become. If there is too little space it evicts the least
+// recently used mirrors, but never one in use. If there is still too little, it returns an error for users. The
+// caller holds the writer lock.
+func (m *Manager) reserveSpace(ctx context.Context, r *mirror) error {
+	m.measureMirrors()
 	m.mu.Lock()
-	m.turns++
-	m.growing[r.key()] = growth{turn: m.turns, before: m.disk[r.key()].bytes}
+	m.fetches++
+	m.growing[r.key()] = growth{order: m.fetches, sizeBefore: m.disk[r.key()].bytes}
 	m.mu.Unlock()
 	for {
-		short := m.roomNow(r)
-		if short == nil {
+		exceeded := m.checkSpace(r)
+		if exceeded == nil {
 			return nil
 		}
-		err := r.tooLarge(short)
-		if victim := m.leastUsed(r, short); victim != "" {
-			err = m.evict(ctx, victim)
+		err := r.sizeError(exceeded)
+		if candidate := m.evictionCandidate(r, exceeded); candidate != "" {
+			err = m.evict(ctx, candidate)
 			if err == nil {
 				continue
 			}
@@ -75,51 +76,52 @@ func (m *Manager) makeRoom(ctx context.Context, r *mirror) error {
 	}
 }
 
-// grown notes what a mirror takes that is being fetched into, and returns how large it may become now: others grow too.
-func (m *Manager) grown(r *mirror, size int64) room {
+// reportSize records the current size of a mirror during a fetch, and returns how large it may become. Concurrent
+// fetches change that limit.
+func (m *Manager) reportSize(r *mirror, size int64) sizeLimit {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.disk[r.key()] = diskUse{r.owner, size, time.Now()}
-	return m.roomLocked(r)
+	m.disk[r.key()] = diskUsage{r.owner, size, time.Now()}
+	return m.sizeLimitLocked(r)
 }
 
 // key names a mirror among those of the manager.
 func (r *mirror) key() string { return strings.TrimSuffix(filepath.Base(r.dir), mirrorSuffix) }
 
-// roomNow notes how large a mirror may become as things are, and returns which limit leaves it no headroom.
-func (m *Manager) roomNow(r *mirror) (short error) {
+// checkSpace updates how large a mirror may become, and returns the limit that leaves no headroom, or nil.
+func (m *Manager) checkSpace(r *mirror) (exceeded error) {
 	m.mu.Lock()
-	r.room = m.roomLocked(r)
+	r.sizeLimit = m.sizeLimitLocked(r)
 	wanted := min(m.disk[r.key()].bytes+headroom, m.cfg.MaxMirrorBytes)
 	m.mu.Unlock()
 	switch {
 	case m.cfg.freeBytes() < m.cfg.MinFreeBytes:
 		return errFreeDisk
-	case r.room.bytes < wanted:
-		return r.room.limit
+	case r.sizeLimit.bytes < wanted:
+		return r.sizeLimit.limit
 	}
 	return nil
 }
 
-// roomLocked is how large a mirror may become beside what all others take.
-func (m *Manager) roomLocked(r *mirror) room {
+// sizeLimitLocked returns how large a mirror may become, given the size of all others.
+func (m *Manager) sizeLimitLocked(r *mirror) sizeLimit {
 	var total, own int64
-	turn := m.growing[r.key()].turn
+	order := m.growing[r.key()].order
 	for key, d := range m.disk {
 		if key == r.key() {
 			continue
 		}
 		bytes := d.bytes
-		if g, ok := m.growing[key]; ok && g.turn > turn {
-			bytes = g.before
+		if g, ok := m.growing[key]; ok && g.order > order {
+			bytes = g.sizeBefore
 		}
 		total += bytes
 		if d.owner == r.owner {
 			own += bytes
 		}
 	}
-	out := room{m.cfg.MaxMirrorBytes, errTooLarge}
-	for _, other := range []room{{m.cfg.MaxTotalBytes - total, errTotalDisk}, {m.cfg.MaxOwnerBytes - own, errOwnerDisk}} {
+	out := sizeLimit{m.cfg.MaxMirrorBytes, errTooLarge}
+	for _, other := range []sizeLimit{{m.cfg.MaxTotalBytes - total, errTotalDisk}, {m.cfg.MaxOwnerBytes - own, errOwnerDisk}} {
 		if other.bytes < out.bytes {
 			out = other
 		}
@@ -127,23 +129,23 @@ func (m *Manager) roomLocked(r *mirror) room {
 	return out
 }
 
-// leastUsed returns the mirror that goes first for a limit; "" when all that would help are in use.
-func (m *Manager) leastUsed(r *mirror, short error) string {
+// evictionCandidate returns the key of the mirror to evict for a limit, or "" if all eligible ones are in use.
+func (m *Manager) evictionCandidate(r *mirror, exceeded error) string {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	var best string
 	var oldest time.Time
 	for key, d := range m.disk {
-		if key == r.key() || (errors.Is(short, errOwnerDisk) && d.owner != r.owner) {
+		if key == r.key() || (errors.Is(exceeded, errOwnerDisk) && d.owner != r.owner) {
 			continue
 		}
 		used := d.used
 		if other := m.mirrors[key]; other != nil {
-			if other.users > 0 {
+			if other.usage.users > 0 {
 				continue
 			}
-			if other.used.After(used) {
-				used = other.used
+			if other.usage.used.After(used) {
+				used = other.usage.used
 			}
 		}
 		if time.Since(used) >= m.evictIdle && (best == "" || used.Before(oldest)) {
@@ -153,21 +155,21 @@ func (m *Manager) leastUsed(r *mirror, short error) string {
 	return best
 }
 
-// evict deletes a mirror, unless somebody has begun to use it.
+// evict deletes a mirror, unless it is in use.
 func (m *Manager) evict(ctx context.Context, key string) error {
-	n, _, err := readNotes(filepath.Join(m.cfg.Dir, key+mirrorSuffix))
+	n, _, err := readMetadata(filepath.Join(m.cfg.Dir, key+mirrorSuffix))
 	if errors.Is(err, os.ErrNotExist) {
-		m.setDisk(key, diskUse{})
+		m.setDiskUsage(key, diskUsage{})
 		return nil
 	}
 	if err != nil {
 		return err
 	}
-	r, err := m.takeIdle(key, n, m.evictIdle)
+	r, err := m.acquireIdle(key, n, m.evictIdle)
 	if err != nil {
 		return err
 	}
-	if r == nil { // in use since: it counts as used now
+	if r == nil { // in use in the meantime: it counts as used now
 		m.mu.Lock()
 		defer m.mu.Unlock()
 		d := m.disk[key]
@@ -175,7 +177,7 @@ func (m *Manager) evict(ctx context.Context, key string) error {
 		m.disk[key] = d
 		return nil
 	}
-	defer m.drop(key, r)
+	defer m.releaseDeleted(key, r)
 	if err := r.lock(ctx); err != nil {
 		return err
 	}
@@ -183,14 +185,14 @@ func (m *Manager) evict(ctx context.Context, key string) error {
 	if err := r.discardLocked(); err != nil {
 		return err
 	}
-	m.setDisk(key, diskUse{})
-	m.cfg.Log.InfoContext(ctx, "deleted the mirror that was not used for the longest time, to make room", "url", n.URL, "owner", n.Owner)
+	m.setDiskUsage(key, diskUsage{})
+	m.cfg.Log.InfoContext(ctx, "evicted the least recently used mirror to free disk space", "url", n.URL, "owner", n.Owner)
 	return nil
 }
 
-// measure finds out once what the mirrors take that an earlier run of the server has left.
-func (m *Manager) measure() {
-	m.measured.Do(func() {
+// measureMirrors determines, once, the size of the mirrors that exist when the server starts.
+func (m *Manager) measureMirrors() {
+	m.measureOnce.Do(func() {
 		entries, err := os.ReadDir(m.cfg.Dir)
 		if err != nil {
 			return // there are none
@@ -201,23 +203,23 @@ func (m *Manager) measure() {
 				continue
 			}
 			dir := filepath.Join(m.cfg.Dir, e.Name())
-			if n, used, err := readNotes(dir); err == nil {
-				m.setDisk(key, diskUse{n.Owner, folderSize(dir), used})
+			if n, used, err := readMetadata(dir); err == nil {
+				m.setDiskUsage(key, diskUsage{n.Owner, folderSize(dir), used})
 			}
 		}
 	})
 }
 
-// weigh notes what a mirror takes after a fetch. The caller has the writer's token.
-func (m *Manager) weigh(r *mirror) {
-	m.setDisk(r.key(), diskUse{r.owner, folderSize(r.dir), time.Now()})
+// updateDiskUsage records the size of a mirror after a fetch. The caller holds the writer lock.
+func (m *Manager) updateDiskUsage(r *mirror) {
+	m.setDiskUsage(r.key(), diskUsage{r.owner, folderSize(r.dir), time.Now()})
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	delete(m.growing, r.key())
 }
 
-// setDisk notes what a mirror takes; nothing for one that is gone.
-func (m *Manager) setDisk(key string, d diskUse) {
+// setDiskUsage records the size of a mirror. A size of 0 removes it.
+func (m *Manager) setDiskUsage(key string, d diskUsage) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if d.bytes == 0 {
@@ -227,7 +229,7 @@ func (m *Manager) setDisk(key string, d diskUse) {
 	m.disk[key] = d
 }
 
-// freeBytes is the space that is left to the server where the mirrors are. What is not known is enough.
+// freeBytes returns the free disk space for mirrors. If it is unknown, it returns the required minimum.
 func (c *Config) freeBytes() int64 {
 	var s unix.Statfs_t
 	if err := unix.Statfs(c.Dir, &s); err != nil {
@@ -236,10 +238,10 @@ func (c *Config) freeBytes() int64 {
 	return int64(s.Bavail) * int64(s.Bsize) //nolint:unconvert // the types differ between systems
 }
 
-// checkSize returns errTooLarge when a mirror is larger than limit, or which limit of the disk is exceeded.
+// checkSize returns an error if a mirror is larger than limit, or if a limit of the disk is exceeded.
 func (r *mirror) checkSize(limit int64) error {
 	size := folderSize(r.dir)
-	now := r.grown(size)
+	now := r.reportSize(size)
 	switch {
 	case r.cfg.freeBytes() < r.cfg.MinFreeBytes:
 		return errFreeDisk
@@ -247,25 +249,25 @@ func (r *mirror) checkSize(limit int64) error {
 		return now.limit
 	case size <= limit:
 		return nil
-	case limit == r.room.bytes:
-		return r.room.limit
+	case limit == r.sizeLimit.bytes:
+		return r.sizeLimit.limit
 	}
 	return errTooLarge
 }
 
-// tooLarge is the error for users of a limit of the disk.
-func (r *mirror) tooLarge(limit error) error {
+// sizeError returns the error for users of an exceeded limit.
+func (r *mirror) sizeError(limit error) error {
 	out := &RemoteError{URL: r.url, cause: limit}
 	switch {
 	case errors.Is(limit, errOwnerDisk):
-		out.Problem = fmt.Sprintf("the mirrors of this tenant's repositories take the %s that a tenant may have on this server: "+
-			"delete repositories that are not needed, or let the operator of the server raise --git-tenant-disk", sizeText(r.cfg.MaxOwnerBytes))
+		out.Problem = fmt.Sprintf("the repositories of this tenant use all of the %s of disk space that a tenant may use on this server: "+
+			"delete unused repositories, or ask the operator of the server to raise --git-tenant-disk", sizeText(r.cfg.MaxOwnerBytes))
 	case errors.Is(limit, errTotalDisk):
-		out.Problem = fmt.Sprintf("the mirrors of all repositories take the %s that they may have on this server: "+
-			"let the operator of the server raise --git-disk", sizeText(r.cfg.MaxTotalBytes))
+		out.Problem = fmt.Sprintf("all repositories together use all of the %s of disk space that they may use on this server: "+
+			"ask the operator of the server to raise --git-disk", sizeText(r.cfg.MaxTotalBytes))
 	case errors.Is(limit, errFreeDisk):
-		out.Problem = fmt.Sprintf("the disk of the server has less than %s of free space, below which nothing is fetched: "+
-			"let the operator of the server free space, or lower --git-min-free", sizeText(r.cfg.MinFreeBytes))
+		out.Problem = fmt.Sprintf("the disk of the server has less than %s of free space, so the server does not fetch: "+
+			"ask the operator of the server to free disk space or to lower --git-min-free", sizeText(r.cfg.MinFreeBytes))
 	default:
 		out.Problem = fmt.Sprintf("the repository is larger than %s, the limit of this server", sizeText(r.cfg.MaxMirrorBytes))
 	}

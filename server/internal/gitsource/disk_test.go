@@ -10,7 +10,7 @@ import (
 	"github.com/kedge-dev/kedge/internal/testkit/gitserver"
 )
 
-// diskBench is a manager with small budgets, and repositories of about 800 KiB each.
+// diskBench is a manager with small limits, and repositories of about 800 KiB each.
 type diskBench struct {
 	*Manager
 	urls []string
@@ -47,11 +47,11 @@ func (b *diskBench) fetch(t *testing.T, owner string, repo int) error {
 	return err
 }
 
-// has says which repositories of an owner there are mirrors of.
+// has returns the repositories of an owner that have mirrors.
 func (b *diskBench) has(owner string) string {
 	var out []string
 	for i, url := range b.urls {
-		if _, _, err := readNotes(filepath.Join(b.cfg.Dir, mirrorKey(owner, url)+mirrorSuffix)); err == nil {
+		if _, _, err := readMetadata(filepath.Join(b.cfg.Dir, mirrorKey(owner, url)+mirrorSuffix)); err == nil {
 			out = append(out, fmt.Sprint(i))
 		}
 	}
@@ -59,14 +59,14 @@ func (b *diskBench) has(owner string) string {
 }
 
 // covers: T11
-func TestMirrorsKeepWithinTheirBudgets(t *testing.T) {
+func TestMirrorsStayWithinDiskLimits(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		cfg   Config
 		limit error
 		flag  string
-		other string // who fetches too much; "" for the same owner
-		left  string // of the owner, when others may be deleted
+		other string // the owner that exceeds the limit; "" for the same owner
+		left  string // the mirrors of the owner after eviction
 	}{
 		"of a tenant":   {cfg: Config{MaxOwnerBytes: 2_600_000}, limit: errOwnerDisk, flag: "--git-tenant-disk", left: "0 2"},
 		"of all":        {cfg: Config{MaxTotalBytes: 2_600_000}, limit: errTotalDisk, flag: "--git-disk", left: "0 2"},
@@ -84,34 +84,34 @@ func TestMirrorsKeepWithinTheirBudgets(t *testing.T) {
 			if late == "" {
 				late = "acme"
 			}
-			// Nothing is old enough to be deleted.
+			// No mirror was unused for long enough.
 			var remote *RemoteError
 			err := b.fetch(t, late, 2)
 			if !errors.As(err, &remote) || !errors.Is(err, c.limit) || !strings.Contains(remote.Problem, c.flag) {
 				t.Fatalf("got error %v, want one that names %s", err, c.flag)
 			}
 			if got := b.has("acme"); got != "0 1" {
-				t.Errorf("there are mirrors of %q", got)
+				t.Errorf("repositories with mirrors: %q", got)
 			}
-			// What was not used for the longest time goes, and not what is in use.
+			// The least recently used mirror is evicted, but not one in use.
 			b.evictIdle = 0
-			u, err := b.use(Access{Owner: "acme", URL: b.urls[0]})
+			u, err := b.acquire(Access{Owner: "acme", URL: b.urls[0]})
 			if err != nil {
 				t.Fatal(err)
 			}
-			defer b.end(u.mirror)
+			defer b.release(u.mirror)
 			if err := b.fetch(t, late, 2); err != nil {
 				t.Fatal(err)
 			}
 			if got := b.has("acme"); got != c.left {
-				t.Errorf("there are mirrors of %q, want %q", got, c.left)
+				t.Errorf("repositories with mirrors: %q, want %q", got, c.left)
 			}
 		})
 	}
 }
 
 // covers: T11
-func TestTheBudgetOfOneTenantIsNotAnothers(t *testing.T) {
+func TestDiskLimitOfATenantDoesNotAffectOthers(t *testing.T) {
 	t.Parallel()
 	b := newDiskBench(t, Config{MaxOwnerBytes: 2_600_000})
 	for _, owner := range []string{"acme", "beta", "gamma"} {
@@ -123,10 +123,10 @@ func TestTheBudgetOfOneTenantIsNotAnothers(t *testing.T) {
 	}
 }
 
-// TestWhatWasThereCounts restarts with other budgets than those that the mirrors were made with.
+// TestExistingMirrorsCount restarts with other limits than those that the mirrors were created with.
 //
 // covers: T11
-func TestWhatWasThereCounts(t *testing.T) {
+func TestExistingMirrorsCount(t *testing.T) {
 	t.Parallel()
 	b := newDiskBench(t, Config{})
 	for repo := range 3 {
@@ -150,12 +150,12 @@ func TestWhatWasThereCounts(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got := again.has("acme"); len(strings.Fields(got)) != 2 || !strings.HasSuffix(got, "3") {
-		t.Errorf("there are mirrors of %q, want one beside 3", got)
+		t.Errorf("repositories with mirrors: %q, want 3 and one other", got)
 	}
 }
 
 // covers: T11
-func TestNothingIsFetchedOntoAFullDisk(t *testing.T) {
+func TestFullDiskPreventsFetches(t *testing.T) {
 	t.Parallel()
 	b := newDiskBench(t, Config{MinFreeBytes: 1 << 60})
 	err := b.fetch(t, "acme", 0)
@@ -164,71 +164,72 @@ func TestNothingIsFetchedOntoAFullDisk(t *testing.T) {
 		t.Errorf("got error %v", err)
 	}
 	if got := b.has("acme"); got != "" {
-		t.Errorf("there are mirrors of %q", got)
+		t.Errorf("repositories with mirrors: %q", got)
 	}
 }
 
-// TestSubmodulesThatAreNotThereLeaveNothing names others each time, as a repository can with every commit.
+// TestUnreadableSubmodulesLeaveNoMirror fetches another submodule each time, because every commit can refer to
+// other submodules.
 //
 // covers: T11
-func TestSubmodulesThatAreNotThereLeaveNothing(t *testing.T) {
+func TestUnreadableSubmodulesLeaveNoMirror(t *testing.T) {
 	t.Parallel()
 	b := newDiskBench(t, Config{})
 	for i := range 3 {
 		url := "file://" + filepath.Join(t.TempDir(), fmt.Sprintf("nowhere-%d.git", i))
 		if _, err := b.Fetch(t.Context(), Access{Owner: "acme", URL: url, parent: b.urls[0]}, []string{"main"}); err == nil {
-			t.Fatal("there should be nothing to fetch")
+			t.Fatal("the fetch of a missing repository succeeded")
 		}
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if len(b.mirrors) != 0 {
-		t.Errorf("%d mirrors are remembered", len(b.mirrors))
+		t.Errorf("%d mirrors are in memory", len(b.mirrors))
 	}
 }
 
-// Fetches that run at the same time do not each have all the room there is: the one that began first has it.
+// Concurrent fetches share the available space. The one that started first has priority.
 //
 // covers: T11
-func TestFetchesInFlightCountForTheBudget(t *testing.T) {
+func TestConcurrentFetchesShareTheDiskLimit(t *testing.T) {
 	t.Parallel()
 	b := newDiskBench(t, Config{MaxTotalBytes: 1_800_000})
-	first, err := b.use(Access{Owner: "acme", URL: b.urls[0]})
+	first, err := b.acquire(Access{Owner: "acme", URL: b.urls[0]})
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer b.end(first.mirror)
-	if err := b.makeRoom(t.Context(), first.mirror); err != nil {
+	defer b.release(first.mirror)
+	if err := b.reserveSpace(t.Context(), first.mirror); err != nil {
 		t.Fatal(err)
 	}
-	first.grown(1_000_000) // and goes on
+	first.reportSize(1_000_000) // it continues
 	if err := b.fetch(t, "beta", 1); !errors.Is(err, errTotalDisk) {
-		t.Errorf("beside a fetch that has most of the room: got error %v, want one of the disk", err)
+		t.Errorf("during a fetch that uses most of the space: got error %v, want a limit of the disk", err)
 	}
-	// One that began later takes nothing from it.
-	second, err := b.use(Access{Owner: "beta", URL: b.urls[2]})
+	// A later fetch takes no space from it.
+	second, err := b.acquire(Access{Owner: "beta", URL: b.urls[2]})
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer b.end(second.mirror)
-	b.cfg.MaxMirrorBytes = 700_000 // all that it wants at first
-	if err := b.makeRoom(t.Context(), second.mirror); err != nil {
+	defer b.release(second.mirror)
+	b.cfg.MaxMirrorBytes = 700_000 // its whole reservation
+	if err := b.reserveSpace(t.Context(), second.mirror); err != nil {
 		t.Fatal(err)
 	}
-	if now := second.grown(700_000); now.bytes != 700_000 {
-		t.Errorf("the second has %d bytes", now.bytes)
+	if now := second.reportSize(700_000); now.bytes != 700_000 {
+		t.Errorf("the limit of the second is %d bytes", now.bytes)
 	}
 	b.cfg.MaxMirrorBytes = 1_500_000
-	if now := second.grown(700_000); now.bytes != 800_000 || !errors.Is(now.limit, errTotalDisk) {
-		t.Errorf("the second has %d bytes (%v), want what the first has left", now.bytes, now.limit)
+	if now := second.reportSize(700_000); now.bytes != 800_000 || !errors.Is(now.limit, errTotalDisk) {
+		t.Errorf("the limit of the second is %d bytes (%v), want the space that the first leaves", now.bytes, now.limit)
 	}
-	if now := first.grown(1_100_000); now.bytes != 1_500_000 {
-		t.Errorf("the first has %d bytes, want all that one mirror may have", now.bytes)
+	if now := first.reportSize(1_100_000); now.bytes != 1_500_000 {
+		t.Errorf("the limit of the first is %d bytes, want the limit of one mirror", now.bytes)
 	}
-	b.weigh(first.mirror) // it has failed, and left nothing
+	b.updateDiskUsage(first.mirror) // it failed and left no files
 	b.cfg.MaxMirrorBytes = 1 << 20
-	b.weigh(second.mirror)
+	b.updateDiskUsage(second.mirror)
 	if err := b.fetch(t, "beta", 3); err != nil {
-		t.Errorf("after that: %v", err)
+		t.Errorf("after the first fetch failed: %v", err)
 	}
 }

@@ -1,24 +1,21 @@
-// Package gitsource makes commits of remote repositories available as immutable trees. It drives
-// the git program on bare mirrors, one for each repository of each owner, and knows nothing of what
-// the files mean.
+// Package gitsource makes commits of remote repositories available as immutable trees. It runs the git program on
+// bare mirrors, one per repository and owner. It does not interpret the files.
 //
-//	Fetch     bring the commits that revisions name      one git fetch; before it one git ls-remote, where that is not known
-//	Tree      the files of a commit that was fetched     no process: one git cat-file stays open per mirror;
-//	                                                     of a large repository one git fetch for files that are missing
-//	Commit    a change to files as a commit, pushed      git fast-import and git push
-//	Forget    delete mirrors that nobody uses            no process
+//	Fetch     fetch the commits of revisions             one git fetch, after one git ls-remote if a ref is not known yet
+//	Tree      the files of a fetched commit              no process: one git cat-file stays open per mirror;
+//	                                                     in a large repository one git fetch for missing files
+//	Commit    commit changes to files and push them      git fast-import and git push
+//	Forget    delete unused mirrors                      no process
 //
-// Nothing is ever checked out, so no hook, filter or symbolic link of a repository runs or is
-// followed. git sees no configuration, credential or key: neither of the user that runs the server
-// nor of the call. It connects to this process alone, which carries what it says to the one remote
-// of that run, if the address policy allows it (see route).
+// Nothing is ever checked out, so no hook, filter or symbolic link of a repository runs or is followed. git sees
+// no configuration, credential or key, neither of the user that runs the server nor of the call. git connects
+// only to this process, which forwards to the one remote of that run if the address policy allows it (see route).
 //
-// A mirror has no history: of what is fetched first only the commit itself. One that would be large lacks
-// the contents of files that nobody has read, and trees lead into submodules where the access allows it:
-// only there do readers wait for the network.
+// A mirror has no history: the first fetch of a ref fetches only the commit itself. A mirror of a large
+// repository lacks the contents of files until they are read. Trees include submodules if the access allows it.
+// Only in these two cases do readers wait for the network.
 //
-// Writers of one mirror take turns; different repositories do not wait for each other. What was fetched
-// for one owner is never served to another, and within an owner only to a credential that the remote has
-// accepted. A mirror is a cache: it may be deleted while no server runs, and one that is damaged is made
-// anew.
+// Writers of one mirror take turns. Different repositories do not wait for each other. What was fetched for one
+// owner is never served to another owner, and within an owner only to a credential that the remote has accepted.
+// A mirror is a cache: you may delete it while no server runs, and the server recreates a damaged one.
 package gitsource

@@ -8,26 +8,26 @@ import (
 )
 
 var (
-	// ErrEmpty says that a repository has no branch and no tag yet.
+	// ErrEmpty is returned for a repository that has no branch and no tag yet.
 	ErrEmpty = errors.New("the repository is empty")
-	// ErrNotFetched says that a commit is not in the mirror: fetch it first.
+	// ErrNotFetched is returned for a commit that is not in the mirror. Fetch it first.
 	ErrNotFetched = errors.New("the commit was not fetched")
-	// ErrClosed says that the manager was closed.
+	// ErrClosed is returned by calls after Close.
 	ErrClosed = errors.New("gitsource is closed")
 
 	errCorrupt    = errors.New("the mirror is damaged")
 	errMissingRef = errors.New("the remote has no such ref")
-	// errUnadvertised is an errMissingRef of a server that gives only what a ref names.
-	errUnadvertised = fmt.Errorf("%w, or gives no commit by its name", errMissingRef)
+	// errUnadvertised is an errMissingRef of a server that sends only commits that a ref points to.
+	errUnadvertised = fmt.Errorf("%w, or does not send commits by id", errMissingRef)
 )
 
-// RefNotFoundError says that a repository has nothing by the name of a revision.
+// RefNotFoundError is returned for a revision that a repository does not have.
 type RefNotFoundError struct{ Revision string }
 
 func (e *RefNotFoundError) Error() string {
 	switch {
 	case e.Revision == "":
-		return "the repository has no default branch: its HEAD names a branch that does not exist"
+		return "the repository has no default branch: its HEAD refers to a branch that does not exist"
 	case isCommit(e.Revision):
 		return fmt.Sprintf("the repository has no commit %s", e.Revision)
 	case strings.HasPrefix(e.Revision, "refs/"):
@@ -36,39 +36,39 @@ func (e *RefNotFoundError) Error() string {
 	return fmt.Sprintf("the repository has no branch or tag %q", e.Revision)
 }
 
-// Reason says what is wrong when trying again would not help; "" when it may.
+// Reason identifies a problem that a retry does not solve. It is "" if a retry may help.
 type Reason string
 
 // The reasons of a RemoteError.
 const (
-	// ReasonNotReadable is for a repository that does not exist or that the credential may not read.
+	// ReasonNotReadable means that the repository does not exist, or that the credential has no read access.
 	ReasonNotReadable Reason = "RepositoryNotReadable"
-	// ReasonHostUnknown is for a host whose name has no address.
+	// ReasonHostUnknown means that the host name does not resolve.
 	ReasonHostUnknown Reason = "HostUnknown"
-	// ReasonHostDenied is for a host that the address policy does not allow.
+	// ReasonHostDenied means that the address policy denies the host.
 	ReasonHostDenied Reason = "HostDenied"
-	// ReasonHostKeyUnknown is for an SSH host whose key is not among the known hosts of the credential.
+	// ReasonHostKeyUnknown means that the key of the SSH host is not in the known hosts of the credential.
 	ReasonHostKeyUnknown Reason = "HostKeyUnknown"
-	// ReasonRedirected is for a URL that leads to another one.
+	// ReasonRedirected means that the server redirects the URL.
 	ReasonRedirected Reason = "Redirected"
-	// ReasonNotGit is for a URL that something else than a Git repository answers at.
+	// ReasonNotGit means that the URL does not serve a Git repository.
 	ReasonNotGit Reason = "NotAGitRepository"
-	// ReasonCredentialUnusable is no credential where the transport needs one, or one that it cannot use.
+	// ReasonCredentialUnusable means that the transport needs a credential, or cannot use the given one.
 	ReasonCredentialUnusable Reason = "CredentialUnusable"
 )
 
-// RemoteError says that a repository could not be read. Trying again may help when it has no Reason.
+// RemoteError is returned when a repository cannot be read. A retry may help if Reason is "".
 type RemoteError struct {
 	Reason  Reason
-	URL     string // holds no credential: CheckURL sees to it
+	URL     string // without a credential, which CheckURL rejects
 	Problem string // for users
-	Detail  string // what is known beside it; may be ""
-	// RetryAfter is how long the host asks to be left alone; 0 when it does not.
+	Detail  string // more about the problem, for users; may be ""
+	// RetryAfter is how long the host asks clients to wait; 0 if it does not.
 	RetryAfter time.Duration
 	cause      error
 }
 
-// Unwrap is for the limits of this package.
+// Unwrap returns the exceeded limit, or ErrNoPermission, or nil.
 func (e *RemoteError) Unwrap() error { return e.cause }
 
 func (e *RemoteError) Error() string {
@@ -79,7 +79,7 @@ func (e *RemoteError) Error() string {
 	return text
 }
 
-// exitError is a run of git that failed.
+// exitError is a failed run of git.
 type exitError struct {
 	command string
 	stderr  string
@@ -92,19 +92,18 @@ func (e *exitError) Error() string {
 
 func (e *exitError) Unwrap() error { return e.err }
 
-// problems maps what git says, in the C locale, to what users can act on. The first match counts.
-// This table and the next are the only places that read texts of git. What happens on the way to a
-// remote is not among them: see fault.
+// problems maps messages of git, in the C locale, to messages for users. The first match is used. Only this table
+// and the next ones match messages of git. Problems of the connection to a remote are not among them: see fault.
 var problems = []struct{ text, problem string }{
 	{"does not appear to be a git repository", notReadable},
 	{"Permission denied", notReadable},
-	{"access denied", notReadable}, // hosts say these to git in the protocol
+	{"access denied", notReadable}, // hosts send these to git in the protocol
 	{"does not exist", notReadable},
 	{"not found", notReadable},
 	{"Operation too slow", "the transfer stalled"},
 	{"transport '", "the transport is not allowed"},
-	{"fsck error", "the repository holds a damaged or forged object"},
-	{"No space left on device", "the server has no space left for mirrors"},
+	{"fsck error", "the repository contains a damaged or forged object"},
+	{"No space left on device", "the server has no disk space left for mirrors"},
 }
 
 var missing = []string{"couldn't find remote ref", "not our ref", unadvertised}
@@ -116,7 +115,8 @@ var corruptions = []string{
 	"unable to read tree", "missing necessary objects", "packed-refs", "invalid index-pack output",
 }
 
-// lastLine returns the last line that says something, without git's prefix and of a bounded length.
+// lastLine returns the last line that is an error message, or the last line, without git's prefix and of limited
+// length.
 func lastLine(text string) string {
 	lines := strings.Split(strings.TrimSpace(text), "\n")
 	best := ""

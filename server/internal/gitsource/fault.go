@@ -15,110 +15,110 @@ import (
 	"github.com/kedge-dev/kedge/server/internal/gitsource/egress"
 )
 
-// notReadable is the one text for a repository that is not there and for one that may not be read:
-// who may not read it does not learn whether it exists.
+// notReadable is one message for a missing repository and for one without read access: a user without access does
+// not learn whether it exists.
 const notReadable = "repository not found or not readable"
 
-// notWritable is for who may read, and so may know that the repository is there.
-const notWritable = "the credential may not push to the repository"
+// notWritable is for users with read access, who know that the repository exists.
+const notWritable = "the credential has no push access to the repository"
 
-// fault is what went wrong between git and the remote, told by who saw it happen; git itself only
-// sees its end. The first fault counts, others follow from it. It is safe for concurrent use.
+// fault is the cause of a failed connection between git and the remote. git itself sees only that the connection
+// ended. The first fault is the cause, others follow from it. It is safe for concurrent use.
 type fault struct {
-	mu      sync.Mutex
-	problem string
-	detail  string // for users as well
-	private string // for the log alone
-	reason  Reason
-	retry   time.Duration
-	// coarse says that the remote is in a private network: users are not told what is wrong there.
-	coarse bool
-	told   bool // the problem is told all the same
+	mu        sync.Mutex
+	problem   string
+	detail    string // also for users
+	logDetail string // only for the log
+	reason    Reason
+	retry     time.Duration
+	// hideDetails means that the remote is in a private network. Users do not learn what is wrong there.
+	hideDetails bool
+	public      bool // the problem is for users even if hideDetails is set
 }
 
-// notAnswering is the one text for whatever goes wrong on the way to a private network: a closed port, an open one
-// that speaks something else and a host that is not there look the same, so that Git URLs are no port scanner.
-const notAnswering = "no repository that can be read answers at this address of a private network: check the URL and the credential; " +
-	"the reason is in the server's log"
+// notAnswering is one message for all problems in a private network. A closed port, an open port with another
+// protocol and a missing host look the same, so that Git URLs cannot be used to scan ports.
+const notAnswering = "no readable repository at this address of a private network: check the URL and the credential; " +
+	"the log of the server contains the cause"
 
-// inPrivateNetwork notes that the remote is in a private network.
+// inPrivateNetwork records that the remote is in a private network.
 func (f *fault) inPrivateNetwork() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.coarse = true
+	f.hideDetails = true
 }
 
-// tell sets a problem that users are told of wherever the remote is: one that the server itself found, or
-// one of a remote that has shown the user its repository before.
-func (f *fault) tell(reason Reason, problem, detail, private string) {
+// setPublic sets a problem that users see even if the remote is in a private network: the server itself found it,
+// or the user has read access to the remote.
+func (f *fault) setPublic(reason Reason, problem, detail, logDetail string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.problem == "" {
-		f.reason, f.problem, f.detail, f.private, f.told = reason, problem, detail, private, true
+		f.reason, f.problem, f.detail, f.logDetail, f.public = reason, problem, detail, logDetail, true
 	}
 }
 
-// later notes how long the remote wants to be left alone.
-func (f *fault) later(wait time.Duration) {
+// setRetryAfter records how long the remote asks clients to wait.
+func (f *fault) setRetryAfter(wait time.Duration) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.retry = max(f.retry, min(wait, maxRetryAfter))
 }
 
-// maxRetryAfter bounds what a remote may ask for.
+// maxRetryAfter limits how long a remote may ask clients to wait.
 const maxRetryAfter = time.Hour
 
-func (f *fault) set(problem, detail, private string) {
+func (f *fault) set(problem, detail, logDetail string) {
 	var reason Reason
 	if problem == notReadable {
 		reason = ReasonNotReadable
 	}
-	f.setFor(reason, problem, detail, private)
+	f.setFor(reason, problem, detail, logDetail)
 }
 
-// setFor is set for what trying again would not help against.
-func (f *fault) setFor(reason Reason, problem, detail, private string) {
+// setFor is set for a problem that a retry does not solve.
+func (f *fault) setFor(reason Reason, problem, detail, logDetail string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.problem == "" {
-		f.reason, f.problem, f.detail, f.private = reason, problem, detail, private
+		f.reason, f.problem, f.detail, f.logDetail = reason, problem, detail, logDetail
 	}
 }
 
-// get returns the fault as an error, with what is for the log alone, or nil.
+// get returns the fault as an error, and the details for the log. It returns nil if there is no fault.
 func (f *fault) get(url string) (*RemoteError, string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.problem == "" {
 		return nil, ""
 	}
-	if f.coarse && !f.told {
-		return &RemoteError{URL: url, Problem: notAnswering, RetryAfter: f.retry}, f.problem + " " + f.detail + " " + f.private
+	if f.hideDetails && !f.public {
+		return &RemoteError{URL: url, Problem: notAnswering, RetryAfter: f.retry}, f.problem + " " + f.detail + " " + f.logDetail
 	}
-	return &RemoteError{Reason: f.reason, URL: url, Problem: f.problem, Detail: f.detail, RetryAfter: f.retry}, f.private
+	return &RemoteError{Reason: f.reason, URL: url, Problem: f.problem, Detail: f.detail, RetryAfter: f.retry}, f.logDetail
 }
 
-// status notes an answer of a web server that is not a success.
-func (f *fault) status(s service, code int, location string) {
+// httpStatus records a response of a web server that is not a success.
+func (f *fault) httpStatus(s service, code int, location string) {
 	detail := fmt.Sprintf("HTTP %d", code)
 	switch {
 	case s == receivePack && code >= 401 && code <= 404:
-		f.tell("", notWritable, detail, "")
+		f.setPublic("", notWritable, detail, "")
 	case code == http.StatusUnauthorized, code == http.StatusForbidden, code == http.StatusNotFound, code == http.StatusGone:
 		f.set(notReadable, "", detail)
 	case code >= 300 && code < 400:
-		f.setFor(ReasonRedirected, "the server redirects elsewhere, which is not followed: use the final URL", detail, "to "+location)
+		f.setFor(ReasonRedirected, "the server redirects, and redirects are not followed: use the final URL", detail, "to "+location)
 	case code == http.StatusTooManyRequests:
-		f.set("the server asks to be called less often", detail, "")
+		f.set("the server asks for fewer requests", detail, "")
 	case code >= 500:
-		f.set("the server failed", detail, "")
+		f.set("the server reports an internal error", detail, "")
 	default:
-		f.set("the server refused", detail, "")
+		f.set("the server rejected the request", detail, "")
 	}
 }
 
-// retryAfter reads the header of that name, which is a number of seconds or a date; 0 when it says
-// nothing.
+// retryAfter parses the Retry-After header, which is a number of seconds or a date. It returns 0 for anything
+// else.
 func retryAfter(header string, now time.Time) time.Duration {
 	if seconds, err := strconv.Atoi(header); err == nil {
 		return time.Duration(min(max(seconds, 0), int(maxRetryAfter/time.Second))) * time.Second
@@ -129,9 +129,9 @@ func retryAfter(header string, now time.Time) time.Duration {
 	return 0
 }
 
-// connection notes why there is no connection. Addresses are for the log alone: names of the
-// network that the server is in are not for everybody.
-func (f *fault) connection(err error) {
+// dialError records why a connection failed. Addresses are only for the log, because users must not learn about
+// the network of the server.
+func (f *fault) dialError(err error) {
 	var denied *egress.DeniedError
 	var cert *tls.CertificateVerificationError
 	var record tls.RecordHeaderError
@@ -141,18 +141,18 @@ func (f *fault) connection(err error) {
 	var op *net.OpError
 	switch {
 	case errors.As(err, &denied) && denied.Tenants:
-		f.tell(ReasonHostDenied, "the host is in a private network or on the server itself, where Git URLs may not lead while the server has more than one tenant: the operator of the "+
-			"server allows it with --git-allow-private, or its range with --git-allow-cidr", "", err.Error())
+		f.setPublic(ReasonHostDenied, "the host is in a private network or is the server itself, which Git URLs must not refer to while the server has more than one tenant: the operator of the "+
+			"server can allow it with --git-allow-private, or its range with --git-allow-cidr", "", err.Error())
 	case errors.As(err, &denied):
-		f.tell(ReasonHostDenied, "the host is not allowed by the server's address policy", "", err.Error())
+		f.setPublic(ReasonHostDenied, "the address policy of the server denies the host", "", err.Error())
 	case errors.As(err, &cert):
 		f.set("the TLS certificate is not trusted", cert.Err.Error(), err.Error())
 	case errors.As(err, &record), errors.As(err, &alert):
 		f.set("the TLS connection failed", "", err.Error())
 	case errors.As(err, &dns) && dns.IsNotFound:
-		f.setFor(ReasonHostUnknown, "host not reachable", "the name has no address", err.Error())
+		f.setFor(ReasonHostUnknown, "host not reachable", "the name does not resolve", err.Error())
 	case errors.As(err, &dns):
-		f.set("host not reachable", "the name has no address", err.Error())
+		f.set("host not reachable", "the name does not resolve", err.Error())
 	case errors.Is(err, syscall.ECONNREFUSED):
 		f.set("host not reachable", "connection refused", err.Error())
 	case errors.As(err, &timeout) && timeout.Timeout():
@@ -164,9 +164,9 @@ func (f *fault) connection(err error) {
 	}
 }
 
-// broken notes that a connection ended before its time.
-func (f *fault) broken(err error) {
-	if !errors.Is(err, context.Canceled) { // git has had enough
-		f.set("the connection broke", "", err.Error())
+// connectionLost records that a connection ended early.
+func (f *fault) connectionLost(err error) {
+	if !errors.Is(err, context.Canceled) { // git ended it
+		f.set("the connection was lost", "", err.Error())
 	}
 }

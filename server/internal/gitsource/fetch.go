@@ -11,20 +11,21 @@ import (
 	"strings"
 )
 
-// Fetch brings the commits that the revisions name now, so that Tree can read them. A revision is a
-// branch, a tag, a full ref, a full commit (for which the remote is not asked), "" for the default
-// branch, or "semver:" and a range of versions for the tag with the highest one. Where the access names
-// signers, what is not signed by one of them has an Err of type [*SignatureError]. The answer has one entry for each revision; one that names nothing has Err set. An empty
-// repository fails with ErrEmpty, one that cannot be read with [*RemoteError]. What was rewritten at the remote is followed. A credential that
-// was not used before is tried even when everything is there already. Calls of one owner for one
-// repository take turns.
+// Fetch fetches the current commits of the revisions, so that Tree can read them. A revision is a branch, a tag,
+// a full ref, a full commit id (which needs no request if the mirror has it), "" for the default branch, or
+// "semver:" and a range of versions for the tag with the highest one.
+//
+// The result has one entry per revision. A revision that does not exist has Err set. If the access has signers, a
+// revision that none of them signed has an Err of type [*SignatureError]. Fetch returns ErrEmpty for an empty
+// repository, and [*RemoteError] for one that it cannot read. It follows rewritten history. It verifies a new
+// credential even if the mirror has all commits. Calls of one owner for one repository take turns.
 func (m *Manager) Fetch(ctx context.Context, access Access, revisions []string) (map[string]Ref, error) {
-	r, err := m.use(access)
+	r, err := m.acquire(access)
 	if err != nil {
 		return nil, err
 	}
-	defer m.end(r.mirror)
-	who, err := parseSigners(access.Signers)
+	defer m.release(r.mirror)
+	allowed, err := parseSigners(access.Signers)
 	if err != nil {
 		return nil, err
 	}
@@ -36,69 +37,69 @@ func (m *Manager) Fetch(ctx context.Context, access Access, revisions []string) 
 		return nil, err
 	}
 	defer r.unlock()
-	if err := m.makeRoom(ctx, r.mirror); err != nil {
+	if err := m.reserveSpace(ctx, r.mirror); err != nil {
 		return nil, err
 	}
-	defer m.weigh(r.mirror)
-	ctx, cancel := via.within(ctx)
+	defer m.updateDiskUsage(r.mirror)
+	ctx, cancel := via.withTimeout(ctx)
 	defer cancel()
-	refs, err := r.mendingLocked(ctx, func() (map[string]Ref, error) { return r.watchedLocked(ctx, via, revisions) })
+	refs, err := r.fetchOrRecreateLocked(ctx, func() (map[string]Ref, error) { return r.fetchLimitedLocked(ctx, via, revisions) })
 	if err == nil {
-		err = r.proveLocked(ctx, via)
+		err = r.verifyAccessLocked(ctx, via)
 	}
-	if err == nil && who != nil {
-		err = r.checkRefs(ctx, who, refs)
+	if err == nil && allowed != nil {
+		err = r.checkRefs(ctx, allowed, refs)
 	}
 	if err != nil {
-		// git may have been killed: look for its leftovers next time.
+		// git may have been killed: remove its leftovers next time.
 		r.ready = false
 		return nil, err
 	}
-	m.maintainLater(r.mirror)
+	m.startMaintenance(r.mirror)
 	return refs, nil
 }
 
-// proveLocked notes that the reader may have what was fetched, and asks the remote whether it is so
-// when nothing else needed asking.
-func (u *use) proveLocked(ctx context.Context, via *route) error {
-	if !via.asked && !u.grants.has(u.reader) {
+// verifyAccessLocked records that the reader has access. It sends a request to the remote if the call has sent
+// none yet and there is no record.
+func (u *handle) verifyAccessLocked(ctx context.Context, via *route) error {
+	if !via.answered && !u.accessRecords.verified(u.reader) {
 		if _, err := u.lsRemote(ctx, via, []string{head}); err != nil {
 			return err
 		}
 	}
-	return u.grants.add(u.reader)
+	return u.accessRecords.add(u.reader)
 }
 
-// fetchLocked fetches once when it is known what the revisions name, and finds that out first
-// where it is not.
+// fetchLocked runs git fetch once if the refs of all revisions are known. Otherwise it lists the remote refs
+// first.
 func (r *mirror) fetchLocked(ctx context.Context, via *route, revisions []string) (map[string]Ref, error) {
 	if err := r.prepareLocked(ctx); err != nil {
 		return nil, err
 	}
 	out := make(map[string]Ref, len(revisions))
-	if err := r.rangesLocked(ctx, via, out, revisions); err != nil {
+	if err := r.resolveRangesLocked(ctx, via, out, revisions); err != nil {
 		return nil, err
 	}
-	var ask []string
+	var unknown []string
 	for _, revision := range revisions {
-		if _, known := r.refOf(revision); !known && !isCommit(revision) && !isRange(revision) {
-			ask = append(ask, revision)
+		if _, known := r.knownRef(revision); !known && !isCommit(revision) && !isRange(revision) {
+			unknown = append(unknown, revision)
 		}
 	}
-	if err := r.lookUpLocked(ctx, via, out, ask); err != nil {
+	if err := r.resolveNamesLocked(ctx, via, out, unknown); err != nil {
 		return nil, err
 	}
 	err := r.fetchKnownLocked(ctx, via, out, revisions)
 	if !isMissing(err) {
 		return out, err
 	}
-	// Something is gone: find out what, and bring the rest.
+	// A ref is gone: find out which one, and fetch the rest.
 	clear(out)
-	if err := r.rangesLocked(ctx, via, out, revisions); err != nil {
+	if err := r.resolveRangesLocked(ctx, via, out, revisions); err != nil {
 		return nil, err
 	}
 	named := slices.DeleteFunc(slices.Clone(revisions), func(revision string) bool { return isCommit(revision) || isRange(revision) })
-	if err := r.lookUpLocked(ctx, via, out, named); err != nil {
+	if err := r.resolveNamesLocked(ctx, via, out, named); err != nil {
 		return nil, err
 	}
 	for _, revision := range revisions {
@@ -120,9 +121,9 @@ func (r *mirror) fetchLocked(ctx context.Context, via *route, revisions []string
 	return out, nil
 }
 
-// lookUpLocked puts those of the revisions that name nothing into out, and learns what the others
-// name.
-func (r *mirror) lookUpLocked(ctx context.Context, via *route, out map[string]Ref, revisions []string) error {
+// resolveNamesLocked lists the remote refs of the revisions and remembers them. It adds the revisions that do not
+// exist to out.
+func (r *mirror) resolveNamesLocked(ctx context.Context, via *route, out map[string]Ref, revisions []string) error {
 	if len(revisions) == 0 {
 		return nil
 	}
@@ -136,7 +137,7 @@ func (r *mirror) lookUpLocked(ctx context.Context, via *route, out map[string]Re
 		}
 		out[revision] = ref
 		for _, name := range candidates(revision) {
-			if err := r.dropRefLocked(ctx, name); err != nil {
+			if err := r.deleteRefLocked(ctx, name); err != nil {
 				return err
 			}
 		}
@@ -144,22 +145,22 @@ func (r *mirror) lookUpLocked(ctx context.Context, via *route, out map[string]Re
 	return nil
 }
 
-// dropRefLocked lets go of what a ref held that is gone at the remote.
-func (r *mirror) dropRefLocked(ctx context.Context, name string) error {
+// deleteRefLocked deletes the local ref of a remote ref that is gone.
+func (r *mirror) deleteRefLocked(ctx context.Context, name string) error {
 	local := localRef(name)
 	if _, err := r.cat.info(ctx, local); errors.Is(err, errNoObject) {
 		return nil
 	}
 	if _, err := r.git.run(ctx, r.dir, "update-ref", "--no-deref", "-d", local); err != nil {
-		return fmt.Errorf("dropping a ref from the mirror of %s: %w", r.url, err)
+		return fmt.Errorf("deleting a ref from the mirror of %s: %w", r.url, err)
 	}
 	return nil
 }
 
-// fetchKnownLocked fetches the revisions that are not in out yet, and puts them there: by one run of
-// git for those that were fetched before, and one for those that were not.
+// fetchKnownLocked fetches the revisions that are not in out yet and adds them. It runs git once for refs that
+// were fetched before, and once for new ones.
 func (r *mirror) fetchKnownLocked(ctx context.Context, via *route, out map[string]Ref, revisions []string) error {
-	names := map[string]string{} // remote name by revision
+	names := map[string]string{} // remote ref or commit by revision
 	again, first := map[string]bool{}, map[string]bool{}
 	for _, revision := range revisions {
 		if out[revision].Err != nil || out[revision].Commit != "" {
@@ -171,8 +172,8 @@ func (r *mirror) fetchKnownLocked(ctx context.Context, via *route, out map[strin
 				continue
 			}
 			names[revision] = revision
-		} else if names[revision], _ = r.refOf(revision); names[revision] == "" {
-			return fmt.Errorf("reading %s: %q was not looked up", r.url, revision)
+		} else if names[revision], _ = r.knownRef(revision); names[revision] == "" {
+			return fmt.Errorf("reading %s: the ref of %q is unknown", r.url, revision)
 		}
 		specs := again
 		if _, err := r.cat.info(ctx, localRef(names[revision])); errors.Is(err, errNoObject) {
@@ -185,7 +186,7 @@ func (r *mirror) fetchKnownLocked(ctx context.Context, via *route, out map[strin
 	if err := r.fetchSpecs(ctx, via, again); err != nil {
 		return err
 	}
-	// Of what is new only the commit itself: histories are long, and nobody reads them.
+	// Of a new ref fetch only the commit itself: histories are long, and nothing reads them.
 	if err := r.fetchSpecs(ctx, via, first, "--depth=1"); err != nil {
 		return err
 	}
@@ -204,28 +205,27 @@ func (r *mirror) fetchSpecs(ctx context.Context, via *route, specs map[string]bo
 	if len(specs) == 0 {
 		return nil
 	}
-	_, err := r.askFetch(ctx, via, nil, append(options, "--end-of-options"), slices.Sorted(maps.Keys(specs)))
+	_, err := r.runFetch(ctx, via, nil, append(options, "--end-of-options"), slices.Sorted(maps.Keys(specs)))
 	return err
 }
 
-// deepenLocked fetches the histories of all branches, once, from a server that gives an older commit no
-// other way.
+// deepenLocked fetches the histories of all branches, once. Some servers send an older commit only that way.
 func (r *mirror) deepenLocked(ctx context.Context, via *route) error {
 	if _, err := os.Stat(filepath.Join(r.dir, "shallow")); err != nil {
-		return nil // there is no more to have
+		return nil // the mirror has the histories
 	}
-	// Locks of an attempt that was killed.
+	// Remove the locks of a killed attempt.
 	if err := os.RemoveAll(filepath.Join(r.dir, filepath.FromSlash(deepRefs))); err != nil {
-		return fmt.Errorf("tidying the mirror of %s: %w", r.url, err)
+		return fmt.Errorf("cleaning up the mirror of %s: %w", r.url, err)
 	}
-	r.cfg.Log.InfoContext(ctx, "a server gives no commits by name: its histories are fetched", "url", r.url)
+	r.cfg.Log.InfoContext(ctx, "server does not send commits by id, fetching the histories of its branches", "url", r.url)
 	return r.fetchSpecs(ctx, via, map[string]bool{"+" + heads + "*:" + deepRefs + "*": true}, "--unshallow")
 }
 
-// deepRefs keeps histories that were fetched for an older commit.
+// deepRefs is the namespace of histories that were fetched for an older commit.
 const deepRefs = "refs/kedge-deep/"
 
-// fetchArgs leave out all that git does beside fetching.
+// fetchArgs disables everything that git does besides fetching.
 var fetchArgs = []string{
 	"fetch", "--quiet", "--no-tags", "--no-auto-maintenance", "--no-write-fetch-head",
 	"--no-show-forced-updates", "--no-recurse-submodules", "--no-write-commit-graph",
@@ -237,7 +237,7 @@ func (r *mirror) resolve(ctx context.Context, revision, name string) (Ref, error
 	case errors.Is(err, errNoObject) && (name == head || strings.HasPrefix(name, heads)):
 		return Ref{}, fmt.Errorf("reading %s: %w: %s is not readable", r.url, errCorrupt, name)
 	case errors.Is(err, errNoObject):
-		// A tag may name a tree or a file.
+		// A tag may point to a tree or a blob.
 		return Ref{Err: &RefNotFoundError{Revision: revision}}, nil
 	case err != nil:
 		return Ref{}, err

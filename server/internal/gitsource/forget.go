@@ -11,26 +11,25 @@ import (
 )
 
 const (
-	mirrorSuffix = ".git"
-	goneSuffix   = ".gone"
+	mirrorSuffix  = ".git"
+	deletedSuffix = ".gone"
 )
 
-// Forget deletes the mirrors for which keep says no and that nobody has used for at least age, and
-// returns how many. One that is in use is left alone; a call for one that is being deleted waits and
-// finds it gone, as if it had never been. Trees that were opened before that age can then not be
-// read any further.
+// Forget deletes the mirrors for which keep returns false and that were unused for at least age. It returns their
+// number. It does not delete a mirror in use. A call for a mirror that is being deleted waits and then finds
+// none. Trees that were opened longer than age ago may become unreadable.
 func (m *Manager) Forget(ctx context.Context, age time.Duration, keep func(owner, url string) bool) (int, error) {
 	entries, err := os.ReadDir(m.cfg.Dir)
 	if err != nil {
-		return 0, fmt.Errorf("looking for mirrors: %w", err)
+		return 0, fmt.Errorf("listing mirrors: %w", err)
 	}
 	deleted := 0
 	var failed error
 	for _, e := range entries {
-		if strings.HasSuffix(e.Name(), goneSuffix) {
+		if strings.HasSuffix(e.Name(), deletedSuffix) {
 			failed = errors.Join(failed, os.RemoveAll(filepath.Join(m.cfg.Dir, e.Name())))
 		}
-		failed = errors.Join(failed, forgetExceeded(filepath.Join(m.cfg.Dir, e.Name())))
+		failed = errors.Join(failed, removeExpiredRejection(filepath.Join(m.cfg.Dir, e.Name())))
 		key, ok := strings.CutSuffix(e.Name(), mirrorSuffix)
 		if !ok {
 			continue
@@ -48,16 +47,16 @@ func (m *Manager) Forget(ctx context.Context, age time.Duration, keep func(owner
 }
 
 func (m *Manager) forget(ctx context.Context, key string, age time.Duration, keep func(owner, url string) bool) (bool, error) {
-	n, used, err := readNotes(filepath.Join(m.cfg.Dir, key+mirrorSuffix))
+	n, used, err := readMetadata(filepath.Join(m.cfg.Dir, key+mirrorSuffix))
 	kept := keep(n.Owner, n.URL) || (n.Parent != "" && keep(n.Owner, n.Parent))
 	if err != nil || kept || time.Since(used) < age {
 		return false, err
 	}
-	r, err := m.takeIdle(key, n, age)
+	r, err := m.acquireIdle(key, n, age)
 	if r == nil || err != nil {
 		return false, err
 	}
-	defer m.drop(key, r)
+	defer m.releaseDeleted(key, r)
 	if err := r.lock(ctx); err != nil {
 		return false, err
 	}
@@ -65,14 +64,14 @@ func (m *Manager) forget(ctx context.Context, key string, age time.Duration, kee
 	if err := r.discardLocked(); err != nil {
 		return false, err
 	}
-	m.setDisk(key, diskUse{})
-	r.cfg.Log.InfoContext(ctx, "deleted the mirror of a repository that is not used", "url", n.URL)
+	m.setDiskUsage(key, diskUsage{})
+	r.cfg.Log.InfoContext(ctx, "deleted the mirror of an unused repository", "url", n.URL)
 	return true, nil
 }
 
-// takeIdle makes the caller the one user of a mirror, unless it has others or had some within age;
-// then it returns nil.
-func (m *Manager) takeIdle(key string, n notes, age time.Duration) (*mirror, error) {
+// acquireIdle makes the caller the only user of a mirror. It returns nil if the mirror has other users or was
+// used within age.
+func (m *Manager) acquireIdle(key string, n metadata, age time.Duration) (*mirror, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.closed {
@@ -83,20 +82,20 @@ func (m *Manager) takeIdle(key string, n notes, age time.Duration) (*mirror, err
 		r = m.newMirror(key, n)
 		m.mirrors[key] = r
 	}
-	if r.users > 0 || time.Since(r.used) < age {
+	if r.usage.users > 0 || time.Since(r.usage.used) < age {
 		return nil, nil
 	}
-	r.users++
+	r.usage.users++
 	return r, nil
 }
 
-// drop ends the use of a mirror, and lets go of it if nobody waits for it. While somebody does, no
-// other may be made for the same folder.
-func (m *Manager) drop(key string, r *mirror) {
+// releaseDeleted ends the use of a mirror that was deleted. It keeps the object while other users wait for it,
+// because there must not be two objects for one folder.
+func (m *Manager) releaseDeleted(key string, r *mirror) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	r.users--
-	if r.users == 0 && !r.exists() {
+	r.usage.users--
+	if r.usage.users == 0 && !r.exists() {
 		delete(m.mirrors, key)
 	}
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/kedge-dev/kedge/server/internal/gitsource"
 )
 
-// age makes all mirrors look as if they were last used long ago.
+// age sets the time of last use of all mirrors far into the past.
 func age(t *testing.T, dir string) {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join(dir, "*.git", "kedge-mirror.json"))
@@ -22,7 +22,7 @@ func age(t *testing.T, dir string) {
 	}
 }
 
-func TestMirrorsThatNobodyUsesAreForgotten(t *testing.T) {
+func TestUnusedMirrorsAreDeleted(t *testing.T) {
 	t.Parallel()
 	server, repo := startServer(t)
 	id := commit(t, repo, map[string]string{"a": "1"})
@@ -37,11 +37,11 @@ func TestMirrorsThatNobodyUsesAreForgotten(t *testing.T) {
 	keep := func(owner, url string) bool { return owner == "kept" && url == server.URL("app") }
 	age(t, dir)
 	if n, err := first.Forget(t.Context(), time.Hour, keep); n != 0 || err != nil {
-		t.Errorf("right after use %d were deleted, %v", n, err)
+		t.Errorf("right after use %d mirrors were deleted, %v", n, err)
 	}
 	check(t, first.Close())
 	if _, err := first.Forget(t.Context(), time.Hour, func(string, string) bool { return false }); !errors.Is(err, gitsource.ErrClosed) {
-		t.Errorf("a closed manager gave %v", err)
+		t.Errorf("a closed manager returned %v", err)
 	}
 
 	age(t, dir)
@@ -51,27 +51,27 @@ func TestMirrorsThatNobodyUsesAreForgotten(t *testing.T) {
 	check(t, os.Chtimes(filepath.Join(dir, "of-nobody.git"), long, long))
 	second := managerIn(t, dir)
 	if n, err := second.Forget(t.Context(), time.Hour, keep); n != 2 || err != nil {
-		t.Errorf("%d were deleted, %v", n, err)
+		t.Errorf("%d mirrors were deleted, %v", n, err)
 	}
 	left, err := filepath.Glob(filepath.Join(dir, "*.git*"))
 	check(t, err)
 	if len(left) != 1 {
-		t.Errorf("what is left is %q", left)
+		t.Errorf("the remaining folders are %q", left)
 	}
 	if _, err := second.Tree(t.Context(), accesses["kept"], id); err != nil {
-		t.Errorf("the tree that was kept: %v", err)
+		t.Errorf("the tree of the kept mirror: %v", err)
 	}
 	if _, err := second.Tree(t.Context(), accesses["dropped"], id); !errors.Is(err, gitsource.ErrNotFetched) {
-		t.Errorf("the tree that was dropped: %v", err)
+		t.Errorf("the tree of the deleted mirror: %v", err)
 	}
 	refs, err := second.Fetch(t.Context(), accesses["dropped"], []string{"main"})
 	if err != nil || refs["main"].Commit != id {
-		t.Errorf("fetching what was dropped: %v, %v", refs, err)
+		t.Errorf("fetching the deleted mirror again: %v, %v", refs, err)
 	}
 }
 
-// TestForgettingMeetsFetches lets both run at the same time; a fetch never fails for it.
-func TestForgettingMeetsFetches(t *testing.T) {
+// TestForgetDuringFetches runs both concurrently. No fetch fails.
+func TestForgetDuringFetches(t *testing.T) {
 	t.Parallel()
 	server, repo := startServer(t)
 	id := commit(t, repo, map[string]string{"a": "1"})
@@ -108,6 +108,6 @@ func TestForgettingMeetsFetches(t *testing.T) {
 	forgets.Wait()
 	last, err := m.Forget(t.Context(), 0, func(string, string) bool { return false })
 	if check(t, err); deleted+last == 0 {
-		t.Error("nothing was ever forgotten")
+		t.Error("no mirror was deleted")
 	}
 }

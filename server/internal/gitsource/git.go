@@ -22,38 +22,38 @@ const (
 	maxStdout = 16 << 20
 )
 
-// git runs the git program apart from the user that the server runs as.
+// git runs the git program isolated from the user that the server runs as.
 type git struct {
 	path   string
 	shell  string
 	env    []string
 	home   string // an empty folder
-	memory int64  // that each process may have, in bytes
+	memory int64  // memory limit of each process, in bytes
 }
 
-// gitConfig is the only configuration that git sees. It is a file, not a list of -c arguments,
-// because those do not reach the processes that git starts for a file:// remote.
+// gitConfig is the only configuration that git sees. It is a file because -c arguments do not reach the processes
+// that git starts for a file:// remote.
 const gitConfig = `[safe]
-	# Readers of file:// remotes check who owns them; nothing of a remote is ever run.
+	# Git checks the owner of a file:// remote. That is not needed here: nothing of a remote is ever run.
 	directory = *
 	bareRepository = explicit
 [protocol]
 	version = 2
 [transfer]
-	# Objects are checked as they come, for which git keeps each fetch as a pack of its own.
+	# Objects are checked while they are received. Git keeps each fetch as a separate pack.
 	fsckObjects = true
 [fetch]
 	writeCommitGraph = false
 	recurseSubmodules = false
 [fetch "fsck"]
-	# Old tools wrote these into many honest histories.
+	# Old tools wrote these errors into many repositories.
 	zeroPaddedFilemode = ignore
 	missingSpaceBeforeDate = ignore
 	badTimezone = ignore
 	missingEmail = ignore
 	missingNameBeforeEmail = ignore
 [core]
-	# A mirror is a cache: one that a power failure damaged is made anew.
+	# A mirror is a cache: the server recreates one that a power failure damaged.
 	fsync = none
 	hooksPath = /dev/null
 	logAllRefUpdates = false
@@ -64,7 +64,7 @@ const gitConfig = `[safe]
 [pack]
 	threads = 1
 [http]
-	# The proxy of each run is set in its environment, with a secret that only basic carries at once.
+	# The environment of each run sets its proxy and the secret for it.
 	proxyAuthMethod = basic
 	followRedirects = false
 	lowSpeedLimit = 1
@@ -80,11 +80,11 @@ func newGit(cfg Config) (*git, error) {
 	}
 	shell, err := exec.LookPath("sh")
 	if err != nil {
-		return nil, fmt.Errorf("finding sh, which bounds the memory of git: %w", err)
+		return nil, fmt.Errorf("finding sh, which limits the memory of git: %w", err)
 	}
 	g := &git{path: path, shell: shell, home: filepath.Join(cfg.Dir, "home"), memory: cfg.Memory}
 	if err := os.MkdirAll(g.home, 0o700); err != nil {
-		return nil, fmt.Errorf("making the folder of mirrors: %w", err)
+		return nil, fmt.Errorf("creating the folder of mirrors: %w", err)
 	}
 	config := filepath.Join(cfg.Dir, "gitconfig")
 	if err := os.WriteFile(config, []byte(gitConfig+memoryConfig(cfg.Memory)), 0o600); err != nil {
@@ -93,14 +93,14 @@ func newGit(cfg Config) (*git, error) {
 	g.env = append(inherited(),
 		"HOME="+g.home,
 		"XDG_CONFIG_HOME="+g.home,
-		"LC_ALL=C", // the texts of errors are read
+		"LC_ALL=C", // for the tables of messages
 		"GIT_CONFIG_NOSYSTEM=1",
 		"GIT_CONFIG_GLOBAL="+config,
 		"GIT_ATTR_NOSYSTEM=1",
 		"GIT_TERMINAL_PROMPT=0",
 		"GIT_ASKPASS=",
 		"SSH_ASKPASS=",
-		"GIT_ALLOW_PROTOCOL=", // none; a run against a remote gets its own
+		"GIT_ALLOW_PROTOCOL=", // none; a run against a remote sets its own
 		"GIT_CEILING_DIRECTORIES="+cfg.Dir,
 		"GIT_OPTIONAL_LOCKS=0",
 		"GIT_NO_REPLACE_OBJECTS=1",
@@ -108,8 +108,7 @@ func newGit(cfg Config) (*git, error) {
 	return g, g.checkVersion()
 }
 
-// inherited returns the few variables that git shares with the server. None of them say how to get
-// out: that is the business of a route.
+// inherited returns the few variables that git shares with the server. None of them configures the network.
 func inherited() []string {
 	var out []string
 	for _, name := range []string{"PATH", "TMPDIR"} {
@@ -132,53 +131,53 @@ func (g *git) checkVersion() error {
 		return fmt.Errorf("reading the version of git from %q: %w", strings.TrimSpace(out), err)
 	}
 	if major < 2 || (major == 2 && minor < 36) {
-		return fmt.Errorf("git %d.%d is too old: 2.36 or newer is needed", major, minor)
+		return fmt.Errorf("git %d.%d is too old: version 2.36 or later is required", major, minor)
 	}
 	return nil
 }
 
-// command prepares git on the repository dir, or on none when it is "". Nothing that a user wrote
-// may come before the arguments that end options.
+// command returns a command that runs git on the repository dir, or on none if dir is "". Arguments from users
+// must follow the argument that ends options.
 func (g *git) command(ctx context.Context, dir string, args ...string) *exec.Cmd {
 	if dir != "" {
 		args = append([]string{"--git-dir=" + dir}, args...)
 	}
-	return g.confined(ctx, g.limited(g.path, args...))
+	return g.isolated(ctx, g.limited(g.path, args...))
 }
 
-// readerCommand prepares the process that reads a mirror.
+// readerCommand returns the command of a process that reads a mirror.
 func (g *git) readerCommand(dir string) *exec.Cmd {
 	args := append(g.readerArgs(), "--git-dir="+dir, "cat-file", "--batch-command")
-	return g.confined(context.Background(), g.limitedTo(ReaderMemory(g.memory), g.path, args...))
+	return g.isolated(context.Background(), g.limitedTo(ReaderMemory(g.memory), g.path, args...))
 }
 
-func (g *git) confined(ctx context.Context, line []string) *exec.Cmd {
+func (g *git) isolated(ctx context.Context, line []string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, line[0], line[1:]...)
 	cmd.Env = g.env
 	cmd.Dir = g.home
-	// git starts others (remote helpers, index-pack): all of them end together.
+	// git starts other processes (remote helpers, index-pack): kill all of them together.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 	cmd.WaitDelay = 5 * time.Second
 	return cmd
 }
 
-// call is one run of git.
-type call struct {
-	dir     string // the repository, "" for none
-	args    []string
-	stdin   io.Reader // nil for none
-	env     []string  // beside that of every run
-	config  []setting // beside gitConfig
-	through *passage  // the way to a remote; nil when it needs none
-	said    *string   // gets what git and the remote have said beside, when all went well; nil for nobody
+// gitCall is one run of git.
+type gitCall struct {
+	dir    string // the repository; "" for none
+	args   []string
+	stdin  io.Reader   // nil for none
+	env    []string    // in addition to the environment of every run
+	config []setting   // in addition to gitConfig
+	conn   *connection // the connection to a remote; nil for none
+	stderr *string     // receives the standard error of a successful run, if not nil
 }
 
 // setting is one entry of git's configuration.
 type setting struct{ key, value string }
 
-// settingsEnv puts configuration into the environment, which other users cannot read, and not on the
-// command line. git hands it on to the processes that it starts.
+// settingsEnv passes configuration in the environment, because other users can read the command line. The
+// processes that git starts inherit it.
 func settingsEnv(settings []setting) []string {
 	out := []string{"GIT_CONFIG_COUNT=" + strconv.Itoa(len(settings))}
 	for i, s := range settings {
@@ -187,15 +186,15 @@ func settingsEnv(settings []setting) []string {
 	return out
 }
 
-// run runs git to its end and returns what it wrote. A failure is an *exitError or that of ctx. It
-// can reach no remote.
+// run runs git and returns its standard output. It returns an *exitError or the error of ctx. It cannot reach a
+// remote.
 func (g *git) run(ctx context.Context, dir string, args ...string) (string, error) {
-	return g.do(ctx, call{dir: dir, args: args})
+	return g.do(ctx, gitCall{dir: dir, args: args})
 }
 
-// do is run for calls that need more than arguments.
-func (g *git) do(ctx context.Context, c call) (string, error) {
-	p := cmp.Or(c.through, &passage{})
+// do is run with more options.
+func (g *git) do(ctx context.Context, c gitCall) (string, error) {
+	p := cmp.Or(c.conn, &connection{})
 	cmd := g.command(ctx, c.dir, c.args...)
 	cmd.Env = slices.Concat(g.env, c.env, settingsEnv(slices.Concat(c.config, p.config)), []string{"GIT_ALLOW_PROTOCOL=" + p.transport})
 	cmd.ExtraFiles, cmd.Stdin = p.files, c.stdin
@@ -212,29 +211,29 @@ func (g *git) do(ctx context.Context, c call) (string, error) {
 	if err != nil {
 		return stdout.String(), &exitError{command: c.args[0], stderr: stderr.String(), err: err}
 	}
-	if stdout.cut {
-		return "", fmt.Errorf("running git %s: %w", c.args[0], errTooMuch)
+	if stdout.truncated {
+		return "", fmt.Errorf("running git %s: %w", c.args[0], errOutputTooLarge)
 	}
-	if c.said != nil {
-		*c.said = stderr.String()
+	if c.stderr != nil {
+		*c.stderr = stderr.String()
 	}
 	return stdout.String(), nil
 }
 
-var errTooMuch = errors.New("it wrote more than is read")
+var errOutputTooLarge = errors.New("the output is too large")
 
-// tail keeps the last limit bytes that are written to it.
+// tail keeps the last limit bytes of what is written to it.
 type tail struct {
-	limit int
-	buf   bytes.Buffer
-	cut   bool
+	limit     int
+	buf       bytes.Buffer
+	truncated bool
 }
 
 func (t *tail) Write(p []byte) (int, error) {
 	t.buf.Write(p)
 	if extra := t.buf.Len() - t.limit; extra > 0 {
 		t.buf.Next(extra)
-		t.cut = true
+		t.truncated = true
 	}
 	return len(p), nil
 }

@@ -18,7 +18,8 @@ import (
 	"github.com/kedge-dev/kedge/server/internal/gitsource/egress"
 )
 
-// overBoth runs a test on a repository that is read over http and one over file.
+// overBoth runs a test with a repository over http and with one over file.
+//
 // covers: G1 (file, http)
 func overBoth(t *testing.T, test func(t *testing.T, m *gitsource.Manager, url string, repo *gitserver.Repo)) {
 	t.Helper()
@@ -36,7 +37,7 @@ func overBoth(t *testing.T, test func(t *testing.T, m *gitsource.Manager, url st
 }
 
 // covers: G4
-func TestRevisionsOfEveryKindAreFound(t *testing.T) {
+func TestAllKindsOfRevisionsAreResolved(t *testing.T) {
 	t.Parallel()
 	overBoth(t, func(t *testing.T, m *gitsource.Manager, url string, repo *gitserver.Repo) {
 		first := commit(t, repo, map[string]string{"a.yaml": "1"})
@@ -59,7 +60,7 @@ func TestRevisionsOfEveryKindAreFound(t *testing.T) {
 			"nowhere":         {Err: &gitsource.RefNotFoundError{Revision: "nowhere"}},
 			"bad..name":       {Err: &gitsource.RefNotFoundError{Revision: "bad..name"}},
 		}
-		for range 2 { // cold and warm
+		for range 2 { // first and repeated fetch
 			fetched, err := m.Fetch(t.Context(), gitsource.Access{URL: url}, revisions)
 			check(t, err)
 			if diff := cmp.Diff(want, fetched); diff != "" {
@@ -68,13 +69,13 @@ func TestRevisionsOfEveryKindAreFound(t *testing.T) {
 		}
 		for revision, content := range map[string]string{"": "2", "v1-annotated": "1", "feature/x": "3"} {
 			if got := readFile(t, m, url, want[revision].Commit, ".", "a.yaml"); got != content {
-				t.Errorf("%q holds %q, want %q", revision, got, content)
+				t.Errorf("%q contains %q, want %q", revision, got, content)
 			}
 		}
 	})
 }
 
-func TestACommitIsFetchedByItsNameAlone(t *testing.T) {
+func TestCommitIsFetchedByItsID(t *testing.T) {
 	t.Parallel()
 	overBoth(t, func(t *testing.T, m *gitsource.Manager, url string, repo *gitserver.Repo) {
 		old := commit(t, repo, map[string]string{"a.yaml": "old"})
@@ -83,14 +84,14 @@ func TestACommitIsFetchedByItsNameAlone(t *testing.T) {
 		refs, err := m.Fetch(t.Context(), gitsource.Access{URL: url}, []string{old, missing, "main"})
 		check(t, err)
 		if refs[old].Err != nil || refs["main"].Err != nil {
-			t.Errorf("got errors beside a commit that is not there: %v, %v", refs[old].Err, refs["main"].Err)
+			t.Errorf("a missing commit affects the others: %v, %v", refs[old].Err, refs["main"].Err)
 		}
 		var notFound *gitsource.RefNotFoundError
 		if !errors.As(refs[missing].Err, &notFound) {
-			t.Errorf("a commit that is not there gave %v", refs[missing].Err)
+			t.Errorf("a missing commit returned %v", refs[missing].Err)
 		}
 		if got := readFile(t, m, url, old, ".", "a.yaml"); got != "old" {
-			t.Errorf("the old commit holds %q", got)
+			t.Errorf("the old commit contains %q", got)
 		}
 	})
 }
@@ -104,7 +105,7 @@ func TestChangesAtTheRemoteAreFollowed(t *testing.T) {
 		if got := fetchOne(t, m, url, "main"); got != second {
 			t.Fatalf("main is %s, want %s", got, second)
 		}
-		// A force-push rewrites the branch.
+		// A force push rewrites the branch.
 		check(t, repo.Reset(t.Context(), first))
 		rewritten, err := repo.Commit(t.Context(), map[string]string{"a.yaml": "rewritten"}, "instead")
 		check(t, err)
@@ -112,7 +113,7 @@ func TestChangesAtTheRemoteAreFollowed(t *testing.T) {
 		if got := fetchOne(t, m, url, "main"); got != rewritten {
 			t.Errorf("after a force-push main is %s, want %s", got, rewritten)
 		}
-		// A branch is deleted while another goes on.
+		// A branch is deleted while another one changes.
 		check(t, repo.Switch(t.Context(), "doomed"))
 		commit(t, repo, map[string]string{"a.yaml": "doomed"})
 		fetchOne(t, m, url, "doomed")
@@ -126,7 +127,7 @@ func TestChangesAtTheRemoteAreFollowed(t *testing.T) {
 		if diff := cmp.Diff(want, refs); diff != "" {
 			t.Errorf("with a deleted branch (-want +got):\n%s", diff)
 		}
-		// What was a branch comes back as a folder of branches, and as a tag.
+		// The name of the branch becomes a folder of branches, and then a tag.
 		check(t, repo.Switch(t.Context(), "main"))
 		check(t, repo.Drop(t.Context(), "doomed"))
 		check(t, repo.Switch(t.Context(), "doomed/again"))
@@ -134,7 +135,7 @@ func TestChangesAtTheRemoteAreFollowed(t *testing.T) {
 		if got := fetchOne(t, m, url, "doomed/again"); got != again {
 			t.Errorf("doomed/again is %s, want %s", got, again)
 		}
-		// The same while nobody asks for the branch in between.
+		// The same without a fetch of the branch in between.
 		check(t, repo.Switch(t.Context(), "flat"))
 		commit(t, repo, map[string]string{"a.yaml": "flat"})
 		fetchOne(t, m, url, "flat")
@@ -154,12 +155,12 @@ func TestChangesAtTheRemoteAreFollowed(t *testing.T) {
 }
 
 // covers: G4
-func TestAnEmptyRepositorySaysSoUntilItIsNot(t *testing.T) {
+func TestEmptyRepositoryReturnsErrEmpty(t *testing.T) {
 	t.Parallel()
 	overBoth(t, func(t *testing.T, m *gitsource.Manager, url string, repo *gitserver.Repo) {
 		for _, revision := range []string{"", "main", "refs/heads/main"} {
 			if _, err := m.Fetch(t.Context(), gitsource.Access{URL: url}, []string{revision}); !errors.Is(err, gitsource.ErrEmpty) {
-				t.Errorf("fetching %q from an empty repository gave %v", revision, err)
+				t.Errorf("fetching %q from an empty repository returned %v", revision, err)
 			}
 		}
 		check(t, repo.Switch(t.Context(), "other"))
@@ -168,7 +169,7 @@ func TestAnEmptyRepositorySaysSoUntilItIsNot(t *testing.T) {
 		check(t, err)
 		var notFound *gitsource.RefNotFoundError
 		if !errors.As(refs[""].Err, &notFound) {
-			t.Errorf("a default branch that does not exist gave %v", refs[""].Err)
+			t.Errorf("a default branch that does not exist returned %v", refs[""].Err)
 		}
 		check(t, repo.Switch(t.Context(), "main"))
 		want := commit(t, repo, map[string]string{"a.yaml": "2"})
@@ -201,23 +202,23 @@ func TestRepositoriesAreIndependent(t *testing.T) {
 	}
 	wg.Wait()
 	if _, err := m.Tree(t.Context(), gitsource.Access{URL: server.URL("app")}, commits[server.URL("two")]); !errors.Is(err, gitsource.ErrNotFetched) {
-		t.Errorf("a commit of another repository gave %v", err)
+		t.Errorf("a commit of another repository returned %v", err)
 	}
 	check(t, server.Remove("two"))
 	var remote *gitsource.RemoteError
 	if _, err := m.Fetch(t.Context(), gitsource.Access{URL: server.URL("two")}, []string{"main"}); !errors.As(err, &remote) {
-		t.Errorf("a repository that vanished gave %v", err)
+		t.Errorf("a deleted repository returned %v", err)
 	} else if remote.Problem != "repository not found or not readable" {
-		t.Errorf("a repository that vanished gave %q", remote.Problem)
+		t.Errorf("a deleted repository returned %q", remote.Problem)
 	}
-	// What was fetched stays readable, and the other repository goes on.
+	// Fetched commits stay readable, and the other repository is not affected.
 	if got := readFile(t, m, server.URL("two"), commits[server.URL("two")], ".", "a.yaml"); got != "two" {
-		t.Errorf("the vanished repository's file is %q", got)
+		t.Errorf("the file of the deleted repository is %q", got)
 	}
 	fetchOne(t, m, server.URL("app"), "main")
 }
 
-func TestAWarmFetchAsksTheServerOnce(t *testing.T) {
+func TestRepeatedFetchNeedsFewRequests(t *testing.T) {
 	t.Parallel()
 	server, repo := startServer(t)
 	m := newManager(t)
@@ -226,13 +227,13 @@ func TestAWarmFetchAsksTheServerOnce(t *testing.T) {
 	commit(t, repo, map[string]string{"a.yaml": "2"})
 	before := server.Requests()
 	fetchOne(t, m, server.URL("app"), "main")
-	// Protocol version 2: capabilities, ls-refs, and fetch, which may take a second round.
+	// Protocol version 2: capabilities, ls-refs, and fetch, which may need a second request.
 	if n := server.Requests() - before; n > 4 {
 		t.Errorf("a warm fetch made %d requests", n)
 	}
 }
 
-func TestFaultsOfTheRemoteAreNamed(t *testing.T) {
+func TestFaultsOfTheRemoteAreReported(t *testing.T) {
 	t.Parallel()
 	server, repo := startServer(t)
 	want := commit(t, repo, map[string]string{"a.yaml": "1"})
@@ -247,32 +248,32 @@ func TestFaultsOfTheRemoteAreNamed(t *testing.T) {
 		_, err := m.Fetch(t.Context(), gitsource.Access{URL: url}, []string{"main"})
 		var remote *gitsource.RemoteError
 		if !errors.As(err, &remote) {
-			t.Fatalf("fetching %s gave %v", url, err)
+			t.Fatalf("fetching %s returned %v", url, err)
 		}
 		return remote.Problem
 	}
 	server.SetDown(true)
-	if got := problemOf(url); got != "the server failed" {
+	if got := problemOf(url); got != "the server reports an internal error" {
 		t.Errorf("a server that is down: %q", got)
 	}
 	server.SetDown(false)
 	server.SetDelay(time.Hour)
 	if got := problemOf(url); got != "timed out after 2s" {
-		t.Errorf("a server that hangs: %q", got)
+		t.Errorf("a server that does not respond: %q", got)
 	}
 	server.SetDelay(0)
 	if got := problemOf("http://127.0.0.1:1/app.git"); got != "host not reachable" {
-		t.Errorf("a port that nobody listens on: %q", got)
+		t.Errorf("a closed port: %q", got)
 	}
 	if got := problemOf(server.URL("none")); got != "repository not found or not readable" {
-		t.Errorf("a repository that is not there: %q", got)
+		t.Errorf("a missing repository: %q", got)
 	}
 	if got := fetchOne(t, m, url, "main"); got != want {
 		t.Errorf("after the faults main is %s, want %s", got, want)
 	}
 }
 
-func TestACancelledFetchEndsAtOnceAndLeavesTheMirrorUsable(t *testing.T) {
+func TestCanceledFetchLeavesTheMirrorUsable(t *testing.T) {
 	t.Parallel()
 	server, repo := startServer(t)
 	m := newManager(t)
@@ -282,10 +283,10 @@ func TestACancelledFetchEndsAtOnceAndLeavesTheMirrorUsable(t *testing.T) {
 	defer cancel()
 	start := time.Now()
 	if _, err := m.Fetch(ctx, gitsource.Access{URL: server.URL("app")}, []string{"main"}); err == nil {
-		t.Fatal("a fetch from a server that hangs succeeded")
+		t.Fatal("a fetch from a server that does not respond succeeded")
 	}
 	if took := time.Since(start); took > 3*time.Second {
-		t.Errorf("it took %s to give up", took)
+		t.Errorf("the canceled fetch took %s", took)
 	}
 	server.SetDelay(0)
 	if got := fetchOne(t, m, server.URL("app"), "main"); got != want {
@@ -293,7 +294,7 @@ func TestACancelledFetchEndsAtOnceAndLeavesTheMirrorUsable(t *testing.T) {
 	}
 }
 
-func TestAMirrorSurvivesARestartAndDamage(t *testing.T) {
+func TestMirrorSurvivesRestartsAndStaleLocks(t *testing.T) {
 	t.Parallel()
 	server, repo := startServer(t)
 	dir := filepath.Join(t.TempDir(), "mirrors")
@@ -303,7 +304,7 @@ func TestAMirrorSurvivesARestartAndDamage(t *testing.T) {
 	fetchOne(t, first, url, "main")
 	check(t, first.Close())
 	if _, err := first.Fetch(t.Context(), gitsource.Access{URL: url}, []string{"main"}); !errors.Is(err, gitsource.ErrClosed) {
-		t.Errorf("a closed manager gave %v", err)
+		t.Errorf("a closed manager returned %v", err)
 	}
 
 	second := managerIn(t, dir)
@@ -315,7 +316,7 @@ func TestAMirrorSurvivesARestartAndDamage(t *testing.T) {
 	if len(mirrors) != 1 {
 		t.Fatalf("there are %d mirrors", len(mirrors))
 	}
-	// A killed git leaves locks; the first use after a start clears them away.
+	// A killed git leaves locks. The first use after a start removes them.
 	refs, err := filepath.Glob(filepath.Join(mirrors[0], "refs/kedge/*"))
 	check(t, err)
 	check(t, os.WriteFile(refs[0]+".lock", nil, 0o600))
@@ -325,13 +326,13 @@ func TestAMirrorSurvivesARestartAndDamage(t *testing.T) {
 	}
 }
 
-// damage empties the objects of the only mirror in dir, as a power failure may.
+// damage truncates the objects of the only mirror in dir, like a power failure.
 func damage(t *testing.T, dir string) {
 	t.Helper()
 	objects, err := filepath.Glob(filepath.Join(dir, "*.git/objects/*/*"))
 	check(t, err)
 	if len(objects) == 0 {
-		t.Fatal("there is nothing to damage")
+		t.Fatal("the mirror has no objects")
 	}
 	for _, object := range objects {
 		check(t, os.Chmod(object, 0o600))
@@ -339,7 +340,7 @@ func damage(t *testing.T, dir string) {
 	}
 }
 
-func TestADamagedMirrorIsMadeAnew(t *testing.T) {
+func TestDamagedMirrorIsRecreated(t *testing.T) {
 	t.Parallel()
 	for _, changed := range []bool{true, false} {
 		t.Run(fmt.Sprintf("with something to fetch: %t", changed), func(t *testing.T) {
@@ -354,7 +355,7 @@ func TestADamagedMirrorIsMadeAnew(t *testing.T) {
 			if changed {
 				want = commit(t, repo, map[string]string{"a.yaml": "2"})
 			}
-			// The damage may show only when something is read; then the next fetch mends it.
+			// A reader may find the damage. Then the next fetch recreates the mirror.
 			if got := fetchOne(t, m, url, "main"); got != want {
 				t.Fatalf("main is %s, want %s", got, want)
 			}

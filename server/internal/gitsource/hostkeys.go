@@ -14,28 +14,28 @@ import (
 	"golang.org/x/crypto/ssh/knownhosts"
 )
 
-// hostKeys is what is known of a host's keys.
+// hostKeys are the known keys of a host.
 type hostKeys struct {
 	host     string // with the port
 	callback ssh.HostKeyCallback
-	// algorithms are those of the keys that are known, so that the server shows one of these and not
-	// another of its own; nil when none are known.
+	// algorithms are the algorithms of the known keys, so that the server presents one of these keys; nil if no
+	// key is known.
 	algorithms []string
 }
 
-// hostKeyError says why a host is not trusted.
+// hostKeyError is returned for a host that is not trusted. It is for users.
 type hostKeyError struct{ problem string }
 
 func (e *hostKeyError) Error() string { return e.problem }
 
-// readHostKeys reads known hosts in the format of OpenSSH, and fails with *hostKeyError for others.
-// The library reads files only: there is one in dir for a moment.
+// readHostKeys parses known hosts in the format of OpenSSH. It returns *hostKeyError for invalid ones. The
+// library reads only files, so it writes a temporary file to dir.
 func readHostKeys(known []byte, host, dir string) (*hostKeys, error) {
 	file, err := os.CreateTemp(dir, "known-hosts-*")
 	if err != nil {
 		return nil, err
 	}
-	defer func() { _ = os.Remove(file.Name()) }() // host keys are no secret
+	defer func() { _ = os.Remove(file.Name()) }() // host keys are not secret
 	_, err = file.Write(known)
 	if err := errors.Join(err, file.Close()); err != nil {
 		return nil, err
@@ -46,14 +46,14 @@ func readHostKeys(known []byte, host, dir string) (*hostKeys, error) {
 		return nil, &hostKeyError{"the known hosts cannot be read: " + problem}
 	}
 	h := &hostKeys{host: host, callback: callback}
-	// A host with a certificate has a key that need not be known.
+	// A host with a certificate may have a key that is not listed.
 	if !bytes.Contains(known, []byte("@cert-authority")) {
 		h.algorithms, err = h.knownAlgorithms()
 	}
 	return h, err
 }
 
-// check is an ssh.HostKeyCallback. Errors of what is not trusted are of type *hostKeyError.
+// check is an ssh.HostKeyCallback. It returns *hostKeyError for a key that is not trusted.
 func (h *hostKeys) check(host string, remote net.Addr, key ssh.PublicKey) error {
 	err := h.callback(host, remote, key)
 	var wrong *knownhosts.KeyError
@@ -62,23 +62,23 @@ func (h *hostKeys) check(host string, remote net.Addr, key ssh.PublicKey) error 
 	case errors.As(err, &revoked):
 		return &hostKeyError{"the host key is revoked"}
 	case errors.As(err, &wrong) && len(wrong.Want) == 0:
-		return &hostKeyError{fmt.Sprintf("the host key is not known: if %s is right, add this line to the known hosts: %s",
+		return &hostKeyError{fmt.Sprintf("the host key is unknown: if the fingerprint %s is correct, add this line to the known hosts: %s",
 			ssh.FingerprintSHA256(key), knownhosts.Line([]string{host}, key))}
 	case errors.As(err, &wrong):
-		return &hostKeyError{fmt.Sprintf("the host key %s is not the one that is known: either it was replaced, or this is not the host",
+		return &hostKeyError{fmt.Sprintf("the host key %s differs from the known one: the key was replaced, or this is another host",
 			ssh.FingerprintSHA256(key))}
 	}
 	return err
 }
 
-// knownAlgorithms asks for a key that cannot be known and reads what would have been.
+// knownAlgorithms checks a key that cannot be known, and reads the known keys from the error.
 func (h *hostKeys) knownAlgorithms() ([]string, error) {
-	stranger, err := ssh.NewPublicKey(ed25519.PublicKey(make([]byte, ed25519.PublicKeySize)))
+	unusedKey, err := ssh.NewPublicKey(ed25519.PublicKey(make([]byte, ed25519.PublicKeySize)))
 	if err != nil {
 		return nil, err
 	}
 	var wrong *knownhosts.KeyError
-	if !errors.As(h.callback(h.host, &net.TCPAddr{}, stranger), &wrong) {
+	if !errors.As(h.callback(h.host, &net.TCPAddr{}, unusedKey), &wrong) {
 		return nil, nil
 	}
 	var out []string

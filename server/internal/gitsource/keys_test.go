@@ -9,7 +9,7 @@ import (
 	"github.com/kedge-dev/kedge/internal/testkit/gitserver"
 )
 
-// keys makes SSH keys by name.
+// keys creates SSH keys by name.
 type keys struct {
 	mu   sync.Mutex
 	made map[string]key

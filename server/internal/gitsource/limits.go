@@ -11,25 +11,25 @@ import (
 )
 
 const (
-	// defaultMemory is what one process of git may have. The trees of large repositories need about
-	// 100 MiB; files are written to disk as they come.
+	// defaultMemory is the default limit of one git process. Trees of large repositories need about 100 MiB.
+	// Files are written to disk while they are received.
 	defaultMemory = 512 << 20
-	// MinMemory is the least that git can do with.
+	// MinMemory is the least memory that git works with.
 	MinMemory = 48 << 20
-	// ProcessesPerFetch is how many processes of one fetch may have as much memory as the limit allows at the same time:
-	// git fetch itself, and the index-pack or the pack-objects that it starts.
+	// ProcessesPerFetch is how many processes of one fetch may use the memory limit at the same time: git fetch,
+	// and the index-pack or pack-objects that it starts.
 	ProcessesPerFetch = 2
-	// A process that reads mirrors has half of the memory of git, between these bounds, and more only where git has very
-	// much. It holds one file at a time, of at most 16 MiB, and the file that it is stored as a difference to.
+	// A process that reads mirrors has half of the memory limit of git, within these bounds, or an eighth if that
+	// is more. It holds one file of at most 16 MiB at a time, and the file that it is stored as a delta of.
 	minReaderMemory, usualReaderMemory = 32 << 20, 64 << 20
-	// mapped is how much git may map beside its memory: packs and their indexes, which the system can
-	// drop at any time.
-	mapped = 2 << 30
+	// mappedMemory is how much git may map in addition to its memory: packs and their indexes, which the
+	// operating system can drop at any time.
+	mappedMemory = 2 << 30
 )
 
-// limitScript starts a program with bounds that it, and what it starts, cannot raise. A bound that is lower
-// already stays as it is. When memory is short the system ends git before it ends the server. git needs a
-// shell itself; the server's own program would take twenty times as long to start.
+// limitScript starts a program with limits that the program and its children cannot raise. A lower existing limit
+// stays. When memory is short, the operating system kills git before the server. It is a shell script because git
+// needs a shell anyway, and the server's own program would take twenty times as long to start.
 const limitScript = `ulimit -c 0
 ulimit -d "$1" 2>/dev/null
 ulimit -v "$2" 2>/dev/null
@@ -37,28 +37,28 @@ ulimit -v "$2" 2>/dev/null
 shift 2
 exec "$@"`
 
-// ReaderMemory is what each process that reads mirrors may have where a process of git may have so much.
+// ReaderMemory returns the memory limit of each process that reads mirrors, given that of git.
 func ReaderMemory(memory int64) int64 {
 	return max(min(max(memory/2, minReaderMemory), usualReaderMemory), memory/8)
 }
 
-// limited returns a command line that runs another within the limits.
+// limited returns a command line that runs another one with the limits.
 func (g *git) limited(name string, args ...string) []string {
 	return g.limitedTo(g.memory, name, args...)
 }
 
 func (g *git) limitedTo(memory int64, name string, args ...string) []string {
 	kib := func(n int64) string { return strconv.FormatInt(n>>10, 10) }
-	return append([]string{g.shell, "-c", limitScript, "sh", kib(memory), kib(memory + mapped), name}, args...)
+	return append([]string{g.shell, "-c", limitScript, "sh", kib(memory), kib(memory + mappedMemory), name}, args...)
 }
 
-// readerArgs keep what a reader holds in memory for speed well below its limit.
+// readerArgs limits the cache of a reader to a part of its memory limit.
 func (g *git) readerArgs() []string {
 	return []string{"-c", "core.deltaBaseCacheLimit=" + strconv.FormatInt(ReaderMemory(g.memory)/8, 10)}
 }
 
-// memoryConfig keeps what git holds in memory for speed well below the limit, and has it write large files
-// to disk as they come.
+// memoryConfig limits the caches of git to a part of its memory limit, and makes git write large files to disk
+// while it receives them.
 func memoryConfig(memory int64) string {
 	part := func(most int64) string { return strconv.FormatInt(min(most, memory/8), 10) }
 	return `[core]
@@ -74,52 +74,53 @@ func memoryConfig(memory int64) string {
 `
 }
 
-// checkLimits reports when the system does not bound the memory of git.
+// checkLimits returns an error if the operating system does not limit the memory of git.
 func (g *git) checkLimits() error {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
 	line := g.limited(g.shell, "-c", "ulimit -d")
 	out, err := exec.CommandContext(ctx, line[0], line[1:]...).Output()
 	if err != nil {
-		return fmt.Errorf("asking for the limits of git: %w", err)
+		return fmt.Errorf("reading the limits of git: %w", err)
 	}
 	kib, err := strconv.ParseInt(strings.TrimSpace(string(out)), 10, 64)
 	if err != nil || kib > g.memory>>10 {
-		return fmt.Errorf("the system does not bound the memory of git: its limit is %s KiB", strings.TrimSpace(string(out)))
+		return fmt.Errorf("the operating system does not limit the memory of git: its limit is %s KiB", strings.TrimSpace(string(out)))
 	}
 	return nil
 }
 
-var errMemory = errors.New("git needed more memory than it may have")
+var errMemory = errors.New("git exceeded its memory limit")
 
-// exhausted is what git says, itself or about a process that it has started, when there is no memory left.
-var exhausted = []string{"Out of memory", "out of memory", "Cannot allocate memory", "mmap failed", "died of signal 9"}
+// outOfMemoryTexts are messages of git about itself, or about a process that it started, when memory is
+// exhausted.
+var outOfMemoryTexts = []string{"Out of memory", "out of memory", "Cannot allocate memory", "mmap failed", "died of signal 9"}
 
-// outOfMemory reports whether a run of git failed for want of memory. What the remote says of itself does
-// not count, unless it is a process of ours, as for file://.
+// outOfMemory reports whether a run of git failed because memory was exhausted. Messages about the remote do not
+// count, unless the remote is a process on this machine, as for file://.
 func (e *exitError) outOfMemory(ownRemote bool) bool {
 	var exit *exec.ExitError
 	if errors.As(e.err, &exit) && exit.String() == "signal: killed" {
-		return true // not by us: the context would have ended
+		return true // the server did not kill it: its context has not ended
 	}
-	return saysExhausted(e.stderr, ownRemote)
+	return reportsOutOfMemory(e.stderr, ownRemote)
 }
 
-func saysExhausted(stderr string, ownRemote bool) bool {
+func reportsOutOfMemory(stderr string, ownRemote bool) bool {
 	for line := range strings.Lines(stderr) {
-		if (ownRemote || !strings.HasPrefix(line, "remote:")) && containsAny(line, exhausted) {
+		if (ownRemote || !strings.HasPrefix(line, "remote:")) && containsAny(line, outOfMemoryTexts) {
 			return true
 		}
 	}
 	return false
 }
 
-// needsMemory is the error for users, of a process that had so much.
-func (r *mirror) needsMemory(memory int64) error {
+// memoryError returns the error for users of a process with that limit.
+func (r *mirror) memoryError(memory int64) error {
 	return &RemoteError{
-		URL: r.url, Problem: fmt.Sprintf("reading the repository needs more than %s of memory, the limit of this server for git: "+
-			"it holds a commit, a folder or a file that is too large; remove that from the revision that is deployed, "+
-			"or let the operator of the server raise --git-memory", sizeText(memory)),
+		URL: r.url, Problem: fmt.Sprintf("reading the repository needs more than %s of memory, which is the limit for git on this server: "+
+			"a commit, a folder or a file is too large; remove it from the deployed revision, "+
+			"or ask the operator of the server to raise --git-memory", sizeText(memory)),
 		cause: errMemory,
 	}
 }

@@ -15,11 +15,11 @@ import (
 	"github.com/kedge-dev/kedge/internal/testkit/gitserver"
 )
 
-// hostileCommit is the size of a commit object, which git can only read as a whole: compressed it is a
-// thousandth of that.
+// hostileCommit is the size of a commit object, which git can only read as a whole. Compressed it is a thousandth
+// of that.
 const hostileCommit = 200 << 20
 
-// gitIn runs git on a repository of a test.
+// gitIn runs git on a repository of the test.
 func gitIn(t *testing.T, dir string, in io.Reader, args ...string) string {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), "git", append([]string{"--git-dir=" + dir, "-c", "user.name=Anna", "-c", "user.email=anna@example.com"}, args...)...)
@@ -33,7 +33,7 @@ func gitIn(t *testing.T, dir string, in io.Reader, args ...string) string {
 	return strings.TrimSpace(string(out))
 }
 
-// commitLarge makes a commit with a huge message the head of a repository.
+// commitLarge sets the head of a repository to a commit with a huge message.
 func commitLarge(t *testing.T, dir string, size int64) {
 	t.Helper()
 	git := func(in io.Reader, args ...string) string { return gitIn(t, dir, in, args...) }
@@ -52,7 +52,7 @@ func commitLarge(t *testing.T, dir string, size int64) {
 	git(nil, "update-ref", "refs/heads/main", git(nil, "hash-object", "-t", "commit", "-w", file))
 }
 
-// letters never ends.
+// letters is an endless reader.
 type letters struct{}
 
 func (letters) Read(p []byte) (int, error) {
@@ -62,10 +62,10 @@ func (letters) Read(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// TestAHostileCommitIsRefused serves a small pack with one huge commit, and measures git.
+// TestHostileCommitIsRejected serves a small pack with one huge commit, and measures the memory of git.
 //
 // covers: T11
-func TestAHostileCommitIsRefused(t *testing.T) {
+func TestHostileCommitIsRejected(t *testing.T) {
 	t.Parallel()
 	server, err := gitserver.Start(filepath.Join(t.TempDir(), "server"))
 	if err != nil {
@@ -76,7 +76,7 @@ func TestAHostileCommitIsRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	commitLarge(t, server.Dir("app"), hostileCommit)
-	const memory = 64<<20 + 4096 // which no other process has
+	const memory = 64<<20 + 4096 // no other process has this limit
 	cfg := Config{Dir: t.TempDir(), Allow: []string{"http", "file"}, Memory: memory}
 	fetch := func() error {
 		t.Helper()
@@ -91,13 +91,13 @@ func TestAHostileCommitIsRefused(t *testing.T) {
 	peak := watchMemory(t, memory)
 	err = fetch()
 	if kib := peak(); kib == 0 || kib > 90<<10 {
-		t.Errorf("a process of git had %d KiB", kib)
+		t.Errorf("a git process used %d KiB", kib)
 	}
 	var remote *RemoteError
 	if !errors.As(err, &remote) || !errors.Is(err, errMemory) || !strings.Contains(remote.Problem, "64 MiB of memory") {
 		t.Fatalf("got error %v, want one that names the limit", err)
 	}
-	// What reads mirrors has a limit of its own, which the error names as well.
+	// Readers of mirrors have another limit, which the error contains too.
 	cfg.Memory = 1 << 30
 	if err = fetch(); !errors.As(err, &remote) || !errors.Is(err, errMemory) || !strings.Contains(remote.Problem, "128 MiB of memory") {
 		t.Errorf("with a reader of 128 MiB: got error %v", err)
@@ -106,7 +106,7 @@ func TestAHostileCommitIsRefused(t *testing.T) {
 	if err = fetch(); !errors.Is(err, errMemory) {
 		t.Errorf("with the first limit again: got error %v", err)
 	}
-	// A server that restarts does not ask for it again.
+	// A restarted server does not fetch it again.
 	server.SetDown(true)
 	if err = fetch(); !errors.As(err, &remote) || !strings.Contains(remote.Problem, "64 MiB of memory") {
 		t.Errorf("after a restart: got error %v", err)
@@ -119,10 +119,11 @@ func TestAHostileCommitIsRefused(t *testing.T) {
 	}
 }
 
-// Over file:// the remote end is a process of ours, under the same limit: what it says of its memory counts.
+// Over file:// the remote end is a process of this server with the same limit, so its messages about memory
+// count.
 //
 // covers: T11
-func TestAHostileFolderOverFileIsRefused(t *testing.T) {
+func TestHostileFolderOverFileIsRejected(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "app.git")
 	gitIn(t, dir, nil, "init", "--quiet", "--bare", dir)
@@ -130,7 +131,7 @@ func TestAHostileFolderOverFileIsRefused(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// A folder, which the process at the remote end reads whole to pack what is in it.
+	// The process at the remote end reads the whole folder to pack its files.
 	var folder bytes.Buffer
 	for i := range 2_000_000 {
 		fmt.Fprintf(&folder, "100644 %012d\x00%s", i, blob)
@@ -149,7 +150,7 @@ func TestAHostileFolderOverFileIsRefused(t *testing.T) {
 }
 
 // covers: T11
-func TestGitIsEndedBeforeTheServer(t *testing.T) {
+func TestGitIsKilledBeforeTheServer(t *testing.T) {
 	t.Parallel()
 	m, err := New(Config{Dir: t.TempDir(), Allow: []string{"file"}, Memory: 100 << 20})
 	if err != nil {
@@ -157,7 +158,7 @@ func TestGitIsEndedBeforeTheServer(t *testing.T) {
 	}
 	t.Cleanup(func() { m.Close() })
 	for question, want := range map[string]string{
-		"ulimit -d": "102400", "ulimit -v": fmt.Sprint((100<<20 + mapped) >> 10), "ulimit -c": "0", "cat /proc/self/oom_score_adj": "1000",
+		"ulimit -d": "102400", "ulimit -v": fmt.Sprint((100<<20 + mappedMemory) >> 10), "ulimit -c": "0", "cat /proc/self/oom_score_adj": "1000",
 	} {
 		line := m.git.limited(m.git.shell, "-c", question)
 		out, err := exec.CommandContext(t.Context(), line[0], line[1:]...).Output()

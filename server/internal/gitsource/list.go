@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// list asks the remote what the revisions name now.
+// list returns the current commits of the revisions at the remote.
 func (r *mirror) list(ctx context.Context, via *route, revisions []string) (map[string]Ref, error) {
 	out := make(map[string]Ref, len(revisions))
 	var wanted []string
@@ -27,11 +27,11 @@ func (r *mirror) list(ctx context.Context, via *route, revisions []string) (map[
 	if err != nil {
 		return nil, err
 	}
-	found := r.match(out, revisions, remote)
+	found := r.matchRefs(out, revisions, remote)
 	if found {
 		return out, nil
 	}
-	// Nothing was found of what was asked for: is there anything?
+	// Nothing was found. Find out whether the repository is empty.
 	if remote, err = r.lsRemote(ctx, via, nil); err != nil {
 		return nil, err
 	}
@@ -41,15 +41,15 @@ func (r *mirror) list(ctx context.Context, via *route, revisions []string) (map[
 	return out, nil
 }
 
-// match fills in what the remote has, remembers it, and reports whether it was anything.
-func (r *mirror) match(out map[string]Ref, revisions []string, remote map[string]string) bool {
+// matchRefs adds the refs of the remote to out, remembers them, and reports whether there are any.
+func (r *mirror) matchRefs(out map[string]Ref, revisions []string, remote map[string]string) bool {
 	found := false
 	for _, revision := range revisions {
-		r.forget(revision)
+		r.forgetRef(revision)
 		for _, name := range candidates(revision) {
 			if commit, ok := remote[name]; ok {
 				out[revision] = Ref{Name: name, Commit: commit}
-				r.learn(revision, name)
+				r.rememberRef(revision, name)
 				found = true
 				break
 			}
@@ -58,11 +58,10 @@ func (r *mirror) match(out map[string]Ref, revisions []string, remote map[string
 	return found
 }
 
-// lsRemote returns the commits of remote refs by their full names, tags followed to theirs; of all
-// when wanted is nil.
+// lsRemote returns the commits of remote refs by full name, with tags peeled. nil wanted lists all refs.
 func (r *mirror) lsRemote(ctx context.Context, via *route, wanted []string) (map[string]string, error) {
-	text, err := r.ask(ctx, via, "", func(url string) []string {
-		args := append([]string{"ls-remote", "--quiet"}, narrow(wanted)...)
+	text, err := r.runRemote(ctx, via, "", func(url string) []string {
+		args := append([]string{"ls-remote", "--quiet"}, refFilters(wanted)...)
 		args = append(args, "--end-of-options", url)
 		for _, name := range wanted {
 			args = append(args, name)
@@ -79,10 +78,10 @@ func (r *mirror) lsRemote(ctx context.Context, via *route, wanted []string) (map
 	for line := range strings.Lines(text) {
 		oid, name, ok := strings.Cut(strings.TrimSuffix(line, "\n"), "\t")
 		if !ok || !isCommit(oid) {
-			return nil, &RemoteError{URL: r.url, Problem: "the server's answer is not understood"}
+			return nil, &RemoteError{URL: r.url, Problem: "the response of the server is invalid"}
 		}
 		if peeled, ok := strings.CutSuffix(name, "^{}"); ok {
-			refs[peeled] = oid // comes after the tag itself
+			refs[peeled] = oid // follows the tag itself
 		} else {
 			refs[name] = oid
 		}
@@ -90,10 +89,9 @@ func (r *mirror) lsRemote(ctx context.Context, via *route, wanted []string) (map
 	return refs, nil
 }
 
-// narrow makes git ask the server for branches and tags alone. Patterns are matched by git after
-// it has read everything that the server has, which on large hosts is a ref for every pull request
-// there ever was.
-func narrow(wanted []string) []string {
+// refFilters makes git request only branches and tags. git matches patterns after it has read all refs of the
+// server, which on large hosts include one for every pull request.
+func refFilters(wanted []string) []string {
 	if len(wanted) == 0 {
 		return nil
 	}
@@ -115,29 +113,29 @@ func narrow(wanted []string) []string {
 	return flags
 }
 
-// learn remembers which ref a revision names, so that Fetch need not ask.
-func (r *mirror) learn(revision, name string) {
-	r.knownMu.Lock()
-	defer r.knownMu.Unlock()
-	r.known[revision] = name
+// rememberRef remembers the ref of a revision, so that Fetch needs no request for it.
+func (r *mirror) rememberRef(revision, name string) {
+	r.remote.mu.Lock()
+	defer r.remote.mu.Unlock()
+	r.remote.refs[revision] = name
 }
 
-func (r *mirror) forget(revision string) {
-	r.knownMu.Lock()
-	defer r.knownMu.Unlock()
-	delete(r.known, revision)
+func (r *mirror) forgetRef(revision string) {
+	r.remote.mu.Lock()
+	defer r.remote.mu.Unlock()
+	delete(r.remote.refs, revision)
 }
 
-// refOf returns the ref that a revision names, as far as that is known without asking.
-func (r *mirror) refOf(revision string) (string, bool) {
+// knownRef returns the ref of a revision if it is known without a request.
+func (r *mirror) knownRef(revision string) (string, bool) {
 	if names := candidates(revision); len(names) == 1 {
 		return names[0], true
 	}
-	r.knownMu.Lock()
-	defer r.knownMu.Unlock()
-	name, ok := r.known[revision]
+	r.remote.mu.Lock()
+	defer r.remote.mu.Unlock()
+	name, ok := r.remote.refs[revision]
 	return name, ok
 }
 
-// isMissing reports whether err says that the remote lacks something that was asked for.
+// isMissing reports whether err means that the remote lacks a requested ref or commit.
 func isMissing(err error) bool { return errors.Is(err, errMissingRef) }

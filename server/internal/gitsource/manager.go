@@ -22,53 +22,52 @@ import (
 	"github.com/kedge-dev/kedge/server/internal/gitsource/egress"
 )
 
-// Config says where mirrors live and what may be reached.
+// Config configures a Manager. All fields but Dir are optional.
 type Config struct {
-	// Dir holds the mirrors. It is made if it is not there, and belongs to one server at a time.
+	// Dir is the folder of the mirrors. It is created if needed. Only one server may use it at a time.
 	Dir string
-	// Allow lists the transports that may be used, of https, ssh, http and file. None means https
-	// and ssh.
+	// Allow lists the allowed transports: https, ssh, http and file. The default is https and ssh.
 	Allow []string
-	// Timeout bounds each run of git against a remote, from when it has its turn. Zero means five minutes:
-	// a first fetch may be large.
+	// Timeout limits each run of git against a remote, without the wait for a slot. The default is five minutes,
+	// because a first fetch may be large.
 	Timeout time.Duration
-	// AtOnce bounds how many remotes are asked at once, for all owners. Zero means 64. An owner that asks
-	// none at the time need not wait for the others, up to MostAtOnce; zero means 512.
-	AtOnce, MostAtOnce int
-	// Memory bounds what one process of git may have, in bytes. Zero means 512 MiB, and at least it is MinMemory.
+	// Concurrency limits the concurrent runs against remotes of all owners; default 64. An owner that has none
+	// need not wait for others, up to MaxConcurrency; default 512.
+	Concurrency, MaxConcurrency int
+	// Memory limits one git process, in bytes; default 512 MiB, and at least MinMemory.
 	Memory int64
-	// MaxMirrorBytes bounds the files of one mirror. Zero means 4 GiB.
+	// MaxMirrorBytes limits the files of one mirror; default 4 GiB.
 	MaxMirrorBytes int64
-	// MaxOwnerBytes and MaxTotalBytes bound the mirrors of one owner, and all of them. Zero means 16 GiB and
-	// 64 GiB.
+	// MaxOwnerBytes and MaxTotalBytes limit the mirrors of one owner, and of all owners; default 16 GiB and 64
+	// GiB.
 	MaxOwnerBytes, MaxTotalBytes int64
-	// MinFreeBytes is the free space of the disk below which nothing is fetched: the database may be on it.
-	// Zero means 1 GiB.
+	// MinFreeBytes is the free disk space below which nothing is fetched, because the database may be on the same
+	// disk; default 1 GiB.
 	MinFreeBytes int64
-	// MaxWholeBytes is how large the first fetch of a repository may be. Of one that is larger only the
-	// folders are fetched, and the contents of files when they are read. Zero means 64 MiB.
+	// MaxWholeBytes limits the first fetch of a repository. If it is larger, only the folders are fetched, and
+	// the contents of files when they are read. The default is 64 MiB.
 	MaxWholeBytes int64
-	// MaxReaders bounds the processes that are kept open to read mirrors, of which each may have ReaderMemory. Zero means 64.
+	// MaxReaders limits the open processes that read mirrors. Each may use ReaderMemory. The default is 64.
 	MaxReaders int
-	// Addresses says what may be connected to. Nil means the zero policy, with loopback where file is
-	// allowed: who may name files of this machine may also name its ports.
+	// Addresses is the policy for connections. The default is the zero policy, with loopback if file is allowed:
+	// a user who may read files of this machine may also use its ports.
 	Addresses *egress.Policy
-	// AllowPrivate lets Git URLs lead to private networks, this machine and its files also when the server has more than
-	// one tenant; see SetShared.
+	// AllowPrivate allows Git URLs to refer to private networks, this machine and its files even when the server
+	// has more than one tenant; see SetShared.
 	AllowPrivate bool
-	// Resolver finds the addresses of hosts. Nil means that of the system.
+	// Resolver resolves host names; default the resolver of the operating system.
 	Resolver *net.Resolver
-	// RootCAs sign the certificates of web servers. Nil means those of the system.
+	// RootCAs are the trusted CAs for https; default those of the operating system.
 	RootCAs *x509.CertPool
-	// Proxy returns the operator's own proxy for a URL, or nil for none. It is not for ssh. Nil means
-	// what HTTPS_PROXY, HTTP_PROXY and NO_PROXY say.
+	// Proxy returns the operator's proxy for a URL, or nil for none. It is not used for ssh. The default reads
+	// HTTPS_PROXY, HTTP_PROXY and NO_PROXY.
 	Proxy func(*url.URL) (*url.URL, error)
-	// Log is told of upkeep, of mirrors that had to be made anew, and of what users are not told about
-	// repositories that cannot be read. Nil discards.
+	// Log receives messages about maintenance, recreated mirrors, and the details of unreadable repositories that
+	// users do not see. The default discards them.
 	Log *slog.Logger
 }
 
-// Manager holds the mirrors of all repositories. It is safe for concurrent use.
+// Manager manages the mirrors of all repositories. It is safe for concurrent use.
 type Manager struct {
 	cfg     Config
 	git     *git
@@ -85,22 +84,22 @@ type Manager struct {
 	shared  atomic.Bool // see SetShared
 	mu      sync.Mutex
 	mirrors map[string]*mirror
-	disk    map[string]diskUse // by the name of the mirror
-	growing map[string]growth  // those that are being fetched into
-	turns   int64              // of fetches
+	disk    map[string]diskUsage // by mirror key
+	growing map[string]growth    // fetches in progress, by mirror key
+	fetches int64                // number of fetches so far
 	closed  bool
 
-	upkeep    chan struct{} // holds a token for each upkeep that is under way
-	measured  sync.Once     // what was there before
-	evictIdle time.Duration // how long nobody has used what is deleted for others
+	maintenance chan struct{} // one element per maintenance in progress
+	measureOnce sync.Once     // for mirrors from before the start
+	evictIdle   time.Duration // the constant, except in tests
 }
 
 var transports = []string{"https", "ssh", "http", "file"}
 
-// New returns a manager, which the caller closes. It needs git 2.36 or newer on the PATH.
+// New returns a manager. The caller closes it. It requires git 2.36 or later in the PATH.
 func New(cfg Config) (*Manager, error) {
 	if cfg.Dir == "" {
-		return nil, errors.New("no folder is given for mirrors")
+		return nil, errors.New("the folder for mirrors is missing")
 	}
 	dir, err := filepath.Abs(cfg.Dir)
 	if err != nil {
@@ -110,15 +109,15 @@ func New(cfg Config) (*Manager, error) {
 	cfg = cfg.withDefaults()
 	for _, transport := range cfg.Allow {
 		if !slices.Contains(transports, transport) {
-			return nil, fmt.Errorf("%q is not a transport: use %v", transport, transports)
+			return nil, fmt.Errorf("%q is not a transport: use any of %v", transport, transports)
 		}
 	}
-	m := &Manager{cfg: cfg, readers: newReaders(cfg.MaxReaders), budget: newBudget(cfg.AtOnce, cfg.MostAtOnce), mirrors: map[string]*mirror{}, disk: map[string]diskUse{}, growing: map[string]growth{}, evictIdle: evictIdle, upkeep: make(chan struct{}, maxUpkeep)}
+	m := &Manager{cfg: cfg, readers: newReaders(cfg.MaxReaders), budget: newBudget(cfg.Concurrency, cfg.MaxConcurrency), mirrors: map[string]*mirror{}, disk: map[string]diskUsage{}, growing: map[string]growth{}, evictIdle: evictIdle, maintenance: make(chan struct{}, maxMaintenance)}
 	if m.git, err = newGit(cfg); err != nil {
 		return nil, err
 	}
 	if err := m.git.checkLimits(); err != nil {
-		cfg.Log.Warn("git runs without a limit of memory", obs.Err(err))
+		cfg.Log.Warn("git runs without a memory limit", obs.Err(err))
 	}
 	m.dialer = &egress.Dialer{Policy: *cfg.Addresses, Resolver: cfg.Resolver}
 	if !cfg.AllowPrivate {
@@ -141,8 +140,8 @@ func (c Config) withDefaults() Config {
 	c.MinFreeBytes = cmp.Or(c.MinFreeBytes, 1<<30)
 	c.MaxWholeBytes = cmp.Or(c.MaxWholeBytes, 64<<20)
 	c.MaxReaders = cmp.Or(c.MaxReaders, 64)
-	c.AtOnce = cmp.Or(c.AtOnce, defaultAtOnce)
-	c.MostAtOnce = cmp.Or(c.MostAtOnce, defaultMostAtOnce)
+	c.Concurrency = cmp.Or(c.Concurrency, defaultConcurrency)
+	c.MaxConcurrency = cmp.Or(c.MaxConcurrency, defaultMaxConcurrency)
 	c.Memory = max(cmp.Or(c.Memory, defaultMemory), MinMemory)
 	c.Log = cmp.Or(c.Log, slog.New(slog.DiscardHandler))
 	if len(c.Allow) == 0 {
@@ -157,18 +156,18 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// SetShared says whether the server has more than one tenant. Then private networks, this machine and its files are
-// refused, unless they are allowed explicitly: tenants that do not know each other must not look around in the network
-// that the server is in, nor on its disk.
+// SetShared sets whether the server has more than one tenant. If so, Git URLs must not refer to private networks,
+// this machine or its files, unless they are allowed explicitly. Tenants that do not know each other must not
+// explore the network or the disk of the server.
 func (m *Manager) SetShared(shared bool) {
 	if m.shared.Swap(shared) == shared || !shared || m.cfg.AllowPrivate {
 		return
 	}
-	m.web.close() // connections that are kept would be used again
-	m.cfg.Log.Warn("the server has more than one tenant: Git URLs may no longer lead to private networks, to this machine or to its files, unless --git-allow-private or --git-allow-cidr says so")
+	m.web.close() // idle connections would be reused
+	m.cfg.Log.Warn("the server has more than one tenant: it denies Git URLs to private networks, this machine and its files, unless --git-allow-private or --git-allow-cidr allows them")
 }
 
-// Close ends every process and waits for upkeep. Calls after it fail with ErrClosed.
+// Close stops all processes and waits for maintenance. Later calls return ErrClosed.
 func (m *Manager) Close() error {
 	m.mu.Lock()
 	m.closed = true
@@ -182,7 +181,7 @@ func (m *Manager) Close() error {
 	return err
 }
 
-// CheckURL is the function of that name with the transports that this Manager allows.
+// CheckURL calls the function CheckURL with the allowed transports of this Manager.
 func (m *Manager) CheckURL(raw string) (string, error) {
 	checked, err := CheckURL(raw, m.cfg.Allow)
 	if err != nil {
@@ -190,25 +189,25 @@ func (m *Manager) CheckURL(raw string) (string, error) {
 	}
 	path, isFile := strings.CutPrefix(checked, "file://")
 	switch {
-	case isFile && within(path, m.cfg.Dir): // the mirrors of one tenant must not be sources for another
-		return "", &URLError{Problem: "the server's own files are no source"}
+	case isFile && within(path, m.cfg.Dir): // a mirror of one tenant must not be a source for another
+		return "", &URLError{Problem: "files of the server itself cannot be a repository"}
 	case isFile && m.shared.Load() && !m.cfg.AllowPrivate:
-		return "", badURL("file:// is not allowed while the server has more than one tenant: the operator of the server allows it with --git-allow-private")
+		return "", badURL("file:// is not allowed while the server has more than one tenant: the operator of the server can allow it with --git-allow-private")
 	}
 	return checked, nil
 }
 
-// checkStored is CheckURL for a URL that was checked when it was stored. Plain http that is no longer
-// allowed is an error: the repository of that name behind https may be another one.
+// checkStored is CheckURL for a URL that was valid when it was stored. It returns an error for plain http that is
+// no longer allowed, because the repository behind https may be another one.
 func (m *Manager) checkStored(url string) (string, error) {
 	checked, err := m.CheckURL(url)
 	if err == nil && strings.HasPrefix(strings.ToLower(url), "http://") && !strings.HasPrefix(checked, "http://") {
-		return "", badURL("http is not allowed any more: store the URL with https://, or start the server with --git-allow https,ssh,http")
+		return "", badURL("http is no longer allowed: store the URL with https://, or start the server with --git-allow https,ssh,http")
 	}
 	return checked, err
 }
 
-// within reports whether a path is folder or below it, with symbolic links followed.
+// within reports whether a path is folder or below it, after resolving symbolic links.
 func within(path, folder string) bool {
 	if target, err := filepath.EvalSymlinks(path); err == nil {
 		path = target

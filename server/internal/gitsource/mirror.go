@@ -19,48 +19,58 @@ type mirror struct {
 	git   *git
 	owner string
 	url   string
-	// parent is the repository that this one is a submodule of, "" for one that is read for itself.
+	// parent is the repository that this one is a submodule of. It is "" for a repository of a deployment.
 	parent string
 	dir    string
 
-	// Under the manager's lock.
-	users   int // calls under way, and upkeep
-	used    time.Time
-	touched time.Time // when the notes were last told of a use
+	usage usage // guarded by the manager's lock
 
-	writer      chan struct{} // holds one token: who has it may change the repository
-	ready       bool          // the repository exists and is tidy; under writer
-	maintaining bool          // upkeep is on its way; under writer
-	maxPacks    int           // beyond which upkeep is due
-	room        room          // how large the repository may become; under writer
-	refused     *exceeded     // nil until it was looked for; under writer
+	// writer is a lock: an element in the channel means that it is locked. It guards the repository and the next four
+	// fields.
+	writer      chan struct{}
+	ready       bool       // the repository exists and has no leftovers of killed processes
+	maintaining bool       // maintenance is scheduled
+	sizeLimit   sizeLimit  // how large the repository may become
+	rejection   *rejection // nil until it is read from the disk
 
-	knownMu sync.Mutex
-	known   map[string]string // full ref by revision
-	unread  string            // what the log was last told of why it cannot be read
+	maxPacks int // the number of packs above which maintenance is due
+	remote   remoteState
 
-	// partial says that contents of files are fetched when they are needed.
+	// partial means that the contents of files are fetched when they are read.
 	partial atomic.Bool
+	// reportSize records the size of the mirror during a fetch and returns how large it may become.
+	reportSize func(size int64) sizeLimit
 
-	// grown notes what the mirror takes while it is fetched into, and returns how large it may become.
-	grown func(size int64) room
-
-	grants *grants
-	cat    *catFile
-	trees  *treeCache
-	// suspect says that something could not be read that must be there.
+	accessRecords *accessRecords
+	cat           *catFile
+	trees         *treeCache
+	// suspect means that an object could not be read that must be there.
 	suspect atomic.Bool
 }
 
-func newMirror(cfg *Config, g *git, all *readers, n notes, dir string) *mirror {
+// usage is how a mirror is used.
+type usage struct {
+	users   int // calls and maintenance in progress
+	used    time.Time
+	touched time.Time // when the time of use was last written to the disk
+}
+
+// remoteState is what is known about the remote of a mirror.
+type remoteState struct {
+	mu          sync.Mutex
+	refs        map[string]string // full ref names by revision
+	lastProblem string            // the logged problem of the last read; "" if it succeeded
+}
+
+func newMirror(cfg *Config, g *git, all *readers, n metadata, dir string) *mirror {
 	trees := newTreeCache(maxCachedEntries)
 	r := &mirror{
 		cfg: cfg, git: g, owner: n.Owner, url: n.URL, parent: n.Parent, dir: dir,
 		writer: make(chan struct{}, 1), maxPacks: defaultMaxPacks,
-		known:  map[string]string{},
-		grants: newGrants(dir),
-		cat:    newCatFile(all, g, dir, trees.Clear),
-		trees:  trees,
+		remote:        remoteState{refs: map[string]string{}},
+		accessRecords: newAccessRecords(dir),
+		cat:           newCatFile(all, g, dir, trees.Clear),
+		trees:         trees,
 	}
 	_, err := os.Stat(filepath.Join(dir, partialFile))
 	r.partial.Store(err == nil)
@@ -78,43 +88,42 @@ func (r *mirror) lock(ctx context.Context) error {
 
 func (r *mirror) unlock() { <-r.writer }
 
-// prepareLocked makes the repository if there is none, and clears away what a process that was
-// killed has left.
+// prepareLocked creates the repository if needed and removes the leftovers of killed processes.
 func (r *mirror) prepareLocked(ctx context.Context) error {
 	if r.ready {
 		return nil
 	}
 	if !r.exists() {
 		if err := os.RemoveAll(r.dir); err != nil {
-			return fmt.Errorf("clearing the mirror of %s: %w", r.url, err)
+			return fmt.Errorf("deleting the mirror of %s: %w", r.url, err)
 		}
 		if _, err := r.git.run(ctx, "", "init", "--quiet", "--bare", "--template=", "--initial-branch=none", "--", r.dir); err != nil {
-			return fmt.Errorf("making the mirror of %s: %w", r.url, err)
+			return fmt.Errorf("creating the mirror of %s: %w", r.url, err)
 		}
 		err := errors.Join(r.stampCollected(), r.stampPartial())
 		if err == nil {
-			err = notes{Owner: r.owner, URL: r.url, Parent: r.parent}.write(r.dir) // last: see exists
+			err = metadata{Owner: r.owner, URL: r.url, Parent: r.parent}.write(r.dir) // last, see exists
 		}
 		if err != nil {
-			return fmt.Errorf("making the mirror of %s: %w", r.url, err)
+			return fmt.Errorf("creating the mirror of %s: %w", r.url, err)
 		}
 	}
 	if err := removeLeftovers(r.dir); err != nil {
-		return fmt.Errorf("tidying the mirror of %s: %w", r.url, err)
+		return fmt.Errorf("cleaning up the mirror of %s: %w", r.url, err)
 	}
 	r.ready = true
 	return nil
 }
 
-// exists reports whether the repository is there and whole: without its notes, which are written last, an attempt to
-// make it was cut short. git itself leaves half a repository when it is killed.
+// exists reports whether the repository was created completely. Its metadata is written last. git leaves an
+// incomplete repository when it is killed.
 func (r *mirror) exists() bool {
-	_, err := os.Stat(filepath.Join(r.dir, notesFile))
+	_, err := os.Stat(filepath.Join(r.dir, metadataFile))
 	return err == nil
 }
 
-// removeLeftovers deletes the locks and temporary files of killed processes. Only the holder of
-// the writer's token runs anything that makes them.
+// removeLeftovers deletes the locks and temporary files of killed processes. Only the holder of the writer lock
+// runs processes that create them.
 func removeLeftovers(dir string) error {
 	for _, folder := range []string{".", "refs/kedge", "objects/pack"} {
 		entries, err := os.ReadDir(filepath.Join(dir, folder))
@@ -136,14 +145,14 @@ func removeLeftovers(dir string) error {
 	return nil
 }
 
-// discardLocked removes the repository. One that is half deleted, by a process that was killed, is
-// never taken for whole.
+// discardLocked deletes the repository. It renames the folder first, so that a killed process does not leave an
+// incomplete repository.
 func (r *mirror) discardLocked() error {
 	r.ready = false
 	r.suspect.Store(false)
 	r.cat.close()
-	r.grants.clear()
-	gone := r.dir + goneSuffix
+	r.accessRecords.clear()
+	gone := r.dir + deletedSuffix
 	err := os.RemoveAll(gone)
 	if err == nil {
 		err = os.Rename(r.dir, gone)
@@ -152,7 +161,7 @@ func (r *mirror) discardLocked() error {
 		err = os.RemoveAll(gone)
 	}
 	if err != nil {
-		return fmt.Errorf("discarding the mirror of %s: %w", r.url, err)
+		return fmt.Errorf("deleting the mirror of %s: %w", r.url, err)
 	}
 	return nil
 }

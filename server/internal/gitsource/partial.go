@@ -12,16 +12,16 @@ import (
 
 const (
 	partialFile = "kedge-partial"
-	// promisor is the name of the remote of a partial mirror. git wants one to allow that something is
-	// missing. It is in no file: only runs that get it by their environment may miss anything or fetch
-	// it, and readers are told what is not there.
+	// promisor is the name of the remote of a partial mirror. git needs one to accept missing objects. No
+	// configuration file contains it: only runs that get it in their environment accept or fetch missing objects.
+	// Readers report them as missing.
 	promisor = "kedge"
 	noBlobs  = "blob:none"
-	// maxBatch bounds the files that are fetched at once.
+	// maxBatch limits the files of one fetch.
 	maxBatch = 10_000
 )
 
-// stampPartial remembers on disk that a mirror is partial.
+// stampPartial records on disk that a mirror is partial.
 func (r *mirror) stampPartial() error {
 	if !r.partial.Load() {
 		return nil
@@ -29,7 +29,7 @@ func (r *mirror) stampPartial() error {
 	return os.WriteFile(filepath.Join(r.dir, partialFile), nil, 0o600)
 }
 
-// partialConfig is what git needs to know of a partial mirror, nil for one that is whole.
+// partialConfig returns the configuration for a partial mirror, or nil for a complete one.
 func (r *mirror) partialConfig(url string) []setting {
 	if !r.partial.Load() {
 		return nil
@@ -41,9 +41,9 @@ func (r *mirror) partialConfig(url string) []setting {
 	return out
 }
 
-// askFetch runs git fetch with refspecs as arguments, or with the names of files' contents from stdin. A server that cannot leave out
-// contents sends them all.
-func (r *mirror) askFetch(ctx context.Context, via *route, stdin io.Reader, options, specs []string) (string, error) {
+// runFetch runs git fetch with refspecs as arguments, or with object ids from stdin. A server that does not
+// support filters sends the contents of all files.
+func (r *mirror) runFetch(ctx context.Context, via *route, stdin io.Reader, options, specs []string) (string, error) {
 	p, err := via.open(ctx, uploadPack)
 	defer p.close()
 	remote := p.url
@@ -54,15 +54,16 @@ func (r *mirror) askFetch(ctx context.Context, via *route, stdin io.Reader, opti
 	}
 	config := r.partialConfig(p.url)
 	if stdin != nil {
-		// What is here says nothing of which files are: a server that knew of the commits would send none.
+		// Do not announce commits: a server that knows them would assume that the mirror has their files, and
+		// send none.
 		config = append(config, setting{"fetch.negotiationAlgorithm", "noop"})
 	}
-	return r.askThrough(ctx, via, p, err, call{dir: r.dir, stdin: stdin, config: config, args: slices.Concat(args, []string{remote}, specs)})
+	return r.runOver(ctx, via, p, err, gitCall{dir: r.dir, stdin: stdin, config: config, args: slices.Concat(args, []string{remote}, specs)})
 }
 
-// markPromised marks packs that git has written without knowing that the mirror is partial: whatever is
-// in one came from the remote, which also has what is missing.
-func (r *mirror) markPromised() error {
+// markPromisorPacks marks packs that git wrote without the configuration of a partial mirror. Everything in them
+// came from the remote, which also has the missing objects.
+func (r *mirror) markPromisorPacks() error {
 	if !r.partial.Load() {
 		return nil
 	}
@@ -77,13 +78,13 @@ func (r *mirror) markPromised() error {
 	return err
 }
 
-// fetchBlobs brings the contents of files into a partial mirror, by one run of git.
+// fetchBlobs fetches the contents of files into a partial mirror, with one run of git.
 func (m *Manager) fetchBlobs(ctx context.Context, a Access, ids []string) error {
-	r, err := m.use(a)
+	r, err := m.acquire(a)
 	if err != nil {
 		return err
 	}
-	defer m.end(r.mirror)
+	defer m.release(r.mirror)
 	via, err := m.route(r)
 	if err != nil {
 		return err
@@ -92,24 +93,24 @@ func (m *Manager) fetchBlobs(ctx context.Context, a Access, ids []string) error 
 		return err
 	}
 	defer r.unlock()
-	if err := r.refusedLocked(); err != nil {
+	if err := r.rejectedLocked(); err != nil {
 		return err
 	}
-	if err := m.makeRoom(ctx, r.mirror); err != nil {
+	if err := m.reserveSpace(ctx, r.mirror); err != nil {
 		return err
 	}
-	defer m.weigh(r.mirror)
-	ctx, cancel := via.within(ctx)
+	defer m.updateDiskUsage(r.mirror)
+	ctx, cancel := via.withTimeout(ctx)
 	defer cancel()
-	_, err = r.withinLocked(ctx, r.room.bytes, func(ctx context.Context) (map[string]Ref, error) {
-		_, err := r.askFetch(ctx, via, strings.NewReader(strings.Join(ids, "\n")+"\n"), []string{"--stdin"}, nil)
+	_, err = r.withSizeLimitLocked(ctx, r.sizeLimit.bytes, func(ctx context.Context) (map[string]Ref, error) {
+		_, err := r.runFetch(ctx, via, strings.NewReader(strings.Join(ids, "\n")+"\n"), []string{"--stdin"}, nil)
 		return nil, err
 	})
 	if err != nil {
-		r.exceededLocked(ctx, err)
+		r.rejectExceededLocked(ctx, err)
 		r.ready = false // git may have been killed
 		return err
 	}
-	m.maintainLater(r.mirror)
+	m.startMaintenance(r.mirror)
 	return nil
 }

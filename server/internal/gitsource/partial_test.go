@@ -11,7 +11,7 @@ import (
 	"github.com/kedge-dev/kedge/server/internal/gitsource/egress"
 )
 
-// histories are as long as somebody makes them; only what is read is fetched.
+// Histories can be long. Only what is read is fetched.
 func TestOnlyTheNewestCommitIsFetched(t *testing.T) {
 	t.Parallel()
 	server, repo := startServer(t)
@@ -28,9 +28,9 @@ func TestOnlyTheNewestCommitIsFetched(t *testing.T) {
 	if got := run(t, "--git-dir="+mirror, "rev-list", "--count", "--all"); got != "1" {
 		t.Errorf("%s commits were fetched, want 1", got)
 	}
-	// Going back, and forth again, still works.
+	// An older commit can be fetched, and then a newer one.
 	if got := fetchOne(t, m, url, old); got != old {
-		t.Errorf("an older commit gave %s", got)
+		t.Errorf("an older commit returned %s", got)
 	}
 	if got := readFile(t, m, url, old, ".", "a"); got != "old" {
 		t.Errorf("an older commit has %q", got)
@@ -54,7 +54,7 @@ func onlyMirror(t *testing.T, dir string) string {
 	return found[0]
 }
 
-// large makes a repository whose files are too many to be fetched whole.
+// large returns the files of a repository that is too large to be fetched completely.
 func large(repoFiles int) map[string]string {
 	files := map[string]string{"odd/readme.md": "read me", "big/x.bin": noiseText(300 << 10)}
 	for i := range repoFiles {
@@ -64,7 +64,7 @@ func large(repoFiles int) map[string]string {
 	return files
 }
 
-// noiseText does not compress.
+// noiseText returns text that does not compress.
 func noiseText(n int) string {
 	var b strings.Builder
 	for x := uint64(88172645463325252); b.Len() < n; {
@@ -76,9 +76,9 @@ func noiseText(n int) string {
 	return b.String()
 }
 
-func TestOfALargeRepositoryOnlyWhatIsReadIsFetched(t *testing.T) {
+func TestFilesOfALargeRepositoryAreFetchedOnDemand(t *testing.T) {
 	t.Parallel()
-	overPrivate(t, func(t *testing.T, p *private) {
+	overPrivate(t, func(t *testing.T, p *privateRepo) {
 		p.allow("one")
 		tip := commit(t, p.repo, large(50))
 		m := p.again(t, gitsource.Config{MaxWholeBytes: 100 << 10, Addresses: &egress.Policy{AllowLoopback: true}})
@@ -115,7 +115,7 @@ func TestOfALargeRepositoryOnlyWhatIsReadIsFetched(t *testing.T) {
 		if n := p.server.Requests() - before; n > 9 {
 			t.Errorf("%d requests for three folders", n)
 		}
-		// What changes is fetched when it is read, after a restart too, and pushing works.
+		// Changed files are fetched when they are read, also after a restart, and pushing works.
 		next := commit(t, p.repo, map[string]string{"apps/1/app.yaml": "n: new\n"})
 		check(t, m.Close())
 		m = p.again(t, gitsource.Config{MaxWholeBytes: 100 << 10, Addresses: &egress.Policy{AllowLoopback: true}})
@@ -143,7 +143,7 @@ func TestOfALargeRepositoryOnlyWhatIsReadIsFetched(t *testing.T) {
 			}
 		}
 		if size := packBytes(t, mirror); size > 100<<10 {
-			t.Errorf("the mirror has %d bytes", size)
+			t.Errorf("the packs have %d bytes", size)
 		}
 	})
 }
@@ -167,8 +167,8 @@ func packBytes(t *testing.T, mirror string) (size int64) {
 	return size
 }
 
-// A server that cannot leave out contents sends them all, up to the limit of every repository.
-func TestAServerWithoutFiltersIsReadWhole(t *testing.T) {
+// A server without support for filters sends the contents of all files, up to the size limit.
+func TestServerWithoutFilterSupport(t *testing.T) {
 	t.Parallel()
 	server, repo := startServer(t)
 	run(t, "--git-dir="+server.Dir("app"), "config", "uploadpack.allowFilter", "false")

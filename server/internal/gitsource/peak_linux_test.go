@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// watchMemory looks at the processes that may have this many bytes of data, again and again, and returns how many KiB of memory
-// one of them had at most. What a process had before it became git does not count.
+// watchMemory polls the processes with this data size limit and returns the peak memory of one of them in KiB. It
+// ignores the memory of a process before it became git.
 func watchMemory(t *testing.T, limit int64) (peak func() int64) {
 	t.Helper()
 	bound := fmt.Sprintf("Max data size             %d ", limit)
@@ -43,7 +43,7 @@ func watchMemory(t *testing.T, limit int64) (peak func() int64) {
 	})
 }
 
-// residentPeak is the most memory that a process has had, in KiB; 0 when it is gone.
+// residentPeak returns the peak memory of a process in KiB; 0 if the process has ended.
 func residentPeak(dir string) int64 {
 	status, err := os.ReadFile(filepath.Join(dir, "status"))
 	if err != nil {

@@ -14,12 +14,12 @@ import (
 	"github.com/kedge-dev/kedge/server/internal/gitsource/egress"
 )
 
-// privateNetwork is a policy for which this machine is a private network that may be reached.
+// privateNetwork is a policy that treats this machine as an allowed private network.
 func privateNetwork() *egress.Policy {
 	return &egress.Policy{AllowLoopback: true, PrivateCIDRs: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}}
 }
 
-// port listens and treats every connection by serve; nil refuses connections.
+// port listens and calls serve for every connection. A nil serve returns a closed port.
 func port(t *testing.T, serve func(net.Conn)) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -44,8 +44,8 @@ func port(t *testing.T, serve func(net.Conn)) string {
 	return l.Addr().String()
 }
 
-// covers: G2 (a Git URL does not tell what is in the server's network)
-func TestPortsOfPrivateNetworksLookAlike(t *testing.T) {
+// covers: G2 (a Git URL does not reveal the network of the server)
+func TestPortsOfPrivateNetworksAreIndistinguishable(t *testing.T) {
 	t.Parallel()
 	m := managerWith(t, gitsource.Config{Allow: []string{"http", "https", "ssh"}, Addresses: privateNetwork()})
 	plain := httptest.NewServer(http.NotFoundHandler())
@@ -58,14 +58,14 @@ func TestPortsOfPrivateNetworksLookAlike(t *testing.T) {
 	t.Cleanup(page.Close)
 	at := func(url string) string { return url[strings.Index(url, "://")+3:] }
 	urls := map[string]string{
-		"a closed port":                   "https://" + port(t, nil) + "/x.git",
-		"a closed port, in plain text":    "http://" + port(t, nil) + "/x.git",
-		"a port that hangs up":            "https://" + port(t, func(net.Conn) {}) + "/x.git",
-		"a port that speaks no TLS":       "https://" + port(t, func(c net.Conn) { _, _ = io.WriteString(c, "220 mail\r\n") }) + "/x.git",
-		"a web server":                    "http://" + at(plain.URL) + "/x.git",
-		"a web server with TLS":           "https://" + at(secure.URL) + "/x.git",
-		"a web server that redirects":     "http://" + at(redirects.URL) + "/x.git",
-		"a web server that has something": "http://" + at(page.URL) + "/x.git",
+		"a closed port":                "https://" + port(t, nil) + "/x.git",
+		"a closed port, in plain text": "http://" + port(t, nil) + "/x.git",
+		"a port that hangs up":         "https://" + port(t, func(net.Conn) {}) + "/x.git",
+		"a port that speaks no TLS":    "https://" + port(t, func(c net.Conn) { _, _ = io.WriteString(c, "220 mail\r\n") }) + "/x.git",
+		"a web server":                 "http://" + at(plain.URL) + "/x.git",
+		"a web server with TLS":        "https://" + at(secure.URL) + "/x.git",
+		"a web server that redirects":  "http://" + at(redirects.URL) + "/x.git",
+		"a web server with a page":     "http://" + at(page.URL) + "/x.git",
 	}
 	want := ""
 	for what, url := range urls {
@@ -75,13 +75,13 @@ func TestPortsOfPrivateNetworksLookAlike(t *testing.T) {
 			want = got
 		}
 		if got != want || !strings.Contains(got, "private network") {
-			t.Errorf("%s gives %q, another one %q", what, got, want)
+			t.Errorf("%s returns %q, another port %q", what, got, want)
 		}
 	}
 }
 
 // covers: G2 (SSH)
-func TestSSHPortsOfPrivateNetworksLookAlike(t *testing.T) {
+func TestSSHPortsOfPrivateNetworksAreIndistinguishable(t *testing.T) {
 	t.Parallel()
 	m := managerWith(t, gitsource.Config{Allow: []string{"ssh"}, Addresses: privateNetwork()})
 	keys := newKeys()
@@ -96,13 +96,13 @@ func TestSSHPortsOfPrivateNetworksLookAlike(t *testing.T) {
 	}
 	for _, p := range problems {
 		if p != problems[0] || !strings.Contains(p, "private network") {
-			t.Errorf("ports are told apart: %q", problems)
+			t.Errorf("ports are distinguishable: %q", problems)
 			break
 		}
 	}
 }
 
-func TestPrivateNetworksAreRefusedOnceTenantsShareTheServer(t *testing.T) {
+func TestPrivateNetworksAreDeniedIfTenantsShareTheServer(t *testing.T) {
 	t.Parallel()
 	server, repo := startServer(t)
 	commit(t, repo, map[string]string{"a": "b"})
@@ -110,28 +110,28 @@ func TestPrivateNetworksAreRefusedOnceTenantsShareTheServer(t *testing.T) {
 	for _, c := range []struct {
 		reason          string
 		shared, allowed bool
-		refused         bool
+		rejected        bool
 	}{
 		{"one tenant", false, false, false},
-		{"more than one", true, false, true},
-		{"more than one, and the operator allows it", true, true, false},
+		{"several tenants", true, false, true},
+		{"several tenants, allowed by the operator", true, true, false},
 	} {
 		m := managerWith(t, gitsource.Config{Allow: []string{"http"}, Addresses: privateNetwork(), AllowPrivate: c.allowed})
 		m.SetShared(c.shared)
 		_, err := m.Fetch(t.Context(), gitsource.Access{URL: url}, []string{"main"})
-		if (err != nil) != c.refused {
+		if (err != nil) != c.rejected {
 			t.Errorf("%s: got %v", c.reason, err)
 		}
-		if c.refused && !strings.Contains(err.Error(), "--git-allow-private") {
+		if c.rejected && !strings.Contains(err.Error(), "--git-allow-private") {
 			t.Errorf("%s: the error does not name the flag: %v", c.reason, err)
 		}
 	}
-	// The second tenant may come while connections are kept.
+	// The second tenant may be created while connections are open.
 	m := managerWith(t, gitsource.Config{Allow: []string{"http"}, Addresses: privateNetwork()})
 	fetchOne(t, m, url, "main")
 	m.SetShared(true)
 	commit(t, repo, map[string]string{"a": "c"})
 	if _, err := m.Fetch(t.Context(), gitsource.Access{URL: url}, []string{"main"}); err == nil {
-		t.Error("a connection that was kept is used again")
+		t.Error("a kept connection was reused")
 	}
 }

@@ -22,11 +22,9 @@ import (
 	"github.com/kedge-dev/kedge/server/internal/gitsource/egress"
 )
 
-// proxy carries the requests of git to web servers. git speaks plain HTTP to it on loopback and is
-// known by a secret that is made for each run; where the requests go, the credential and TLS are
-// the proxy's own. It forwards the two requests that the service of that run is made of and no other,
-// to its repository and nowhere else, and follows nothing that the remote says about other
-// places.
+// proxy forwards the requests of git to web servers. git sends plain HTTP to it over loopback, and authenticates
+// with a secret of its run. The proxy adds the destination, the credential and TLS. It forwards only the two
+// kinds of requests of the run's service, only to the run's repository, and follows no redirect.
 type proxy struct {
 	addr    string
 	server  *http.Server
@@ -34,11 +32,11 @@ type proxy struct {
 	policy  *egress.Policy
 
 	mu   sync.Mutex
-	runs map[string]*proxied // by secret
+	runs map[string]*proxiedRun // by secret
 }
 
-// proxied is one run of git.
-type proxied struct {
+// proxiedRun is one run of git.
+type proxiedRun struct {
 	target  *url.URL // with the credential
 	service service
 	fault   *fault
@@ -47,29 +45,29 @@ type proxied struct {
 const (
 	proxyUser  = "kedge"
 	refsSuffix = "/info/refs"
-	// maxReplay is how much of a request is kept, to send it again when a connection that was kept
-	// open turns out to be closed. git asks with less.
+	// maxReplay limits the request bodies that are buffered, to repeat a request when a kept connection turns out
+	// to be closed. Requests of git are smaller.
 	maxReplay = 1 << 20
-	// maxAdvertisement bounds the first answer, which git keeps in memory: half a million refs.
+	// maxAdvertisement limits the first response, which git keeps in memory: half a million refs.
 	maxAdvertisement = 64 << 20
 )
 
-var errNoProxyUser = errors.New("no run of git is known by this secret")
+var errNoProxyUser = errors.New("unknown secret")
 
 func newProxy(transport http.RoundTripper, policy *egress.Policy) (*proxy, error) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return nil, fmt.Errorf("listening for git: %w", err)
 	}
-	quiet := slog.NewLogLogger(slog.DiscardHandler, slog.LevelError) // faults are told to the run
-	p := &proxy{addr: listener.Addr().String(), policy: policy, runs: map[string]*proxied{}}
+	quiet := slog.NewLogLogger(slog.DiscardHandler, slog.LevelError) // the faults of the run contain the errors
+	p := &proxy{addr: listener.Addr().String(), policy: policy, runs: map[string]*proxiedRun{}}
 	p.forward = &httputil.ReverseProxy{
 		Transport: transport, FlushInterval: -1, ErrorLog: quiet,
-		Rewrite: rewrite, ModifyResponse: checkResponse, ErrorHandler: noResponse,
+		Rewrite: rewrite, ModifyResponse: checkResponse, ErrorHandler: handleProxyError,
 	}
 	p.server = &http.Server{Handler: p, ReadHeaderTimeout: 10 * time.Second, ErrorLog: quiet}
 	go func() {
-		// It ends with ErrServerClosed when the manager is closed; git sees anything else.
+		// Close ends it with ErrServerClosed. git sees any other error.
 		_ = p.server.Serve(listener)
 	}()
 	return p, nil
@@ -77,16 +75,16 @@ func newProxy(transport http.RoundTripper, policy *egress.Policy) (*proxy, error
 
 func (p *proxy) close() error { return p.server.Close() }
 
-// open makes the way for one run of git to a service of target.
-func (p *proxy) open(target *url.URL, s service) *passage {
+// open returns the connection of one run of git to a service of target.
+func (p *proxy) open(target *url.URL, s service) *connection {
 	secret := rand.Text()
-	through := url.URL{Scheme: "http", User: url.UserPassword(proxyUser, secret), Host: p.addr}
-	out := &passage{
-		// git must not ask for TLS, which would keep the proxy out. The rest is for those who look
-		// at the list of processes.
+	proxyURL := url.URL{Scheme: "http", User: url.UserPassword(proxyUser, secret), Host: p.addr}
+	out := &connection{
+		// git must use plain HTTP, because with TLS the proxy could not see the requests. Host and path are for
+		// the process list.
 		url:       (&url.URL{Scheme: "http", Host: target.Host, Path: target.Path}).String(),
 		transport: "http",
-		config:    []setting{{"http.proxy", through.String()}},
+		config:    []setting{{"http.proxy", proxyURL.String()}},
 		closers: []func(){func() {
 			p.mu.Lock()
 			defer p.mu.Unlock()
@@ -95,7 +93,7 @@ func (p *proxy) open(target *url.URL, s service) *passage {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.runs[secret] = &proxied{target: target, service: s, fault: &out.fault}
+	p.runs[secret] = &proxiedRun{target: target, service: s, fault: &out.fault}
 	return out
 }
 
@@ -108,27 +106,27 @@ func (p *proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, err.Error(), http.StatusProxyAuthRequired)
 		return
 	}
-	if !run.service.has(r) {
-		run.fault.set("git asked for something else than "+string(run.service), "", r.Method+" "+r.URL.Path)
-		http.Error(w, "only "+string(run.service)+" is possible", http.StatusForbidden)
+	if !run.service.matches(r) {
+		run.fault.set("git sent a request that does not belong to "+string(run.service), "", r.Method+" "+r.URL.Path)
+		http.Error(w, "only "+string(run.service)+" is allowed", http.StatusForbidden)
 		return
 	}
 	ctx := context.WithValue(r.Context(), runKey{}, run)
-	p.forward.ServeHTTP(w, r.WithContext(p.watchPrivate(ctx, run.fault)))
+	p.forward.ServeHTTP(w, r.WithContext(p.tracePrivate(ctx, run.fault)))
 }
 
-// watchPrivate notes when a request goes to a private network, by a connection that is made for it or one that was kept.
-func (p *proxy) watchPrivate(ctx context.Context, f *fault) context.Context {
+// tracePrivate records when a request goes to a private network, over a new or a kept connection.
+func (p *proxy) tracePrivate(ctx context.Context, f *fault) context.Context {
 	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotConn: func(info httptrace.GotConnInfo) {
 		if to, err := netip.ParseAddrPort(info.Conn.RemoteAddr().String()); err == nil && p.policy.Hides(to.Addr()) {
 			f.inPrivateNetwork()
 		}
 	}})
-	return egress.OnPrivate(ctx, f.inPrivateNetwork)
+	return egress.WithPrivateHook(ctx, f.inPrivateNetwork)
 }
 
-func (p *proxy) run(r *http.Request) (*proxied, error) {
-	// Only the name of the header differs from what net/http reads.
+func (p *proxy) run(r *http.Request) (*proxiedRun, error) {
+	// Only the name of the header differs from the one that net/http parses.
 	credential := http.Request{Header: http.Header{"Authorization": r.Header["Proxy-Authorization"]}}
 	user, secret, _ := credential.BasicAuth()
 	p.mu.Lock()
@@ -140,8 +138,8 @@ func (p *proxy) run(r *http.Request) (*proxied, error) {
 	return run, nil
 }
 
-// has reports whether a request is one of the two that a service is made of.
-func (s service) has(r *http.Request) bool {
+// matches reports whether a request is one of the two of a service.
+func (s service) matches(r *http.Request) bool {
 	if r.Method == http.MethodGet {
 		return strings.HasSuffix(r.URL.Path, refsSuffix) && r.URL.RawQuery == s.query()
 	}
@@ -150,10 +148,10 @@ func (s service) has(r *http.Request) bool {
 
 func (s service) query() string { return "service=" + string(s) }
 
-// rewrite makes the request to the remote. Of what git says it takes the body and what describes
-// it, not where it goes.
+// rewrite builds the request to the remote. It copies the body and the headers that describe it, but not the
+// destination.
 func rewrite(r *httputil.ProxyRequest) {
-	run := r.In.Context().Value(runKey{}).(*proxied)
+	run := r.In.Context().Value(runKey{}).(*proxiedRun)
 	out := r.Out
 	out.URL = &url.URL{Scheme: run.target.Scheme, Host: run.target.Host}
 	out.Host = run.target.Host
@@ -175,58 +173,57 @@ func rewrite(r *httputil.ProxyRequest) {
 	if out.ContentLength <= 0 || out.ContentLength > maxReplay {
 		return
 	}
-	if body, err := io.ReadAll(out.Body); err == nil { // else the transport meets the same error
+	if body, err := io.ReadAll(out.Body); err == nil { // otherwise the transport gets the same error
 		out.Body = io.NopCloser(bytes.NewReader(body))
 		out.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(body)), nil }
 	}
 }
 
-var errAnswer = errors.New("the remote's answer is not passed on")
+var errRejectedResponse = errors.New("the response of the remote is not forwarded")
 
-// checkResponse passes on what is part of the service, and nothing else that a server may say.
+// checkResponse forwards responses of the service and rejects all others.
 func checkResponse(r *http.Response) error {
-	run := r.Request.Context().Value(runKey{}).(*proxied)
+	run := r.Request.Context().Value(runKey{}).(*proxiedRun)
 	if r.StatusCode != http.StatusOK {
-		run.fault.later(retryAfter(r.Header.Get("Retry-After"), time.Now()))
-		run.fault.status(run.service, r.StatusCode, r.Header.Get("Location"))
-		return errAnswer
+		run.fault.setRetryAfter(retryAfter(r.Header.Get("Retry-After"), time.Now()))
+		run.fault.httpStatus(run.service, r.StatusCode, r.Header.Get("Location"))
+		return errRejectedResponse
 	}
-	body := &watchedBody{ReadCloser: r.Body, fault: run.fault, left: math.MaxInt64}
+	body := &limitedBody{ReadCloser: r.Body, fault: run.fault, remaining: math.MaxInt64}
 	if r.Request.Method == http.MethodGet {
 		if kind := r.Header.Get("Content-Type"); kind != "application/x-"+string(run.service)+"-advertisement" {
-			run.fault.setFor(ReasonNotGit, "the server's answer is not that of a Git repository: is the URL right?", "", "content type "+kind)
-			return errAnswer
+			run.fault.setFor(ReasonNotGit, "the response is not from a Git repository: check the URL", "", "content type "+kind)
+			return errRejectedResponse
 		}
-		body.left = maxAdvertisement
+		body.remaining = maxAdvertisement
 	}
 	r.Body = body
 	return nil
 }
 
-// watchedBody notes when an answer ends before its time, which git takes for damage, and ends one
-// that is too long.
-type watchedBody struct {
+// limitedBody records when a response ends early, which git treats as damage, and ends one that is too long.
+type limitedBody struct {
 	io.ReadCloser
-	fault *fault
-	left  int64
+	fault     *fault
+	remaining int64
 }
 
-func (b *watchedBody) Read(p []byte) (int, error) {
+func (b *limitedBody) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
 	if err != nil && !errors.Is(err, io.EOF) {
-		b.fault.broken(err)
+		b.fault.connectionLost(err)
 	}
-	if b.left -= int64(n); b.left < 0 {
+	if b.remaining -= int64(n); b.remaining < 0 {
 		b.fault.set("the repository has too many branches and tags", "", "")
-		return 0, errTooMuch
+		return 0, errOutputTooLarge
 	}
 	return n, err
 }
 
-func noResponse(w http.ResponseWriter, r *http.Request, err error) {
-	run := r.Context().Value(runKey{}).(*proxied)
-	if !errors.Is(err, errAnswer) && r.Context().Err() == nil {
-		run.fault.connection(err)
+func handleProxyError(w http.ResponseWriter, r *http.Request, err error) {
+	run := r.Context().Value(runKey{}).(*proxiedRun)
+	if !errors.Is(err, errRejectedResponse) && r.Context().Err() == nil {
+		run.fault.dialError(err)
 	}
 	w.WriteHeader(http.StatusBadGateway)
 }

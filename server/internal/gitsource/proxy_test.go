@@ -12,8 +12,8 @@ import (
 	"github.com/kedge-dev/kedge/server/internal/gitsource/egress"
 )
 
-// TestTheProxyCarriesFetchesOfItsRunsAlone asks as other programs of this machine could.
-func TestTheProxyCarriesFetchesOfItsRunsAlone(t *testing.T) {
+// TestProxyForwardsOnlyRequestsOfItsRuns sends requests as another program on this machine could.
+func TestProxyForwardsOnlyRequestsOfItsRuns(t *testing.T) {
 	t.Parallel()
 	var requests atomic.Int64
 	var last atomic.Value
@@ -32,31 +32,31 @@ func TestTheProxyCarriesFetchesOfItsRunsAlone(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	passage := p.open(target, uploadPack)
-	through, err := url.Parse(passage.config[0].value)
+	connection := p.open(target, uploadPack)
+	conn, err := url.Parse(connection.config[0].value)
 	if err != nil {
 		t.Fatal(err)
 	}
-	stranger := *through
-	stranger.User = url.UserPassword(proxyUser, "guess")
-	nobody := *through
-	nobody.User = nil
+	otherProxy := *conn
+	otherProxy.User = url.UserPassword(proxyUser, "guess")
+	anonymous := *conn
+	anonymous.User = nil
 	refs := "http://else.example.com/other.git/info/refs?service=git-upload-pack"
 	tests := []struct {
 		reason      string
 		proxy       *url.URL
 		method, url string
-		want        string // at the remote; "" when it is not asked
+		want        string // the request at the remote; "" for none
 	}{
-		{"where git asks does not matter", through, "GET", refs, "GET /org/repo.git/info/refs?service=git-upload-pack "},
-		{"fetching", through, "POST", "http://x/git-upload-pack", "POST /org/repo.git/git-upload-pack "},
-		{"pushing", through, "POST", "http://x/git-receive-pack", ""},
-		{"asking to push", through, "GET", "http://x/info/refs?service=git-receive-pack", ""},
-		{"files of a server that knows no Git", through, "GET", "http://x/objects/info/http-alternates", ""},
-		{"another method", through, "PUT", "http://x/git-upload-pack", ""},
-		{"a guess", &stranger, "GET", refs, ""},
-		{"no secret", &nobody, "GET", refs, ""},
-		{"a tunnel", through, "GET", "https://x/info/refs?service=git-upload-pack", ""},
+		{"the destination of git is ignored", conn, "GET", refs, "GET /org/repo.git/info/refs?service=git-upload-pack "},
+		{"a fetch", conn, "POST", "http://x/git-upload-pack", "POST /org/repo.git/git-upload-pack "},
+		{"a push", conn, "POST", "http://x/git-receive-pack", ""},
+		{"the refs for a push", conn, "GET", "http://x/info/refs?service=git-receive-pack", ""},
+		{"files of the dumb protocol", conn, "GET", "http://x/objects/info/http-alternates", ""},
+		{"another method", conn, "PUT", "http://x/git-upload-pack", ""},
+		{"a guess", &otherProxy, "GET", refs, ""},
+		{"no secret", &anonymous, "GET", refs, ""},
+		{"a tunnel", conn, "GET", "https://x/info/refs?service=git-upload-pack", ""},
 	}
 	for _, tt := range tests {
 		before := requests.Load()
@@ -71,16 +71,16 @@ func TestTheProxyCarriesFetchesOfItsRunsAlone(t *testing.T) {
 			_, _ = io.Copy(io.Discard, response.Body)
 			response.Body.Close()
 		}
-		asked := requests.Load() - before
-		if tt.want == "" && (asked != 0 || err == nil && response.StatusCode == http.StatusOK) {
+		answered := requests.Load() - before
+		if tt.want == "" && (answered != 0 || err == nil && response.StatusCode == http.StatusOK) {
 			t.Errorf("%s was forwarded: %v", tt.reason, last.Load())
 		}
-		if tt.want != "" && (asked != 1 || last.Load() != tt.want) {
-			t.Errorf("%s: the remote was asked %d times, at last %q, want %q", tt.reason, asked, last.Load(), tt.want)
+		if tt.want != "" && (answered != 1 || last.Load() != tt.want) {
+			t.Errorf("%s: the remote received %d requests, the last one is %q, want %q", tt.reason, answered, last.Load(), tt.want)
 		}
 	}
-	passage.close()
-	client := &http.Client{Transport: &http.Transport{Proxy: http.ProxyURL(through), DisableKeepAlives: true}}
+	connection.close()
+	client := &http.Client{Transport: &http.Transport{Proxy: http.ProxyURL(conn), DisableKeepAlives: true}}
 	if response, err := client.Get(refs); err != nil || response.StatusCode != http.StatusProxyAuthRequired {
 		t.Errorf("after the run: %v, %v", response, err)
 	}

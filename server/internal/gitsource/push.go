@@ -10,69 +10,67 @@ import (
 
 // CommitRequest is a change to a branch.
 type CommitRequest struct {
-	// Branch is what is changed, "" for the default branch.
+	// Branch is the branch to change; "" for the default branch.
 	Branch string
-	// Base is the full name of the commit that the change was made from: the tip of Branch, or
-	// somebody else was first.
+	// Base is the full id of the commit that the change is based on. It must be the tip of Branch.
 	Base string
-	// Edits are the new contents of files by their paths from the root, with slashes. nil deletes a
-	// file. A file keeps its mode; a new one is not executable. Links and folders cannot be written.
+	// Edits are the new contents of files by path from the root, with slashes. nil deletes a file. A file keeps
+	// its mode. A new file is not executable. Links and folders cannot be written.
 	Edits   map[string][]byte
 	Message string
-	// AuthorName and AuthorEmail are also those of the committer.
+	// AuthorName and AuthorEmail are those of the author and the committer.
 	AuthorName, AuthorEmail string
-	// PushBranch is a new branch that gets the commit instead of Branch, for who may not push there.
+	// PushBranch is a new branch for the commit, if it must not be pushed to Branch.
 	PushBranch string
 }
 
-// Pushed is what a commit became.
+// Pushed is the result of a push.
 type Pushed struct {
 	Commit string
 	Branch string // without refs/heads/
-	// Page is where the host says that the branch can be proposed; "" when it says nothing.
+	// Page is the URL that the host prints for opening a pull request; "" if it prints none.
 	Page string
 }
 
 var (
-	// ErrMoved says that somebody else has pushed to the branch: read it again and make the change anew.
-	ErrMoved = errors.New("the branch has moved on")
-	// ErrBranchExists says that the branch that was to be new is there already.
-	ErrBranchExists = errors.New("the branch exists already")
-	// ErrNoPermission says that the credential may not push.
-	ErrNoPermission = errors.New("the credential may not push")
-	// ErrNoChange says that the files have the wanted contents already.
+	// ErrMoved is returned when the branch changed since Base. Read it again and repeat the change.
+	ErrMoved = errors.New("the branch has changed")
+	// ErrBranchExists is returned when PushBranch exists.
+	ErrBranchExists = errors.New("the branch already exists")
+	// ErrNoPermission is returned when the credential has no push access.
+	ErrNoPermission = errors.New("the credential has no push access")
+	// ErrNoChange is returned when the files already have the requested contents.
 	ErrNoChange = errors.New("the commit would change nothing")
 )
 
-// ProtectedError says that the host refuses a push to this branch, by its own rules.
+// ProtectedError is returned when the host rejects a push to this branch, for example because it is protected.
 type ProtectedError struct {
 	Branch string
-	// Message is what the host says, on one line and of a bounded length.
+	// Message is the message of the host, on one line and of limited length.
 	Message string
 }
 
 func (e *ProtectedError) Error() string {
-	return fmt.Sprintf("the host refuses a push to branch %q: %s", e.Branch, e.Message)
+	return fmt.Sprintf("the host rejected the push to branch %q: %s", e.Branch, e.Message)
 }
 
-// EditError says why a request cannot be made into a commit: a user's mistake.
+// EditError is returned for an invalid request.
 type EditError struct{ Problem string }
 
 func (e *EditError) Error() string { return e.Problem }
 
-// Commit adds a commit to a branch of the remote, and makes none when it cannot be pushed. The branch
-// moves from Base to the new commit or not at all: ErrMoved, ErrBranchExists, ErrNoChange,
-// [*ProtectedError] and [*EditError] say why not, [*RemoteError] with ErrNoPermission inside that the
-// credential is for reading only. Hooks of a file:// remote do not run.
+// Commit pushes a commit to a branch of the remote. The branch moves from Base to the new commit or not at all.
+// It returns ErrMoved, ErrBranchExists, ErrNoChange, [*ProtectedError], [*EditError], or a [*RemoteError] that
+// wraps ErrNoPermission. Hooks of a file:// remote do not run.
 func (m *Manager) Commit(ctx context.Context, access Access, req CommitRequest) (Pushed, error) {
 	if err := req.check(); err != nil {
 		return Pushed{}, err
 	}
-	r, err := m.use(access)
+	r, err := m.acquire(access)
 	if err != nil {
 		return Pushed{}, err
 	}
-	defer m.end(r.mirror)
+	defer m.release(r.mirror)
 	via, err := m.route(r)
 	if err != nil {
 		return Pushed{}, err
@@ -81,24 +79,24 @@ func (m *Manager) Commit(ctx context.Context, access Access, req CommitRequest) 
 		return Pushed{}, err
 	}
 	defer r.unlock()
-	ctx, cancel := via.within(ctx)
+	ctx, cancel := via.withTimeout(ctx)
 	defer cancel()
 	pushed, err := r.commitLocked(ctx, via, req)
 	if err != nil && ctx.Err() != nil {
-		r.ready = false // git may have been killed: look for its leftovers next time
+		r.ready = false // git may have been killed: remove its leftovers next time
 	}
 	return pushed, err
 }
 
-func (u *use) commitLocked(ctx context.Context, via *route, req CommitRequest) (Pushed, error) {
-	refs, err := u.watchedLocked(ctx, via, []string{req.Base})
+func (u *handle) commitLocked(ctx context.Context, via *route, req CommitRequest) (Pushed, error) {
+	refs, err := u.fetchLimitedLocked(ctx, via, []string{req.Base})
 	if err != nil {
 		return Pushed{}, err
 	}
 	if err := refs[req.Base].Err; err != nil {
 		return Pushed{}, err
 	}
-	if err := u.proveLocked(ctx, via); err != nil {
+	if err := u.verifyAccessLocked(ctx, via); err != nil {
 		return Pushed{}, err
 	}
 	branch := req.Branch
@@ -115,16 +113,16 @@ func (u *use) commitLocked(ctx context.Context, via *route, req CommitRequest) (
 	if req.PushBranch != "" && req.PushBranch != branch {
 		branch, expected = req.PushBranch, ""
 	}
-	said, err := u.push(ctx, via, commit, branch, expected)
+	output, err := u.push(ctx, via, commit, branch, expected)
 	if err != nil {
 		return Pushed{}, err
 	}
-	return Pushed{Commit: commit, Branch: branch, Page: pageIn(said, Host(u.url))}, nil
+	return Pushed{Commit: commit, Branch: branch, Page: pageURL(output, Host(u.url))}, nil
 }
 
-// defaultBranch asks the remote which branch its HEAD names.
+// defaultBranch returns the branch that the HEAD of the remote refers to.
 func (r *mirror) defaultBranch(ctx context.Context, via *route) (string, error) {
-	text, err := r.ask(ctx, via, "", func(url string) []string {
+	text, err := r.runRemote(ctx, via, "", func(url string) []string {
 		return []string{"ls-remote", "--quiet", "--symref", "--end-of-options", url, head}
 	})
 	if err != nil {
@@ -139,8 +137,9 @@ func (r *mirror) defaultBranch(ctx context.Context, via *route) (string, error) 
 	return "", &RefNotFoundError{}
 }
 
-// push moves a branch of the remote from what it is expected to be, "" for nothing, to commit, and returns what the host has said.
-func (r *mirror) push(ctx context.Context, via *route, commit, branch, expected string) (said string, _ error) {
+// push moves a branch of the remote from the expected commit, "" for a new branch, to commit. It returns the
+// output of the host.
+func (r *mirror) push(ctx context.Context, via *route, commit, branch, expected string) (output string, _ error) {
 	p, err := via.open(ctx, receivePack)
 	defer p.close()
 	ref := heads + branch
@@ -151,12 +150,12 @@ func (r *mirror) push(ctx context.Context, via *route, commit, branch, expected 
 			args = append(args, "--receive-pack="+bareReceivePack)
 		}
 		args = append(args, "--end-of-options", p.url, commit+":"+ref)
-		out, err = r.git.do(ctx, call{dir: r.dir, args: args, through: p, said: &said})
+		out, err = r.git.do(ctx, gitCall{dir: r.dir, args: args, conn: p, stderr: &output})
 	}
 	if err == nil {
-		return said, nil
+		return output, nil
 	}
-	if refused := refusal(out, err, branch, expected); refused != nil {
+	if refused := pushError(out, err, branch, expected); refused != nil {
 		return "", refused
 	}
 	err = r.remoteError(ctx, p, err)
@@ -167,14 +166,13 @@ func (r *mirror) push(ctx context.Context, via *route, commit, branch, expected 
 	return "", err
 }
 
-// maxPage bounds the address of a page.
+// maxPage limits the length of a URL.
 const maxPage = 2 << 10
 
-// pageIn returns the first address on the host itself that it names in what it says of a push: most print where to propose a new
-// branch.
-func pageIn(said, host string) string {
+// pageURL returns the first URL of the host itself in its output: most hosts print where to open a pull request.
+func pageURL(output, host string) string {
 	name, _, _ := strings.Cut(host, ":")
-	for line := range strings.Lines(said) {
+	for line := range strings.Lines(output) {
 		text, ok := strings.CutPrefix(line, "remote:")
 		if !ok {
 			continue
@@ -193,15 +191,15 @@ var pushArgs = []string{
 	"push", "--porcelain", "--no-progress", "--no-thin", "--no-verify", "--no-signed", "--no-follow-tags", "--recurse-submodules=no",
 }
 
-// bareReceivePack runs nothing that the configuration of a repository on this machine names.
+// bareReceivePack runs no program that the configuration of a repository on this machine names.
 const bareReceivePack = "git -c core.hooksPath=/dev/null -c core.alternateRefsCommand=true -c receive.autogc=false -c core.fsmonitor=false receive-pack"
 
-// moved are git's words for a branch that is not what was expected.
+// moved are the messages of git for a branch that is not at the expected commit.
 var moved = []string{"stale info", "fetch first", "non-fast-forward", "cannot lock ref", "incorrect old value", "failed to update ref", "already exists"}
 
-// refusal reads git's line about the one ref of a push, nil when there is none: then the push has not
-// come so far.
-func refusal(stdout string, err error, branch, expected string) error {
+// pushError parses git's line about the one ref of a push. It returns nil if there is none, because the push
+// failed earlier.
+func pushError(stdout string, err error, branch, expected string) error {
 	for line := range strings.Lines(stdout) {
 		fields := strings.SplitN(strings.TrimSpace(line), "\t", 3)
 		if len(fields) != 3 || fields[0] != "!" {
@@ -218,7 +216,7 @@ func refusal(stdout string, err error, branch, expected string) error {
 	return nil
 }
 
-// hostMessage is what the host says of a push beside the reason that git shows.
+// hostMessage returns the reason that git shows, with the output of the host.
 func hostMessage(err error, reason string) string {
 	if _, after, ok := strings.Cut(reason, "("); ok {
 		reason = strings.TrimSuffix(after, ")")
@@ -227,14 +225,14 @@ func hostMessage(err error, reason string) string {
 	if !errors.As(err, &exit) {
 		return cleanText(reason)
 	}
-	var said []string
+	var output []string
 	for line := range strings.Lines(exit.stderr) {
 		if text, ok := strings.CutPrefix(line, "remote:"); ok {
-			said = append(said, text)
+			output = append(output, text)
 		}
 	}
-	if len(said) == 0 {
+	if len(output) == 0 {
 		return cleanText(reason)
 	}
-	return cleanText(reason + ": " + strings.Join(said, " "))
+	return cleanText(reason + ": " + strings.Join(output, " "))
 }

@@ -19,10 +19,10 @@ const (
 	maxEdits     = 1000
 	maxEditBytes = 32 << 20
 	maxMessage   = 64 << 10
-	// maxHostText bounds what is repeated of what a host says.
+	// maxHostText limits the output of a host in messages.
 	maxHostText = 500
 
-	// writtenRef keeps the newest commit that was made here until it is fetched.
+	// writtenRef points to the newest commit of this server until it is fetched.
 	writtenRef = "refs/kedge/written"
 )
 
@@ -30,11 +30,11 @@ func (r CommitRequest) check() error {
 	bad := func(format string, args ...any) error { return &EditError{Problem: fmt.Sprintf(format, args...)} }
 	switch {
 	case !isCommit(r.Base):
-		return bad("%q is not the full name of a commit", r.Base)
+		return bad("%q is not a full commit id", r.Base)
 	case r.Branch != "" && !validRef(heads+r.Branch):
-		return bad("%q cannot be the name of a branch", r.Branch)
+		return bad("%q is not a valid branch name", r.Branch)
 	case r.PushBranch != "" && !validRef(heads+r.PushBranch):
-		return bad("%q cannot be the name of a branch", r.PushBranch)
+		return bad("%q is not a valid branch name", r.PushBranch)
 	case strings.TrimSpace(r.Message) == "":
 		return bad("the commit has no message")
 	case len(r.Message) > maxMessage:
@@ -47,7 +47,7 @@ func (r CommitRequest) check() error {
 	size := 0
 	for name, content := range r.Edits {
 		if !writable(name) {
-			return bad("%q cannot be written: use a path from the root of the repository", name)
+			return bad("%q is not a valid path: use a path from the root of the repository", name)
 		}
 		size += len(content)
 	}
@@ -57,21 +57,21 @@ func (r CommitRequest) check() error {
 	return nil
 }
 
-// writable reports whether a path is one that git takes into a tree, and a stream for it as it is.
+// writable reports whether a path is valid in a tree and in the input of git fast-import without quoting.
 func writable(name string) bool {
 	if name == "" || name != path.Clean(name) || path.IsAbs(name) || strings.HasPrefix(name, `"`) || strings.ContainsFunc(name, unicode.IsControl) {
 		return false
 	}
-	for level := range strings.SplitSeq(name, "/") {
-		if level == "." || level == ".." || strings.EqualFold(level, ".git") {
+	for element := range strings.SplitSeq(name, "/") {
+		if element == "." || element == ".." || strings.EqualFold(element, ".git") {
 			return false
 		}
 	}
 	return true
 }
 
-// writeCommitLocked makes the commit in the mirror. Only the folders that it changes are read, and
-// nothing is checked out.
+// writeCommitLocked creates the commit in the mirror. It reads only the folders that it changes, and checks
+// nothing out.
 func (r *mirror) writeCommitLocked(ctx context.Context, req CommitRequest) (string, error) {
 	names := slices.Sorted(maps.Keys(req.Edits))
 	modes, err := r.modesOf(ctx, req.Base, names)
@@ -94,18 +94,18 @@ func (r *mirror) writeCommitLocked(ctx context.Context, req CommitRequest) (stri
 		in.WriteByte('\n')
 	}
 	in.WriteString("get-mark :1\ndone\n")
-	out, err := r.git.do(ctx, call{dir: r.dir, stdin: &in, args: []string{"fast-import", "--quiet", "--force", "--done"}})
+	out, err := r.git.do(ctx, gitCall{dir: r.dir, stdin: &in, args: []string{"fast-import", "--quiet", "--force", "--done"}})
 	if err != nil {
-		return "", fmt.Errorf("making a commit for %s: %w", r.url, err)
+		return "", fmt.Errorf("creating a commit for %s: %w", r.url, err)
 	}
 	commit := strings.TrimSpace(out)
 	before, err := r.cat.info(ctx, req.Base+"^{tree}")
 	if err != nil {
-		return "", fmt.Errorf("making a commit for %s: %w", r.url, err)
+		return "", fmt.Errorf("creating a commit for %s: %w", r.url, err)
 	}
 	after, err := r.cat.info(ctx, commit+"^{tree}")
 	if err != nil {
-		return "", fmt.Errorf("making a commit for %s: %w", r.url, err)
+		return "", fmt.Errorf("creating a commit for %s: %w", r.url, err)
 	}
 	if before.id == after.id {
 		return "", ErrNoChange
@@ -113,20 +113,19 @@ func (r *mirror) writeCommitLocked(ctx context.Context, req CommitRequest) (stri
 	return commit, nil
 }
 
-// modesOf returns the modes of the files that are there, and refuses to write over anything else or
-// below a file.
+// modesOf returns the modes of existing files. It returns an error if a path is not a file, or is below a file.
 func (r *mirror) modesOf(ctx context.Context, commit string, names []string) (map[string]string, error) {
-	asked := map[string]bool{}
+	requested := map[string]bool{}
 	args := []string{"ls-tree", "-z", "-t", "--full-tree", commit, "--"}
 	for _, name := range names {
-		for ; name != "." && !asked[name]; name = path.Dir(name) {
-			asked[name] = true
+		for ; name != "." && !requested[name]; name = path.Dir(name) {
+			requested[name] = true
 			args = append(args, name)
 		}
 	}
-	out, err := r.git.do(ctx, call{dir: r.dir, env: []string{"GIT_LITERAL_PATHSPECS=1"}, args: args})
+	out, err := r.git.do(ctx, gitCall{dir: r.dir, env: []string{"GIT_LITERAL_PATHSPECS=1"}, args: args})
 	if err != nil {
-		return nil, fmt.Errorf("looking at the files of %s: %w", r.url, err)
+		return nil, fmt.Errorf("listing the files of %s: %w", r.url, err)
 	}
 	found := map[string]string{}
 	for entry := range strings.SplitSeq(strings.TrimSuffix(out, "\x00"), "\x00") {
@@ -138,7 +137,7 @@ func (r *mirror) modesOf(ctx context.Context, commit string, names []string) (ma
 		switch found[name] {
 		case "", "100644", "100755":
 		default:
-			return nil, &EditError{Problem: fmt.Sprintf("%q is not a file: it cannot be written", name)}
+			return nil, &EditError{Problem: fmt.Sprintf("%q is not a file, so it cannot be written", name)}
 		}
 		for folder := path.Dir(name); folder != "."; folder = path.Dir(folder) {
 			if mode := found[folder]; mode != "" && mode != "040000" {
@@ -149,12 +148,13 @@ func (r *mirror) modesOf(ctx context.Context, commit string, names []string) (ma
 	return found, nil
 }
 
-// identity is a name or an address as it can be in a commit.
+// identity returns a name or an email address that is valid in a commit.
 func identity(text, fallback string) string {
 	return cmp.Or(strings.Trim(strings.NewReplacer("<", "", ">", "").Replace(cleanText(text)), " .,:;\"'"), fallback)
 }
 
-// cleanText makes one line of what others say, without what could disturb a terminal or a page.
+// cleanText returns text on one line of limited length, without characters that could affect a terminal or a
+// page.
 func cleanText(text string) string {
 	words := []rune(plaintext.Line(text, 0))
 	if len(words) > maxHostText {

@@ -25,9 +25,9 @@ func edit(base string, files map[string]string) gitsource.CommitRequest {
 	return req
 }
 
-func TestACommitIsPushed(t *testing.T) {
+func TestCommitIsPushed(t *testing.T) {
 	t.Parallel()
-	overPrivate(t, func(t *testing.T, p *private) {
+	overPrivate(t, func(t *testing.T, p *privateRepo) {
 		p.allow("one")
 		base := commit(t, p.repo, map[string]string{"app/a.yaml": "1\n", "app/b.yaml": "b\n", "gone": "x", "run.sh": "#!/bin/sh\n"})
 		remote := p.server.Dir("app")
@@ -58,21 +58,21 @@ func TestACommitIsPushed(t *testing.T) {
 		refs, err := p.m.Fetch(t.Context(), access, []string{"main"})
 		check(t, err)
 		if refs["main"].Commit != pushed.Commit {
-			t.Errorf("the next fetch gave %s", refs["main"].Commit)
+			t.Errorf("the next fetch returned %s", refs["main"].Commit)
 		}
-		// The base is not the tip any more.
+		// The base is no longer the tip.
 		if _, err := p.m.Commit(t.Context(), access, edit(base, map[string]string{"app/a.yaml": "3\n"})); !errors.Is(err, gitsource.ErrMoved) {
-			t.Errorf("a commit on an old base gave %v", err)
+			t.Errorf("a commit on an old base returned %v", err)
 		}
 		again := edit(pushed.Commit, map[string]string{"app/a.yaml": "2\n"})
 		if _, err := p.m.Commit(t.Context(), access, again); !errors.Is(err, gitsource.ErrNoChange) {
-			t.Errorf("a commit that changes nothing gave %v", err)
+			t.Errorf("a commit that changes nothing returned %v", err)
 		}
 	})
 }
 
-// makeExecutable adds a commit that changes the mode of run.sh, which the kit cannot write.
-func makeExecutable(t *testing.T, p *private, base string) string {
+// makeExecutable adds a commit that changes the mode of run.sh, which the test server cannot write.
+func makeExecutable(t *testing.T, p *privateRepo, base string) string {
 	t.Helper()
 	remote := "--git-dir=" + p.server.Dir("app")
 	listing := run(t, remote, "ls-tree", base)
@@ -94,9 +94,9 @@ while read old new ref; do
 done
 `
 
-func TestAProtectedBranchIsNamedAndAnotherOneTaken(t *testing.T) {
+func TestPushToAProtectedBranchAndToANewOne(t *testing.T) {
 	t.Parallel()
-	overPrivate(t, func(t *testing.T, p *private) {
+	overPrivate(t, func(t *testing.T, p *privateRepo) {
 		p.allow("one")
 		base := commit(t, p.repo, map[string]string{"a": "1"})
 		check(t, p.server.SetHook("app", "pre-receive", refuseMain))
@@ -121,21 +121,21 @@ func TestAProtectedBranchIsNamedAndAnotherOneTaken(t *testing.T) {
 			t.Errorf("pushed %+v, the branch is at %s", pushed, got)
 		}
 		if want := "https://" + host + "/app/compare/kedge/image-a?x=1"; pushed.Page != want {
-			t.Errorf("it is proposed at %q, want %s", pushed.Page, want)
+			t.Errorf("the page is %q, want %s", pushed.Page, want)
 		}
 		if got := run(t, "--git-dir="+p.server.Dir("app"), "rev-parse", "refs/heads/main"); got != base {
 			t.Errorf("main moved to %s", got)
 		}
 		req.Edits["a"] = []byte("3")
 		if _, err := p.m.Commit(t.Context(), access, req); !errors.Is(err, gitsource.ErrBranchExists) {
-			t.Errorf("a branch that is there gave %v", err)
+			t.Errorf("an existing branch returned %v", err)
 		}
 	})
 }
 
-func TestWhoMayOnlyReadIsToldSo(t *testing.T) {
+func TestPushWithoutPushAccess(t *testing.T) {
 	t.Parallel()
-	overPrivate(t, func(t *testing.T, p *private) {
+	overPrivate(t, func(t *testing.T, p *privateRepo) {
 		p.allow("one")
 		base := commit(t, p.repo, map[string]string{"a": "1"})
 		p.readOnly()
@@ -143,8 +143,8 @@ func TestWhoMayOnlyReadIsToldSo(t *testing.T) {
 		if !errors.Is(err, gitsource.ErrNoPermission) {
 			t.Fatalf("got %v, want ErrNoPermission", err)
 		}
-		if got := problemOf(t, err); got != "the credential may not push to the repository" {
-			t.Errorf("the user is told %q", got)
+		if got := problemOf(t, err); got != "the credential has no push access to the repository" {
+			t.Errorf("the problem is %q", got)
 		}
 		if got := run(t, "--git-dir="+p.server.Dir("app"), "rev-parse", "refs/heads/main"); got != base {
 			t.Errorf("main moved to %s", got)
@@ -152,7 +152,7 @@ func TestWhoMayOnlyReadIsToldSo(t *testing.T) {
 	})
 }
 
-func TestEditsThatCannotBeAreRefused(t *testing.T) {
+func TestInvalidEditsAreRejected(t *testing.T) {
 	t.Parallel()
 	server, repo := startServer(t)
 	m := newManager(t)
@@ -161,7 +161,7 @@ func TestEditsThatCannotBeAreRefused(t *testing.T) {
 		reason string
 		change func(*gitsource.CommitRequest)
 	}{
-		{"a path out of the tree", func(r *gitsource.CommitRequest) { r.Edits["../x"] = []byte("x") }},
+		{"a path outside of the tree", func(r *gitsource.CommitRequest) { r.Edits["../x"] = []byte("x") }},
 		{"an absolute path", func(r *gitsource.CommitRequest) { r.Edits["/x"] = []byte("x") }},
 		{"git's own folder", func(r *gitsource.CommitRequest) { r.Edits["a/.GIT/config"] = []byte("x") }},
 		{"a line break", func(r *gitsource.CommitRequest) { r.Edits["a\nD b"] = []byte("x") }},
@@ -172,8 +172,8 @@ func TestEditsThatCannotBeAreRefused(t *testing.T) {
 		{"a folder", func(r *gitsource.CommitRequest) { r.Edits["d"] = []byte("x") }},
 		{"no edits", func(r *gitsource.CommitRequest) { r.Edits = nil }},
 		{"no message", func(r *gitsource.CommitRequest) { r.Message = " \n" }},
-		{"an odd branch", func(r *gitsource.CommitRequest) { r.Branch = "a..b" }},
-		{"an odd branch to push to", func(r *gitsource.CommitRequest) { r.PushBranch = "--all" + "\x00" }},
+		{"an invalid branch", func(r *gitsource.CommitRequest) { r.Branch = "a..b" }},
+		{"an invalid branch to push to", func(r *gitsource.CommitRequest) { r.PushBranch = "--all" + "\x00" }},
 		{"a short base", func(r *gitsource.CommitRequest) { r.Base = base[:10] }},
 	} {
 		t.Run(tt.reason, func(t *testing.T) {
@@ -189,7 +189,7 @@ func TestEditsThatCannotBeAreRefused(t *testing.T) {
 	}
 }
 
-func TestAFileRemoteTakesACommitAndRunsNothing(t *testing.T) {
+func TestPushToAFileRemoteRunsNoHook(t *testing.T) {
 	t.Parallel()
 	server, repo := startServer(t)
 	m := newManager(t)

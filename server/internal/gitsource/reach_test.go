@@ -32,7 +32,7 @@ func managerWith(t *testing.T, cfg gitsource.Config) *gitsource.Manager {
 	return m
 }
 
-// webServer answers everything by handler and counts it.
+// webServer handles all requests with handler and counts them.
 func webServer(t *testing.T, handler http.HandlerFunc) (*httptest.Server, *atomic.Int64) {
 	t.Helper()
 	requests := new(atomic.Int64)
@@ -56,7 +56,7 @@ func problemOf(t *testing.T, err error) string {
 var localWeb = gitsource.Config{Allow: []string{"http", "https", "ssh"}, Addresses: &egress.Policy{AllowLoopback: true}}
 
 // covers: G2
-func TestAnswersOfHostsBecomeOneOfAFewProblems(t *testing.T) {
+func TestHTTPStatusesBecomeProblems(t *testing.T) {
 	t.Parallel()
 	m := managerWith(t, localWeb)
 	for status, want := range map[int]string{
@@ -64,28 +64,28 @@ func TestAnswersOfHostsBecomeOneOfAFewProblems(t *testing.T) {
 		403: "repository not found or not readable",
 		404: "repository not found or not readable",
 		410: "repository not found or not readable",
-		302: "the server redirects elsewhere, which is not followed: use the final URL",
-		400: "the server refused",
-		429: "the server asks to be called less often",
-		500: "the server failed",
-		200: "the server's answer is not that of a Git repository: is the URL right?",
+		302: "the server redirects, and redirects are not followed: use the final URL",
+		400: "the server rejected the request",
+		429: "the server asks for fewer requests",
+		500: "the server reports an internal error",
+		200: "the response is not from a Git repository: check the URL",
 	} {
 		server, _ := webServer(t, func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Type", "text/plain")
 			w.WriteHeader(status)
-			fmt.Fprint(w, "somebody knows that this repository is secret")
+			fmt.Fprint(w, "this repository is secret")
 		})
 		_, err := m.Fetch(t.Context(), gitsource.Access{URL: server.URL + "/x.git"}, []string{"main"})
 		if got := problemOf(t, err); got != want {
-			t.Errorf("%d gave %q, want %q", status, got, want)
+			t.Errorf("%d returned %q, want %q", status, got, want)
 		}
 		if strings.Contains(err.Error(), "secret") {
-			t.Errorf("%d: the error repeats the answer: %v", status, err)
+			t.Errorf("%d: the error repeats the response: %v", status, err)
 		}
 	}
 }
 
-func TestRedirectsAreNotFollowedAndGetNoCredential(t *testing.T) {
+func TestRedirectsAreNotFollowed(t *testing.T) {
 	t.Parallel()
 	m := managerWith(t, localWeb)
 	elsewhere, requests := webServer(t, func(http.ResponseWriter, *http.Request) {})
@@ -104,7 +104,7 @@ func TestRedirectsAreNotFollowedAndGetNoCredential(t *testing.T) {
 	}
 }
 
-func TestACredentialIsSentAtOnceAndOnlyOverWhatIsSafe(t *testing.T) {
+func TestCredentialIsSentWithTheFirstRequestAndOnlyOverTLS(t *testing.T) {
 	t.Parallel()
 	m := managerWith(t, localWeb)
 	var got atomic.Value
@@ -117,28 +117,28 @@ func TestACredentialIsSentAtOnceAndOnlyOverWhatIsSafe(t *testing.T) {
 	_, err := m.Fetch(t.Context(), access, []string{"main"})
 	checkNotReadable(t, access.URL, err)
 	if got.Load() != "x-access-token:s3cret" || requests.Load() != 1 {
-		t.Errorf("the server got %v in %d requests", got.Load(), requests.Load())
+		t.Errorf("the server received %v in %d requests", got.Load(), requests.Load())
 	}
 	access.URL = "http://git.example.com/x.git"
 	if _, err := m.Fetch(t.Context(), access, []string{"main"}); !strings.Contains(problemOf(t, err), "plain http") {
-		t.Errorf("plain http gave %v", err)
+		t.Errorf("plain http returned %v", err)
 	}
 	access.URL = "https://git.example.com/x.git"
 	access.Credential = &gitsource.Credential{Fingerprint: "f", SSHKey: []byte("x")}
-	if _, err := m.Fetch(t.Context(), access, []string{"main"}); !strings.Contains(problemOf(t, err), "no password or token") {
-		t.Errorf("a key for https gave %v", err)
+	if _, err := m.Fetch(t.Context(), access, []string{"main"}); !strings.Contains(problemOf(t, err), "needs a password or token") {
+		t.Errorf("an SSH key for https returned %v", err)
 	}
 	access.Credential = &gitsource.Credential{Password: "x"}
 	if _, err := m.Fetch(t.Context(), access, []string{"main"}); err == nil {
-		t.Error("a credential without a fingerprint was taken")
+		t.Error("a credential without a fingerprint was accepted")
 	}
 }
 
-// The secret is looked for while git waits for an answer.
+// The test searches the secret while git waits for a response.
 func TestNoProcessSeesTheCredential(t *testing.T) {
 	t.Parallel()
 	if _, err := os.Stat("/proc/self/environ"); err != nil {
-		t.Skip("processes cannot be looked at here")
+		t.Skip("the test needs /proc")
 	}
 	m := managerWith(t, localWeb)
 	const secret = "s3cret-for-the-list-of-processes"
@@ -149,8 +149,8 @@ func TestNoProcessSeesTheCredential(t *testing.T) {
 			if base := filepath.Base(file); base != "cmdline" && base != "environ" {
 				continue
 			}
-			data, _ := os.ReadFile(file) // processes come and go
-			if strings.Contains(string(data), "the-one-that-is-looked-for.git") {
+			data, _ := os.ReadFile(file) // processes start and end
+			if strings.Contains(string(data), "searched-repository.git") {
 				gits.Add(1)
 			}
 			if strings.Contains(string(data), secret) {
@@ -159,15 +159,15 @@ func TestNoProcessSeesTheCredential(t *testing.T) {
 		}
 		http.Error(w, "no", http.StatusNotFound)
 	})
-	access := gitsource.Access{URL: server.URL + "/the-one-that-is-looked-for.git", Credential: &gitsource.Credential{Fingerprint: "f", Password: secret}}
+	access := gitsource.Access{URL: server.URL + "/searched-repository.git", Credential: &gitsource.Credential{Fingerprint: "f", Password: secret}}
 	_, err := m.Fetch(t.Context(), access, []string{"main"})
 	checkNotReadable(t, access.URL, err)
 	if gits.Load() == 0 || leaks.Load() != 0 {
-		t.Errorf("%d processes of git were seen, %d with the secret", gits.Load(), leaks.Load())
+		t.Errorf("%d git processes were found, %d with the secret", gits.Load(), leaks.Load())
 	}
 }
 
-func TestAddressesThatAreNotAllowedAreNotReached(t *testing.T) {
+func TestDeniedAddressesAreNotReached(t *testing.T) {
 	t.Parallel()
 	server, requests := webServer(t, func(http.ResponseWriter, *http.Request) {})
 	_, port, err := net.SplitHostPort(strings.TrimPrefix(server.URL, "http://"))
@@ -193,8 +193,8 @@ func TestAddressesThatAreNotAllowedAreNotReached(t *testing.T) {
 				access.Credential = &gitsource.Credential{Fingerprint: "f", SSHKey: keys.private(t, "k")}
 			}
 			_, err := m.Fetch(t.Context(), access, []string{"main"})
-			if got := problemOf(t, err); got != "the host is not allowed by the server's address policy" {
-				t.Errorf("%s gave %v", access.URL, err)
+			if got := problemOf(t, err); got != "the address policy of the server denies the host" {
+				t.Errorf("%s returned %v", access.URL, err)
 			}
 		}
 	}
@@ -203,7 +203,7 @@ func TestAddressesThatAreNotAllowedAreNotReached(t *testing.T) {
 	}
 }
 
-func TestANameThatMovesToThisMachineIsNotFollowedThere(t *testing.T) {
+func TestDNSRebindingIsDenied(t *testing.T) {
 	t.Parallel()
 	server, repo := startServer(t)
 	want := commit(t, repo, map[string]string{"a": "1"})
@@ -221,7 +221,7 @@ func TestANameThatMovesToThisMachineIsNotFollowedThere(t *testing.T) {
 		}
 		return []netip.Addr{netip.MustParseAddr("127.0.0.1")}
 	})
-	// 127.0.0.1 stands for a public address, the rest of loopback for itself.
+	// 127.0.0.1 represents a public address, the rest of loopback is denied.
 	policy := &egress.Policy{AllowCIDRs: []netip.Prefix{netip.MustParsePrefix("127.0.0.1/32")}}
 	m := managerWith(t, gitsource.Config{Allow: []string{"http", "ssh"}, Resolver: resolver, Addresses: policy})
 	for _, raw := range []string{server.URL("app"), sshServer.URL("app")} {
@@ -237,19 +237,19 @@ func TestANameThatMovesToThisMachineIsNotFollowedThere(t *testing.T) {
 			t.Errorf("%s: main is %+v", access.URL, refs["main"])
 		}
 		moved.Store(true)
-		other := access // another port, so that no connection is there already
+		other := access // another port, so that no open connection can be reused
 		other.URL = strings.Replace(access.URL, "/app.git", "/other.git", 1)
 		if strings.HasPrefix(raw, "http") {
 			other.URL = "http://rebind.example.com:1/app.git"
 		}
 		_, err = m.Fetch(t.Context(), other, []string{"main"})
-		if got := problemOf(t, err); got != "the host is not allowed by the server's address policy" {
-			t.Errorf("%s after the name has moved gave %v", other.URL, err)
+		if got := problemOf(t, err); got != "the address policy of the server denies the host" {
+			t.Errorf("%s after the name changed its address returned %v", other.URL, err)
 		}
 	}
 }
 
-func TestServersThatSayNothingAreLeftInTime(t *testing.T) {
+func TestSilentServersTimeOut(t *testing.T) {
 	t.Parallel()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	check(t, err)
@@ -274,12 +274,12 @@ func TestServersThatSayNothingAreLeftInTime(t *testing.T) {
 		}
 		_, err := m.Fetch(t.Context(), access, []string{"main"})
 		if got := problemOf(t, err); got != "timed out after 300ms" {
-			t.Errorf("%s gave %v", scheme, err)
+			t.Errorf("%s returned %v", scheme, err)
 		}
 	}
 }
 
-func TestAnAnswerWithoutEndIsCut(t *testing.T) {
+func TestEndlessResponseIsCutOff(t *testing.T) {
 	t.Parallel()
 	m := managerWith(t, localWeb)
 	server, _ := webServer(t, func(w http.ResponseWriter, _ *http.Request) {
@@ -297,7 +297,7 @@ func TestAnAnswerWithoutEndIsCut(t *testing.T) {
 	}
 }
 
-func TestTheOperatorsProxyIsUsed(t *testing.T) {
+func TestOperatorsProxyIsUsed(t *testing.T) {
 	t.Parallel()
 	server, repo := startServer(t)
 	want := commit(t, repo, map[string]string{"a": "1"})
@@ -309,33 +309,33 @@ func TestTheOperatorsProxyIsUsed(t *testing.T) {
 	check(t, err)
 	m := managerWith(t, gitsource.Config{
 		RootCAs: https.Pool(), Proxy: func(*url.URL) (*url.URL, error) { return proxyURL, nil },
-		// For the certificate. The proxy is on this machine too, which nobody allows and nobody asks.
+		// The name is for the certificate. The proxy is on this machine too. The policy does not apply to it.
 		Addresses: &egress.Policy{AllowHosts: []string{"localhost"}},
 	})
 	reach := "https://localhost:" + origin[strings.LastIndex(origin, ":")+1:] + "/app.git"
 	if got := fetchOne(t, m, reach, "main"); got != want || connects.Load() == 0 {
-		t.Errorf("main is %s, want %s; the proxy was asked %d times", got, want, connects.Load())
+		t.Errorf("main is %s, want %s; the proxy received %d requests", got, want, connects.Load())
 	}
 	_, err = m.Fetch(t.Context(), gitsource.Access{URL: "https://169.254.169.254/x.git"}, []string{"main"})
-	if got := problemOf(t, err); got != "the host is not allowed by the server's address policy" {
-		t.Errorf("a metadata service through the proxy gave %v", err)
+	if got := problemOf(t, err); got != "the address policy of the server denies the host" {
+		t.Errorf("a metadata service via the proxy returned %v", err)
 	}
 }
 
-// TestABrokenTransferIsNotDamage shows that a mirror is not made anew for it, though git says what it
-// says of damage.
-func TestABrokenTransferIsNotDamage(t *testing.T) {
+// TestInterruptedTransferIsNotDamage verifies that the mirror is not recreated, although git reports the same
+// error as for damage.
+func TestInterruptedTransferIsNotDamage(t *testing.T) {
 	t.Parallel()
 	server, repo := startServer(t)
 	origin, err := url.Parse(server.URL(""))
 	check(t, err)
-	var cut atomic.Bool
+	var truncated atomic.Bool
 	front, _ := webServer(t, func(w http.ResponseWriter, r *http.Request) {
 		answer := httptest.NewRecorder()
 		httputil.NewSingleHostReverseProxy(&url.URL{Scheme: "http", Host: origin.Host}).ServeHTTP(answer, r)
 		w.Header().Set("Content-Type", answer.Header().Get("Content-Type"))
 		body := answer.Body.Bytes()
-		if pack := bytes.Index(body, []byte("PACK")); cut.Load() && pack >= 0 {
+		if pack := bytes.Index(body, []byte("PACK")); truncated.Load() && pack >= 0 {
 			w.Header().Set("Content-Length", fmt.Sprint(len(body)))
 			_, _ = w.Write(body[:pack+20])
 			check(t, http.NewResponseController(w).Flush())
@@ -352,16 +352,16 @@ func TestABrokenTransferIsNotDamage(t *testing.T) {
 	marker := filepath.Join(mirrors[0], "marker")
 	check(t, os.WriteFile(marker, nil, 0o600))
 	want := commit(t, repo, map[string]string{"a": "2"})
-	cut.Store(true)
+	truncated.Store(true)
 	_, err = m.Fetch(t.Context(), gitsource.Access{URL: front.URL + "/app.git"}, []string{"main"})
-	if got := problemOf(t, err); got != "the connection broke" {
+	if got := problemOf(t, err); got != "the connection was lost" {
 		t.Errorf("got %v", err)
 	}
-	cut.Store(false)
+	truncated.Store(false)
 	if got := fetchOne(t, m, front.URL+"/app.git", "main"); got != want {
 		t.Errorf("main is %s, want %s", got, want)
 	}
 	if _, err := os.Stat(marker); err != nil {
-		t.Errorf("the mirror was made anew: %v", err)
+		t.Errorf("the mirror was recreated: %v", err)
 	}
 }

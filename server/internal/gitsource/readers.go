@@ -8,8 +8,8 @@ import (
 	"github.com/hashicorp/golang-lru/v2/simplelru"
 )
 
-// readers limits how many git cat-file processes run. When all slots are taken, a new process replaces the least
-// recently used idle one, or waits while all are in use. It is safe for concurrent use.
+// readers limits how many git cat-file processes run. When all slots are in use, a new process replaces the least
+// recently used idle one, or waits if none is idle. It is safe for concurrent use.
 type readers struct {
 	limit int
 
@@ -25,7 +25,7 @@ func newReaders(limit int) *readers {
 	return &readers{limit: limit, open: open}
 }
 
-// acquire waits for a slot for c. The caller holds the token of c.
+// acquire waits for a slot for c. The caller has locked c.
 func (p *readers) acquire(ctx context.Context, c *catFile) error {
 	for {
 		acquired, evict, freed, err := p.tryAcquire(c)
@@ -35,7 +35,7 @@ func (p *readers) acquire(ctx context.Context, c *catFile) error {
 		case evict != nil:
 			evict.stopLocked()
 			evict.onIdle()
-			<-evict.token
+			<-evict.lock
 			continue
 		}
 		select {
@@ -46,8 +46,8 @@ func (p *readers) acquire(ctx context.Context, c *catFile) error {
 	}
 }
 
-// tryAcquire gives c a slot. If none is free it returns an idle reader to stop, whose token the caller then holds. If
-// none is idle either it returns a channel to wait on.
+// tryAcquire gives c a slot. If none is free it locks and returns an idle reader, which the caller must stop. If
+// none is idle it returns a channel to wait on.
 func (p *readers) tryAcquire(c *catFile) (acquired bool, evict *catFile, freed <-chan struct{}, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -60,7 +60,7 @@ func (p *readers) tryAcquire(c *catFile) (acquired bool, evict *catFile, freed <
 	}
 	for _, candidate := range p.open.Keys() { // the least recently used first
 		select {
-		case candidate.token <- struct{}{}:
+		case candidate.lock <- struct{}{}:
 			return false, candidate, nil, nil
 		default: // in use
 		}
@@ -71,7 +71,7 @@ func (p *readers) tryAcquire(c *catFile) (acquired bool, evict *catFile, freed <
 	return false, nil, p.freed, nil
 }
 
-// release frees the slot of c. The caller holds the token of c.
+// release frees the slot of c. The caller has locked c.
 func (p *readers) release(c *catFile) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

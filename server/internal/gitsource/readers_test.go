@@ -11,7 +11,7 @@ import (
 	"github.com/kedge-dev/kedge/internal/testkit/gitserver"
 )
 
-// openReaders returns n readers of one repository, of which only limit may have processes.
+// openReaders returns n readers of one repository with at most limit processes.
 func openReaders(t *testing.T, n, limit int) (*readers, []*catFile) {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "repo.git")
@@ -42,7 +42,7 @@ func readContent(ctx context.Context, c *catFile) error {
 	return err
 }
 
-// running returns which readers have a process; the caller knows that none are in use.
+// running returns the readers that have a process. None of them may be in use.
 func running(cats []*catFile) string {
 	out := ""
 	for i, c := range cats {
@@ -53,18 +53,18 @@ func running(cats []*catFile) string {
 	return out
 }
 
-func TestTheReaderThatWasLongestUnusedGivesWay(t *testing.T) {
+func TestLeastRecentlyUsedReaderIsStopped(t *testing.T) {
 	t.Parallel()
 	_, cats := openReaders(t, 4, 2)
 	for _, step := range []struct {
-		use  int
-		want string
+		reader int
+		want   string
 	}{{0, "0"}, {1, "01"}, {0, "01"}, {2, "02"}, {3, "23"}, {0, "03"}} {
-		if err := readContent(t.Context(), cats[step.use]); err != nil {
+		if err := readContent(t.Context(), cats[step.reader]); err != nil {
 			t.Fatal(err)
 		}
 		if got := running(cats); got != step.want {
-			t.Errorf("after using %d, %s have a process, want %s", step.use, got, step.want)
+			t.Errorf("after using %d, %s have a process, want %s", step.reader, got, step.want)
 		}
 	}
 }
@@ -88,7 +88,7 @@ func TestReadersWaitWhileAllAreInUse(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if err := readContent(ctx, cats[1]); !errors.Is(err, context.Canceled) {
-		t.Errorf("who waits no longer got %v", err)
+		t.Errorf("a canceled read returned %v", err)
 	}
 	wg.Go(func() {
 		if err := readContent(t.Context(), cats[1]); err != nil {

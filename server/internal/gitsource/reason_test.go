@@ -11,8 +11,9 @@ import (
 	"github.com/kedge-dev/kedge/server/internal/gitsource/egress/egresstest"
 )
 
-// Who stores a URL is told at once what trying again would not help against, and only that.
-func TestReasonIsForWhatTryingAgainDoesNotHelpAgainst(t *testing.T) {
+// A problem that a retry does not solve has a reason, so that a user who stores a URL sees it. Other problems
+// have none.
+func TestProblemsThatARetryDoesNotSolveHaveAReason(t *testing.T) {
 	t.Parallel()
 	answers := func(status int) string {
 		server, _ := webServer(t, func(w http.ResponseWriter, _ *http.Request) {
@@ -32,14 +33,14 @@ func TestReasonIsForWhatTryingAgainDoesNotHelpAgainst(t *testing.T) {
 		reason, url string
 		want        gitsource.Reason
 	}{
-		{"a repository that is not there", answers(404), gitsource.ReasonNotReadable},
-		{"a credential that is refused", answers(401), gitsource.ReasonNotReadable},
-		{"a folder that is not there", "file:///nothing/here.git", gitsource.ReasonNotReadable},
+		{"a missing repository", answers(404), gitsource.ReasonNotReadable},
+		{"a rejected credential", answers(401), gitsource.ReasonNotReadable},
+		{"a missing folder", "file:///nothing/here.git", gitsource.ReasonNotReadable},
 		{"a redirect", answers(302), gitsource.ReasonRedirected},
 		{"a page", answers(200), gitsource.ReasonNotGit},
-		{"a name that nobody has", "http://nobody.example.com/x.git", gitsource.ReasonHostUnknown},
+		{"a name that does not exist", "http://nobody.example.com/x.git", gitsource.ReasonHostUnknown},
 		{"a metadata service", "http://169.254.169.254/x.git", gitsource.ReasonHostDenied},
-		{"a host that is away", "http://away.example.com:1/x.git", ""},
+		{"a host that does not respond", "http://away.example.com:1/x.git", ""},
 		{"a host that fails", answers(502), ""},
 		{"a host that is busy", answers(429), ""},
 	} {

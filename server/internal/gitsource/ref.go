@@ -7,13 +7,14 @@ import (
 	"unicode"
 )
 
-// Ref is what a revision names.
+// Ref is the result of resolving a revision.
 type Ref struct {
 	// Name is the full name of the ref, "HEAD" for the default branch and "" for a commit.
 	Name string
-	// Commit is the full name of the commit; tags are followed to theirs.
+	// Commit is the full id of the commit. Tags are peeled.
 	Commit string
-	// Err says why the revision names nothing: a *RefNotFoundError. Name and Commit are then "".
+	// Err is set if the revision does not exist or is not accepted, for example a *RefNotFoundError. Then Name
+	// and Commit are "".
 	Err error
 }
 
@@ -23,7 +24,7 @@ const (
 	head  = "HEAD"
 )
 
-// isCommit reports whether a revision is the full name of a commit.
+// isCommit reports whether a revision is a full commit id.
 func isCommit(revision string) bool {
 	if len(revision) != 40 {
 		return false
@@ -33,9 +34,9 @@ func isCommit(revision string) bool {
 	})
 }
 
-// candidates returns the refs that a revision may name, best first, and nil for a commit and for
-// what cannot be the name of a ref. A branch wins over a tag of the same name: it is what people
-// deploy from, and what moves.
+// candidates returns the refs that a revision may refer to, in order of preference. It returns nil for a commit
+// id and for an invalid ref name. A branch is preferred over a tag of the same name, because people deploy from
+// branches.
 func candidates(revision string) []string {
 	switch {
 	case revision == "", revision == head:
@@ -48,8 +49,8 @@ func candidates(revision string) []string {
 	return []string{heads + revision, tags + revision}
 }
 
-// validRef holds git's rules for the names of refs (git check-ref-format). What passes is safe
-// as an argument and in a line to git cat-file.
+// validRef implements git's rules for ref names (git check-ref-format). A valid name is safe as an argument and
+// as input of git cat-file.
 func validRef(name string) bool {
 	if name == "" || len(name) > 255 || name == "@" || strings.HasPrefix(name, "-") || strings.HasSuffix(name, ".") {
 		return false
@@ -60,15 +61,15 @@ func validRef(name string) bool {
 	if strings.ContainsFunc(name, unicode.IsControl) {
 		return false
 	}
-	for level := range strings.SplitSeq(name, "/") {
-		if level == "" || strings.HasPrefix(level, ".") || strings.HasSuffix(level, ".lock") {
+	for element := range strings.SplitSeq(name, "/") {
+		if element == "" || strings.HasPrefix(element, ".") || strings.HasSuffix(element, ".lock") {
 			return false
 		}
 	}
 	return true
 }
 
-// localRef is where a mirror keeps a remote ref. It is flat, so that a branch a can become a/b.
+// localRef returns the ref of a mirror for a remote ref. It is flat, so that a branch a can be replaced by a/b.
 func localRef(remote string) string {
 	sum := sha256.Sum256([]byte(remote))
 	return "refs/kedge/" + hex.EncodeToString(sum[:16])

@@ -11,27 +11,26 @@ import (
 	"time"
 )
 
-// route is how one call reaches a repository. git never connects to anything but this process, by
-// a way that is made for each of its runs:
+// route is how one call reaches a repository. git connects only to this process, over a connection for each run:
 //
-//	https, http   our proxy on loopback, which alone knows the remote and the credential
-//	ssh           a socket that is handed to git; the SSH client is at its other end
-//	file          none: the files are here
+//	https, http   a proxy on loopback, which alone knows the remote and the credential
+//	ssh           a socket that git inherits; the SSH client is at its other end
+//	file          none: the files are on this machine
 type route struct {
-	url string // the repository's, for errors
-	who asker
-	// way makes the way for one run of git to a service of the remote.
-	way    func(ctx context.Context, s service) (*passage, error)
-	budget *budget
-	// timeout bounds one run, from when it has its turn.
+	url  string // of the repository, for errors
+	from requester
+	// connect opens the connection of one run of git to a service of the remote.
+	connect func(ctx context.Context, s service) (*connection, error)
+	budget  *budget
+	// timeout limits one run, without the wait for a slot.
 	timeout time.Duration
-	clock   *time.Timer
-	// asked says that the remote has answered, so that the access is known to be good.
-	asked bool
+	timer   *time.Timer
+	// answered means that the remote has answered, so that the access is verified.
+	answered bool
 }
 
-// service is what the remote is asked to do, by the name of git's program for it. A way that was made
-// for one leads to no other.
+// service is a service of the remote, by the name of git's program for it. A connection for one service cannot
+// reach another.
 type service string
 
 const (
@@ -39,17 +38,17 @@ const (
 	receivePack service = "git-receive-pack" // writing
 )
 
-// passage is the way of one run of git to the remote.
-type passage struct {
-	url       string     // what git is told
+// connection connects one run of git to the remote.
+type connection struct {
+	url       string     // for git
 	transport string     // the only one that git may use
 	config    []setting  // for this run
-	files     []*os.File // git's, from descriptor 3 on; closed as soon as git runs
+	files     []*os.File // inherited by git, from descriptor 3 on; closed when git has started
 	fault     fault
 	closers   []func()
 }
 
-func (p *passage) close() {
+func (p *connection) close() {
 	p.closeFiles()
 	for _, end := range p.closers {
 		end()
@@ -57,89 +56,92 @@ func (p *passage) close() {
 	p.closers = nil
 }
 
-// closeFiles closes this process's copies of what is git's, without which an end is never seen.
-func (p *passage) closeFiles() {
+// closeFiles closes this process's copies of git's files. Otherwise the other end would never see the end of the
+// stream.
+func (p *connection) closeFiles() {
 	for _, f := range p.files {
-		_ = f.Close() // nothing was written here: nothing is lost
+		_ = f.Close() // nothing was written to it
 	}
 	p.files = nil
 }
 
-// within bounds a call by the timeout of the route, in which waiting for turns does not count. The caller
-// calls cancel.
-func (v *route) within(ctx context.Context) (bounded context.Context, cancel func()) {
+// withTimeout limits a call to the timeout of the route, without the waits for slots. The caller calls cancel.
+func (v *route) withTimeout(ctx context.Context) (bounded context.Context, cancel func()) {
 	bounded, end := context.WithCancelCause(ctx)
-	v.clock = time.AfterFunc(v.timeout, func() { end(context.DeadlineExceeded) })
+	v.timer = time.AfterFunc(v.timeout, func() { end(context.DeadlineExceeded) })
 	return bounded, func() {
-		v.clock.Stop()
+		v.timer.Stop()
 		end(context.Canceled)
 	}
 }
 
-// open makes the way for one run of git when the host may be asked. There is no other way out: whatever
-// reaches a remote is within its budget. The caller closes the passage, also when there is an error.
-func (v *route) open(ctx context.Context, s service) (*passage, error) {
-	v.clock.Stop()
-	end, err := v.turn(ctx)
-	v.clock.Reset(v.timeout)
+// open opens the connection of one run of git when the budget allows a request to the host. All requests to a
+// remote use it. The caller closes the connection, even after an error.
+func (v *route) open(ctx context.Context, s service) (*connection, error) {
+	v.timer.Stop()
+	end, err := v.acquire(ctx)
+	v.timer.Reset(v.timeout)
 	var left *RemoteError
 	if errors.As(err, &left) {
 		left.URL = v.url
 	}
 	if err != nil {
-		return &passage{}, err
+		return &connection{}, err
 	}
-	p, err := v.way(ctx, s)
+	p, err := v.connect(ctx, s)
 	p.closers = append(p.closers, func() {
-		if said, _ := p.fault.get(v.url); said != nil && said.RetryAfter > 0 {
-			v.budget.leaveAlone(v.who, said)
+		if problem, _ := p.fault.get(v.url); problem != nil && problem.RetryAfter > 0 {
+			v.budget.backOff(v.from, problem)
 		}
 		end()
 	})
 	return p, err
 }
 
-// turn waits for a turn, but not for ever: who waits may hold something that others need, such as a place for renders.
-func (v *route) turn(ctx context.Context) (end func(), err error) {
+// acquire waits for a slot, but not forever: the caller may hold something that others need, such as a slot for
+// renders.
+func (v *route) acquire(ctx context.Context) (end func(), err error) {
 	waiting, cancel := context.WithTimeout(ctx, v.timeout)
 	defer cancel()
-	end, err = v.budget.turn(waiting, v.who)
+	end, err = v.budget.acquire(waiting, v.from)
 	if err != nil && waiting.Err() != nil && ctx.Err() == nil {
-		return nil, &RemoteError{Problem: fmt.Sprintf("the host has been asked so much that it was nobody's turn for %s", v.timeout)}
+		return nil, &RemoteError{Problem: fmt.Sprintf("too many requests to the host: no request could start within %s", v.timeout)}
 	}
 	return end, err
 }
 
-// route returns the way of a use.
-func (m *Manager) route(u *use) (*route, error) {
+// route returns the route of a handle.
+func (m *Manager) route(u *handle) (*route, error) {
 	a := u.access
-	out := &route{url: a.URL, who: asker{a.Owner, Host(a.URL), u.reader}, budget: m.budget, timeout: m.cfg.Timeout}
+	out := &route{url: a.URL, from: requester{a.Owner, Host(a.URL), u.reader}, budget: m.budget, timeout: m.cfg.Timeout}
 	var err error
 	switch {
 	case !strings.Contains(a.URL, "://"), strings.HasPrefix(a.URL, "ssh://"):
-		out.way, err = m.sshRoute(a)
+		out.connect, err = m.sshConnector(a)
 	case strings.HasPrefix(a.URL, "file://"):
-		out.way = func(context.Context, service) (*passage, error) { return &passage{url: a.URL, transport: "file"}, nil }
+		out.connect = func(context.Context, service) (*connection, error) {
+			return &connection{url: a.URL, transport: "file"}, nil
+		}
 	default:
-		out.way, err = m.httpRoute(a)
+		out.connect, err = m.httpConnector(a)
 	}
 	return out, err
 }
 
-func (m *Manager) httpRoute(a Access) (func(context.Context, service) (*passage, error), error) {
+func (m *Manager) httpConnector(a Access) (func(context.Context, service) (*connection, error), error) {
 	target, err := url.Parse(a.URL)
 	if err != nil {
-		return nil, badURL("not a valid URL") // CheckURL has seen it
+		return nil, badURL("not a valid URL") // CheckURL accepted it
 	}
 	auth, err := a.basicAuth(target)
 	if err != nil {
 		return nil, err
 	}
 	target.User = auth
-	return func(_ context.Context, s service) (*passage, error) { return m.proxy.open(target, s), nil }, nil
+	return func(_ context.Context, s service) (*connection, error) { return m.proxy.open(target, s), nil }, nil
 }
 
-// isThisMachine reports whether a host is this machine whoever answers for names.
+// isThisMachine reports whether a host is this machine, independent of DNS.
 func isThisMachine(host string) bool {
 	addr, err := netip.ParseAddr(host)
 	return host == "localhost" || (err == nil && addr.Unmap().IsLoopback())

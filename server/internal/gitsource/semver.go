@@ -12,33 +12,32 @@ import (
 )
 
 const (
-	// rangePrefix makes a revision a range of versions. No ref has a colon in its name.
+	// rangePrefix marks a revision as a range of versions. Ref names contain no colon.
 	rangePrefix = "semver:"
 	maxRange    = 255
 )
 
-// RangeError says that a revision is not a range of versions that can be read: a user's mistake.
+// RangeError is returned for an invalid range of versions.
 type RangeError struct{ Revision, Problem string }
 
 func (e *RangeError) Error() string {
 	return fmt.Sprintf("%q is not a range of versions: %s; write it like semver:>=1.2.0 <2.0.0, semver:~1.2 or semver:^1", e.Revision, e.Problem)
 }
 
-// NoVersionError says that no tag of a repository is in a range.
+// NoVersionError is returned when no tag of a repository is in a range.
 type NoVersionError struct {
 	Revision string
-	Highest  string // of the tags that are versions, "" when there are none
+	Highest  string // the highest version of all tags; "" if no tag is a version
 }
 
 func (e *NoVersionError) Error() string {
 	if e.Highest == "" {
-		return fmt.Sprintf("no tag is in %q: the repository has no tag that is a version, such as v1.2.3", e.Revision)
+		return fmt.Sprintf("no tag matches %q: the repository has no tag that is a version, such as v1.2.3", e.Revision)
 	}
-	return fmt.Sprintf("no tag is in %q: the highest version is %s; versions with a suffix count only if the range has one", e.Revision, e.Highest)
+	return fmt.Sprintf("no tag matches %q: the highest version is %s; pre-releases match only if the range has a pre-release", e.Revision, e.Highest)
 }
 
-// CheckRevision says what can be said of a revision without asking a repository: an error of type
-// [*RangeError] for a range that cannot be read.
+// CheckRevision validates a revision without a repository. It returns a [*RangeError] for an invalid range.
 func CheckRevision(revision string) error {
 	if !isRange(revision) {
 		return nil
@@ -64,8 +63,8 @@ func parseRange(revision string) (*semver.Constraints, error) {
 	return constraints, nil
 }
 
-// highest returns the tag with the highest version that is in a range. Of tags with equal versions the
-// last by name is taken, so that the answer does not depend on their order.
+// highest returns the tag with the highest version in a range. Of tags with equal versions it returns the last by
+// name, so that the result does not depend on their order.
 func highest(revision string, names []string) (string, error) {
 	constraints, err := parseRange(revision)
 	if err != nil {
@@ -96,9 +95,9 @@ func highest(revision string, names []string) (string, error) {
 	return "", &NoVersionError{Revision: revision, Highest: strings.TrimPrefix(all[0].name, tags)}
 }
 
-// rangesLocked finds the tags that ranges name now, by one question for all. What it learns holds for
-// this call only: a higher version may come any time. A tag that is here as it is there is not fetched.
-func (r *mirror) rangesLocked(ctx context.Context, via *route, out map[string]Ref, revisions []string) error {
+// resolveRangesLocked finds the current tags of ranges, with one request for all. The result is valid only for
+// this call, because a higher version may be tagged at any time. It does not fetch a tag that is unchanged.
+func (r *mirror) resolveRangesLocked(ctx context.Context, via *route, out map[string]Ref, revisions []string) error {
 	ranges := slices.DeleteFunc(slices.Clone(revisions), func(revision string) bool { return !isRange(revision) })
 	if len(ranges) == 0 {
 		return nil
@@ -116,13 +115,13 @@ func (r *mirror) rangesLocked(ctx context.Context, via *route, out map[string]Re
 	}
 	names := slices.Collect(maps.Keys(remote))
 	for _, revision := range ranges {
-		r.forget(revision)
+		r.forgetRef(revision)
 		name, err := highest(revision, names)
 		if err != nil {
 			out[revision] = Ref{Err: err}
 			continue
 		}
-		r.learn(revision, name)
+		r.rememberRef(revision, name)
 		if here, err := r.cat.info(ctx, localRef(name)); err == nil && here.id == remote[name] {
 			if out[revision], err = r.resolve(ctx, revision, name); err != nil {
 				return err
@@ -132,9 +131,9 @@ func (r *mirror) rangesLocked(ctx context.Context, via *route, out map[string]Re
 	return nil
 }
 
-// lsTags returns the objects that the tags of the remote name themselves, by their full names.
+// lsTags returns the objects that the tags of the remote point to, without peeling, by full name.
 func (r *mirror) lsTags(ctx context.Context, via *route) (map[string]string, error) {
-	text, err := r.ask(ctx, via, "", func(url string) []string {
+	text, err := r.runRemote(ctx, via, "", func(url string) []string {
 		return []string{"ls-remote", "--quiet", "--tags", "--refs", "--end-of-options", url}
 	})
 	if err != nil {

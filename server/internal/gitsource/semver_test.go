@@ -34,7 +34,7 @@ func TestARangeNamesTheHighestVersionInIt(t *testing.T) {
 			{"semver:~1.2", "v1.2.0"},
 			{"semver:1.0.0", "v1.0.0"},
 			{"semver:>=1.0.0 <2.0.0", "v1.10.0"},
-			{"semver:*", "2.0.0"}, // no suffix unless asked for; v9 and latest are no versions
+			{"semver:*", "2.0.0"}, // no pre-release unless the range has one; v9 and latest are not versions
 			{"semver:>=3.0.0-0", "v3.0.0-rc.1"},
 			{"semver:1.0.x || 2.x", "2.0.0"},
 		}
@@ -55,16 +55,16 @@ func TestARangeNamesTheHighestVersionInIt(t *testing.T) {
 	})
 }
 
-func TestARangeFollowsNewVersions(t *testing.T) {
+func TestRangeFollowsNewVersions(t *testing.T) {
 	t.Parallel()
 	server, repo := startServer(t)
 	m := newManager(t)
 	url := server.URL("app")
 	const revision = "semver:^1"
 	if _, err := m.Fetch(t.Context(), gitsource.Access{URL: url}, []string{revision}); !errors.Is(err, gitsource.ErrEmpty) {
-		t.Errorf("an empty repository gave %v", err)
+		t.Errorf("an empty repository returned %v", err)
 	}
-	refused := func() error {
+	rejected := func() error {
 		t.Helper()
 		refs, err := m.Fetch(t.Context(), gitsource.Access{URL: url}, []string{revision})
 		check(t, err)
@@ -72,11 +72,11 @@ func TestARangeFollowsNewVersions(t *testing.T) {
 	}
 	commit(t, repo, map[string]string{"a": "1"})
 	var none *gitsource.NoVersionError
-	if err := refused(); !errors.As(err, &none) || none.Highest != "" {
+	if err := rejected(); !errors.As(err, &none) || none.Highest != "" {
 		t.Errorf("without versions: %v", err)
 	}
 	tagged(t, repo, "v2.0.0", "")
-	if err := refused(); !errors.As(err, &none) || none.Highest != "v2.0.0" {
+	if err := rejected(); !errors.As(err, &none) || none.Highest != "v2.0.0" {
 		t.Errorf("without a version in the range: %v", err)
 	}
 	for _, name := range []string{"v1.0.0", "v1.0.1"} {
@@ -85,20 +85,20 @@ func TestARangeFollowsNewVersions(t *testing.T) {
 		}
 	}
 	if moved, got := tagged(t, repo, "v1.0.1", "moved"), fetchOne(t, m, url, revision); got != moved {
-		t.Errorf("a tag that was moved: got %s, want %s", got, moved)
+		t.Errorf("a moved tag: got %s, want %s", got, moved)
 	}
 	before := server.Requests()
 	fetchOne(t, m, url, revision)
 	if n := server.Requests() - before; n > 2 {
-		t.Errorf("a look that finds nothing new took %d requests, want those of one ls-remote", n)
+		t.Errorf("a fetch without news sent %d requests, want those of one ls-remote", n)
 	}
 	check(t, repo.DeleteRemote(t.Context(), "refs/tags/v1.0.1", "refs/tags/v1.0.0"))
-	if err := refused(); !errors.As(err, &none) {
+	if err := rejected(); !errors.As(err, &none) {
 		t.Errorf("after the versions were deleted: %v", err)
 	}
 }
 
-func TestRangesThatCannotBeReadAreNamed(t *testing.T) {
+func TestInvalidRangesAreRejected(t *testing.T) {
 	t.Parallel()
 	for _, revision := range []string{"semver:", "semver: ", "semver:x.y.z.w", "semver:>=", "semver:1.0.0 <> 2", "semver:\x1b[31m"} {
 		var bad *gitsource.RangeError

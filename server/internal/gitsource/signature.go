@@ -7,10 +7,10 @@ import (
 	"strings"
 )
 
-// maxSigned bounds a commit or tag that is read to check who signed it.
+// maxSigned limits a commit or tag whose signature is checked.
 const maxSigned = 1 << 20
 
-// SignatureError says that a commit or a tag is not used because of who has, or has not, signed it.
+// SignatureError is returned for a commit or a tag that no allowed signer signed.
 type SignatureError struct {
 	Object string // "commit" or "tag v1.2.0"
 	ID     string // of the object
@@ -18,24 +18,24 @@ type SignatureError struct {
 }
 
 func (e *SignatureError) Error() string {
-	return fmt.Sprintf("%s %.12s is not used: %s; the signers of this repository are those who may sign", e.Object, e.ID, e.Reason)
+	return fmt.Sprintf("%s %.12s is not accepted: %s; the repository has a list of allowed signers", e.Object, e.ID, e.Reason)
 }
 
-// signedObject is a commit or a tag taken apart.
+// signedObject is a parsed commit or tag.
 type signedObject struct {
 	payload   []byte
-	signature string // armored, "" when there is none
+	signature string // armored; "" if there is none
 	name      string // of a tag
 	time      int64  // of the committer or tagger, in seconds
 }
 
-// checkRefs turns what is not signed by one of the signers into an error, revision by revision.
-func (r *mirror) checkRefs(ctx context.Context, who *signers, refs map[string]Ref) error {
+// checkRefs sets Err of every revision that no allowed signer signed.
+func (r *mirror) checkRefs(ctx context.Context, allowed *signers, refs map[string]Ref) error {
 	for revision, ref := range refs {
 		if ref.Err != nil {
 			continue
 		}
-		refused, err := r.checkRef(ctx, who, ref)
+		refused, err := r.checkRef(ctx, allowed, ref)
 		if err != nil {
 			return fmt.Errorf("checking the signature of %s in %s: %w", ref.Commit, r.url, err)
 		}
@@ -46,35 +46,35 @@ func (r *mirror) checkRefs(ctx context.Context, who *signers, refs map[string]Re
 	return nil
 }
 
-// checkRef asks for the signature of the tag that is followed, and otherwise for that of the commit.
-func (r *mirror) checkRef(ctx context.Context, who *signers, ref Ref) (*SignatureError, error) {
+// checkRef checks the signature of the tag if the ref is a tag, and of the commit otherwise.
+func (r *mirror) checkRef(ctx context.Context, allowed *signers, ref Ref) (*SignatureError, error) {
 	if short, ok := strings.CutPrefix(ref.Name, tags); ok {
-		return r.checkTag(ctx, who, ref.Name, short)
+		return r.checkTag(ctx, allowed, ref.Name, short)
 	}
 	_, data, err := r.cat.read(ctx, ref.Commit+"^{commit}", maxSigned)
 	if err != nil {
 		return nil, err
 	}
-	if reason := who.check(splitCommit(data)); reason != "" {
+	if reason := allowed.check(splitCommit(data)); reason != "" {
 		return &SignatureError{Object: "commit", ID: ref.Commit, Reason: reason}, nil
 	}
 	return nil, nil
 }
 
-// checkTag asks for the signature of a tag itself. That of its commit is not enough: who may push, and
-// signs nothing, could put a new version on an old commit.
-func (r *mirror) checkTag(ctx context.Context, who *signers, name, short string) (*SignatureError, error) {
+// checkTag checks the signature of a tag itself. The signature of its commit is not enough: a user with push
+// access and no signing key could tag an old commit as a new version.
+func (r *mirror) checkTag(ctx context.Context, allowed *signers, name, short string) (*SignatureError, error) {
 	found, data, err := r.cat.read(ctx, localRef(name), maxSigned)
 	if err != nil {
 		return nil, err
 	}
 	tag := splitTag(data)
-	reason := "the tag itself is not signed, which a signed commit does not make up for: sign it by git tag -s"
+	reason := "the tag is not signed, and the signature of its commit is not sufficient: sign the tag with git tag -s"
 	if found.kind == "tag" && tag.signature != "" {
-		reason = who.check(tag)
+		reason = allowed.check(tag)
 	}
 	if reason == "" && tag.name != short {
-		reason = fmt.Sprintf("what was signed is the tag %q", tag.name)
+		reason = fmt.Sprintf("the signature is for the tag %q", tag.name)
 	}
 	if reason == "" {
 		return nil, nil
@@ -82,8 +82,8 @@ func (r *mirror) checkTag(ctx context.Context, who *signers, name, short string)
 	return &SignatureError{Object: "tag " + short, ID: found.id, Reason: reason}, nil
 }
 
-// splitCommit takes the signature out of a commit, which is a header of it. What was signed is all the
-// rest, to the byte. A second signature makes it none: it is not clear which one counts.
+// splitCommit separates a commit from its signature, which is a header. The signature covers all other bytes. A
+// commit with two signatures counts as unsigned, because it is ambiguous which one is valid.
 func splitCommit(data []byte) signedObject {
 	var out signedObject
 	var signature []string
@@ -116,10 +116,10 @@ func splitCommit(data []byte) signedObject {
 	return out
 }
 
-// armors begin a signature at the end of a tag.
+// armors are the first lines of a signature at the end of a tag.
 var armors = [][]byte{[]byte("-----BEGIN PGP SIGNATURE-----"), []byte("-----BEGIN SSH SIGNATURE-----")}
 
-// splitTag takes the signature off the end of an annotated tag.
+// splitTag separates an annotated tag from the signature at its end.
 func splitTag(data []byte) signedObject {
 	at := -1
 	for _, armor := range armors {
@@ -144,7 +144,7 @@ func splitTag(data []byte) signedObject {
 	return out
 }
 
-// timeOf reads the seconds of "Name <address> seconds zone"; 0 when there are none.
+// timeOf parses the seconds of "Name <address> seconds zone". It returns 0 if there are none.
 func timeOf(line []byte) int64 {
 	var seconds int64
 	var zone string

@@ -12,7 +12,7 @@ import (
 	"github.com/kedge-dev/kedge/server/internal/gitsource"
 )
 
-// signing is somebody's work tree, whose commits are signed by real programs.
+// signing is a work tree whose commits are signed by real programs.
 type signing struct {
 	dir string
 	env []string
@@ -46,7 +46,7 @@ func (s *signing) program(t *testing.T, name string, args ...string) string {
 	return strings.TrimSpace(string(out))
 }
 
-// commit makes a commit, with these options of git before the command, and pushes it.
+// commit creates a commit, with these options of git before the command, and pushes it.
 func (s *signing) commit(t *testing.T, options ...string) string {
 	t.Helper()
 	check(t, os.WriteFile(filepath.Join(s.dir, "file"), []byte(strings.Join(options, " ")), 0o600))
@@ -60,7 +60,7 @@ func (s *signing) commit(t *testing.T, options ...string) string {
 	return s.git(t, "rev-parse", "HEAD")
 }
 
-// sshKey makes a key of a kind and returns the options that sign with it, and its line for signers.
+// sshKey creates a key of a kind and returns the options to sign with it, and its line in the list of signers.
 func (s *signing) sshKey(t *testing.T, kind string) (options []string, line string) {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "key")
@@ -70,18 +70,18 @@ func (s *signing) sshKey(t *testing.T, kind string) (options []string, line stri
 	return []string{"-c", "gpg.format=ssh", "-c", "user.signingkey=" + file}, "ann@example.com " + strings.TrimSpace(string(public))
 }
 
-// pgpKey makes a key and returns the options that sign with it, and the public key.
+// pgpKey creates a key and returns the options to sign with it, and the public key.
 func (s *signing) pgpKey(t *testing.T, name string) (options []string, public string) {
 	t.Helper()
 	if _, err := exec.LookPath("gpg"); err != nil {
-		t.Skip("gpg is not installed; TestSignaturesByOpenPGP makes signatures without it")
+		t.Skip("gpg is not installed; TestOpenPGPSignatures creates signatures without it")
 	}
 	home := t.TempDir()
 	s.env = append(s.env, "GNUPGHOME="+home)
 	t.Cleanup(func() {
 		cmd := exec.Command("gpgconf", "--kill", "gpg-agent")
 		cmd.Env = append(os.Environ(), "GNUPGHOME="+home)
-		_ = cmd.Run() // of this home alone
+		_ = cmd.Run() // only for this home
 	})
 	s.program(t, "gpg", "--batch", "--quiet", "--passphrase", "", "--quick-generate-key", name, "ed25519", "sign", "never")
 	return []string{"-c", "user.signingkey=" + name}, s.program(t, "gpg", "--armor", "--export", name)
@@ -94,15 +94,15 @@ func refOf(t *testing.T, m *gitsource.Manager, url, signers, revision string) gi
 	return refs[revision]
 }
 
-func wantRefused(t *testing.T, ref gitsource.Ref, id, reason string) {
+func wantRejected(t *testing.T, ref gitsource.Ref, id, reason string) {
 	t.Helper()
-	var refused *gitsource.SignatureError
-	if !errors.As(ref.Err, &refused) || refused.ID != id || !strings.Contains(refused.Reason, reason) || ref.Commit != "" {
-		t.Errorf("got %+v, want %s refused because %q", ref, id, reason)
+	var rejected *gitsource.SignatureError
+	if !errors.As(ref.Err, &rejected) || rejected.ID != id || !strings.Contains(rejected.Reason, reason) || ref.Commit != "" {
+		t.Errorf("got %+v, want %s rejected because %q", ref, id, reason)
 	}
 }
 
-func TestOnlyCommitsOfSignersAreUsed(t *testing.T) {
+func TestOnlyCommitsOfAllowedSignersAreAccepted(t *testing.T) {
 	t.Parallel()
 	for _, kind := range []string{"ed25519", "ecdsa", "rsa", "pgp"} {
 		t.Run(kind, func(t *testing.T) {
@@ -111,43 +111,43 @@ func TestOnlyCommitsOfSignersAreUsed(t *testing.T) {
 			url := server.URL("app")
 			s := newSigning(t, url)
 			m := newManager(t)
-			var options, strange []string
-			var signer, stranger string
+			var options, otherOptions []string
+			var signer, otherKey string
 			if kind == "pgp" {
 				options, signer = s.pgpKey(t, "ann@example.com")
-				strange, stranger = s.sshKey(t, "ed25519")
+				otherOptions, otherKey = s.sshKey(t, "ed25519")
 			} else {
 				options, signer = s.sshKey(t, kind)
-				strange, stranger = s.sshKey(t, kind)
+				otherOptions, otherKey = s.sshKey(t, kind)
 			}
 			unsigned := s.commit(t)
-			wantRefused(t, refOf(t, m, url, signer, "main"), unsigned, "it is not signed")
+			wantRejected(t, refOf(t, m, url, signer, "main"), unsigned, "it is not signed")
 			if got := refOf(t, m, url, "", "main"); got.Commit != unsigned {
 				t.Errorf("without signers: %+v", got)
 			}
 			good := s.commit(t, options...)
 			if got := refOf(t, m, url, signer, "main"); got.Err != nil || got.Commit != good {
-				t.Errorf("a good signature gave %+v", got)
+				t.Errorf("a good signature returned %+v", got)
 			}
-			if got := refOf(t, m, url, stranger+"\n\n"+signer+"\n", "main"); got.Err != nil || got.Commit != good {
-				t.Errorf("one of two signers gave %+v", got)
+			if got := refOf(t, m, url, otherKey+"\n\n"+signer+"\n", "main"); got.Err != nil || got.Commit != good {
+				t.Errorf("one of two signers returned %+v", got)
 			}
 			if got := refOf(t, m, url, signer, good); got.Err != nil || got.Commit != good {
-				t.Errorf("the commit by its name gave %+v", got)
+				t.Errorf("the commit by its id returned %+v", got)
 			}
 			if kind != "pgp" {
 				late := strings.Replace(signer, " ", ` valid-before="20200101" `, 1)
-				wantRefused(t, refOf(t, m, url, late, "main"), good, "it has expired or was not yet in use")
+				wantRejected(t, refOf(t, m, url, late, "main"), good, "was not valid on")
 			}
-			bad := s.commit(t, strange...)
-			wantRefused(t, refOf(t, m, url, signer, "main"), bad, "not among the signers")
+			bad := s.commit(t, otherOptions...)
+			wantRejected(t, refOf(t, m, url, signer, "main"), bad, "not in the list of signers")
 			forged := forge(t, s, good)
-			wantRefused(t, refOf(t, m, url, signer, "main"), forged, "bad")
+			wantRejected(t, refOf(t, m, url, signer, "main"), forged, "invalid")
 		})
 	}
 }
 
-// forge makes a commit with the signature of another one, and pushes it.
+// forge creates a commit with the signature of another one, and pushes it.
 func forge(t *testing.T, s *signing, signed string) string {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), "git", "cat-file", "commit", signed)
@@ -163,15 +163,15 @@ func forge(t *testing.T, s *signing, signed string) string {
 	return id
 }
 
-// Who may push but signs nothing moves no tag, whatever commit it names.
-func TestATagHasToBeSignedItself(t *testing.T) {
+// A user with push access and without a signing key cannot move a tag, even to a signed commit.
+func TestSignatureOfACommitDoesNotCoverItsTag(t *testing.T) {
 	t.Parallel()
 	server, _ := startServer(t)
 	url := server.URL("app")
 	s := newSigning(t, url)
 	m := newManager(t)
 	options, signer := s.sshKey(t, "ed25519")
-	strange, _ := s.sshKey(t, "ed25519")
+	otherOptions, _ := s.sshKey(t, "ed25519")
 	id := s.commit(t)
 	tag := func(name string, options []string, flags ...string) string {
 		t.Helper()
@@ -180,7 +180,7 @@ func TestATagHasToBeSignedItself(t *testing.T) {
 		return s.git(t, "rev-parse", "refs/tags/"+name)
 	}
 	tag("v1.0.0", options, "-s", "-m", "signed")
-	stranger := tag("v1.1.0", strange, "-s", "-m", "signed")
+	otherKey := tag("v1.1.0", otherOptions, "-s", "-m", "signed")
 	unsigned := tag("v1.2.0", nil, "-a", "-m", "not signed")
 	tag("v1.3.0", nil)
 	for _, revision := range []string{"v1.0.0", "semver:1.0.x", "refs/tags/v1.0.0"} {
@@ -188,22 +188,22 @@ func TestATagHasToBeSignedItself(t *testing.T) {
 			t.Errorf("%s: %+v", revision, got)
 		}
 	}
-	wantRefused(t, refOf(t, m, url, signer, "v1.1.0"), stranger, "not among the signers")
-	wantRefused(t, refOf(t, m, url, signer, "v1.2.0"), unsigned, "the tag itself is not signed")
-	wantRefused(t, refOf(t, m, url, signer, "v1.3.0"), id, "the tag itself is not signed")
-	// A tag that was signed under one name is not good for another.
+	wantRejected(t, refOf(t, m, url, signer, "v1.1.0"), otherKey, "not in the list of signers")
+	wantRejected(t, refOf(t, m, url, signer, "v1.2.0"), unsigned, "the tag is not signed")
+	wantRejected(t, refOf(t, m, url, signer, "v1.3.0"), id, "the tag is not signed")
+	// The signature of a tag is not valid for another name.
 	other := s.git(t, "rev-parse", "refs/tags/v1.0.0")
 	s.git(t, "push", "--quiet", url, other+":refs/tags/v2.0.0")
-	wantRefused(t, refOf(t, m, url, signer, "v2.0.0"), other, `what was signed is the tag "v1.0.0"`)
-	// The signature of the commit does not make up for that of the tag.
+	wantRejected(t, refOf(t, m, url, signer, "v2.0.0"), other, `the signature is for the tag "v1.0.0"`)
+	// The signature of the commit does not replace that of the tag.
 	signed := s.commit(t, options...)
 	tag("v3.0.0", nil)
 	note := tag("v3.1.0", nil, "-a", "-m", "not signed")
-	for revision, refused := range map[string]string{"v3.0.0": signed, "refs/tags/v3.0.0": signed, "semver:3.0.x": signed, "semver:^3": note} {
-		wantRefused(t, refOf(t, m, url, signer, revision), refused, "sign it by git tag -s")
+	for revision, rejected := range map[string]string{"v3.0.0": signed, "refs/tags/v3.0.0": signed, "semver:3.0.x": signed, "semver:^3": note} {
+		wantRejected(t, refOf(t, m, url, signer, revision), rejected, "sign the tag with git tag -s")
 	}
 	last := tag("v3.2.0", options, "-s", "-m", "signed")
 	if got := refOf(t, m, url, signer, "semver:^3"); got.Err != nil || got.Commit != signed {
-		t.Errorf("the signed tag %s gave %+v", last, got)
+		t.Errorf("the signed tag %s returned %+v", last, got)
 	}
 }

@@ -21,7 +21,7 @@ const (
 	pgpEnd     = "-----END PGP PUBLIC KEY BLOCK-----"
 )
 
-// SignersError says why a text names no signers: a user's mistake.
+// SignersError is returned for an invalid list of signers.
 type SignersError struct{ Problem string }
 
 func (e *SignersError) Error() string { return e.Problem }
@@ -30,7 +30,7 @@ func badSigners(format string, args ...any) error {
 	return &SignersError{Problem: fmt.Sprintf(format, args...)}
 }
 
-// signers are those whose signatures are accepted.
+// signers are the allowed signers.
 type signers struct {
 	ssh []sshSigner
 	pgp openpgp.EntityList
@@ -38,27 +38,27 @@ type signers struct {
 
 // sshSigner is one line of an allowed_signers file.
 type sshSigner struct {
-	key           []byte    // in the form of the wire
-	after, before time.Time // of signatures; zero for no bound
+	key           []byte    // in the SSH wire format
+	after, before time.Time // the validity of signatures; zero for no limit
 }
 
-// CheckSigners says whether a text names signers, as lines of OpenSSH's allowed_signers and armored
-// OpenPGP public keys. "" names none, which is fine. Errors are of type [*SignersError].
+// CheckSigners validates a list of signers: lines of an allowed_signers file of OpenSSH, and armored OpenPGP
+// public keys. "" is valid and requires no signature. Errors are of type [*SignersError].
 func CheckSigners(text string) error {
 	_, err := parseSigners(text)
 	return err
 }
 
-// parseSigners returns nil for a text that asks for no signature.
+// parseSigners returns nil for a text that requires no signature.
 func parseSigners(text string) (*signers, error) {
 	if len(text) > maxSigners {
-		return nil, badSigners("the signers are longer than %d bytes", maxSigners)
+		return nil, badSigners("the list of signers is longer than %d bytes", maxSigners)
 	}
 	if strings.TrimSpace(text) == "" {
 		return nil, nil
 	}
 	out := &signers{}
-	lines, err := out.takeKeys(text)
+	lines, err := out.extractPGPKeys(text)
 	if err != nil {
 		return nil, err
 	}
@@ -72,13 +72,13 @@ func parseSigners(text string) (*signers, error) {
 		}
 	}
 	if len(out.ssh)+len(out.pgp) == 0 {
-		return nil, badSigners("the signers hold no key: use lines of an allowed_signers file or armored OpenPGP keys")
+		return nil, badSigners("the list of signers contains no key: use lines of an allowed_signers file or armored OpenPGP keys")
 	}
 	return out, nil
 }
 
-// takeKeys reads the OpenPGP keys of a text and returns the rest, with as many lines.
-func (s *signers) takeKeys(text string) (string, error) {
+// extractPGPKeys parses the OpenPGP keys of a text and returns the rest, with the same number of lines.
+func (s *signers) extractPGPKeys(text string) (string, error) {
 	rest := ""
 	for {
 		before, after, found := strings.Cut(text, pgpBegin)
@@ -88,15 +88,15 @@ func (s *signers) takeKeys(text string) (string, error) {
 		}
 		block, tail, found := strings.Cut(after, pgpEnd)
 		if !found {
-			return "", badSigners("an OpenPGP key has no end: %s is missing", pgpEnd)
+			return "", badSigners("an OpenPGP key is incomplete: %s is missing", pgpEnd)
 		}
 		keys, err := openpgp.ReadArmoredKeyRing(strings.NewReader(pgpBegin + block + pgpEnd + "\n"))
 		if err != nil {
-			return "", badSigners("an OpenPGP key cannot be read: %s", cleanText(err.Error()))
+			return "", badSigners("an OpenPGP key is invalid: %s", cleanText(err.Error()))
 		}
 		for _, key := range keys {
 			if key.PrivateKey != nil {
-				return "", badSigners("an OpenPGP key is a private one: export the public key")
+				return "", badSigners("an OpenPGP key is private: export the public key")
 			}
 		}
 		s.pgp = append(s.pgp, keys...)
@@ -105,10 +105,10 @@ func (s *signers) takeKeys(text string) (string, error) {
 	}
 }
 
-// addLine reads "principals [options] type key [comment]".
+// addLine parses "principals [options] type key [comment]".
 func (s *signers) addLine(line string) error {
 	if strings.Contains(line, "PRIVATE KEY") {
-		return errors.New("a private key is not for here: use the public one")
+		return errors.New("it is a private key: use the public key")
 	}
 	principals, rest, ok := strings.Cut(line, " ")
 	if strings.HasPrefix(line, `"`) {
@@ -124,14 +124,14 @@ func (s *signers) addLine(line string) error {
 	}
 	key, _, options, extra, err := ssh.ParseAuthorizedKey([]byte(strings.TrimSpace(rest)))
 	if err != nil || len(extra) > 0 {
-		return errors.New("it holds no public key: write it as: NAME KEYTYPE KEY")
+		return errors.New("it contains no public key: write it as: NAME KEYTYPE KEY")
 	}
 	if _, ok := key.(*ssh.Certificate); ok {
 		return errors.New("certificates are not supported: use the key itself")
 	}
 	signer := sshSigner{key: key.Marshal()}
 	for _, option := range options {
-		if err := signer.apply(option); err != nil {
+		if err := signer.applyOption(option); err != nil {
 			return err
 		}
 	}
@@ -139,13 +139,13 @@ func (s *signers) addLine(line string) error {
 	return nil
 }
 
-func (s *sshSigner) apply(option string) (err error) {
+func (s *sshSigner) applyOption(option string) (err error) {
 	name, value, _ := strings.Cut(option, "=")
 	value = strings.Trim(value, `"`)
 	switch strings.ToLower(name) {
 	case "namespaces":
 		if !slices.Contains(strings.Split(value, ","), sshNamespace) {
-			return fmt.Errorf("the key is not for %s: its namespaces are %q", sshNamespace, value)
+			return fmt.Errorf("the key is not valid for %s: its namespaces are %q", sshNamespace, value)
 		}
 	case "valid-after":
 		s.after, err = signerTime(value)
@@ -159,8 +159,8 @@ func (s *sshSigner) apply(option string) (err error) {
 	return err
 }
 
-// signerTime reads a time as OpenSSH writes it, YYYYMMDD[HHMM[SS]][Z]. Without a zone it is UTC here:
-// servers have no place.
+// signerTime parses a time in the format of OpenSSH, YYYYMMDD[HHMM[SS]][Z]. A time without a zone is UTC, because
+// servers have no local time zone.
 func signerTime(text string) (time.Time, error) {
 	digits := strings.TrimSuffix(text, "Z")
 	for _, layout := range []string{"20060102", "200601021504", "20060102150405"} {
@@ -171,7 +171,7 @@ func signerTime(text string) (time.Time, error) {
 	return time.Time{}, fmt.Errorf("%q is not a time such as 20271231", text)
 }
 
-// check returns why an object is not accepted, "" when it is.
+// check returns why an object is not accepted, or "" if it is.
 func (s *signers) check(o signedObject) string {
 	switch {
 	case o.signature == "":
@@ -181,13 +181,13 @@ func (s *signers) check(o signedObject) string {
 	case strings.HasPrefix(o.signature, "-----BEGIN PGP"):
 		return s.checkPGP(o, time.Now())
 	}
-	return "it is signed in a way that is not understood: only SSH and OpenPGP are"
+	return "the format of its signature is not supported: use SSH or OpenPGP"
 }
 
-// checkPGP is the adapter for the errors of the OpenPGP library.
+// checkPGP translates the errors of the OpenPGP library.
 func (s *signers) checkPGP(o signedObject, now time.Time) string {
 	if len(s.pgp) == 0 {
-		return "it is signed by OpenPGP, and no signer has such a key"
+		return "it is signed with OpenPGP, but the list of signers has no OpenPGP key"
 	}
 	config := &packet.Config{Time: func() time.Time { return now }}
 	_, err := openpgp.CheckArmoredDetachedSignature(s.pgp, bytes.NewReader(o.payload), strings.NewReader(o.signature), config)
@@ -195,18 +195,18 @@ func (s *signers) checkPGP(o signedObject, now time.Time) string {
 	case err == nil:
 		return ""
 	case errors.Is(err, pgperrors.ErrUnknownIssuer):
-		return "it is signed by " + issuer(o.signature) + ", which is not among the signers"
+		return "it is signed by " + issuer(o.signature) + ", which is not in the list of signers"
 	case errors.Is(err, pgperrors.ErrKeyExpired):
-		return "the key " + issuer(o.signature) + " that signed it has expired"
+		return "the key " + issuer(o.signature) + " that signed it expired"
 	case errors.Is(err, pgperrors.ErrKeyRevoked):
 		return "the key " + issuer(o.signature) + " that signed it was revoked"
 	case errors.Is(err, pgperrors.ErrSignatureExpired):
-		return "its signature has expired"
+		return "its signature expired"
 	}
-	return "its signature is bad: " + cleanText(err.Error())
+	return "its signature is invalid: " + cleanText(err.Error())
 }
 
-// issuer names the key of an armored OpenPGP signature as far as it says.
+// issuer describes the key of an armored OpenPGP signature, if the signature identifies it.
 func issuer(armored string) string {
 	const unknown = "an unknown key"
 	block, err := armor.Decode(strings.NewReader(armored))

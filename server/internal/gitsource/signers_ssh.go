@@ -20,7 +20,7 @@ const (
 	sshMagic     = "SSHSIG"
 )
 
-// sshSignature is OpenSSH's form of a signature on a file, after its magic (PROTOCOL.sshsig).
+// sshSignature is the format of a signature by OpenSSH, after its magic (PROTOCOL.sshsig).
 type sshSignature struct {
 	Version   uint32
 	Key       string
@@ -30,35 +30,35 @@ type sshSignature struct {
 	Signature string
 }
 
-// checkSSH returns why an object is not accepted, "" when it is.
+// checkSSH returns why an object is not accepted, or "" if it is.
 func (s *signers) checkSSH(o signedObject) string {
 	signature, key, err := parseSSHSignature(o.signature)
 	if err != nil {
-		return "its signature cannot be read: " + err.Error()
+		return "its signature is malformed: " + err.Error()
 	}
 	at := time.Unix(o.time, 0)
-	known, inTime := false, false
+	known, validThen := false, false
 	for _, signer := range s.ssh {
 		if !bytes.Equal(signer.key, key.Marshal()) {
 			continue
 		}
 		known = true
 		if (signer.after.IsZero() || !at.Before(signer.after)) && (signer.before.IsZero() || at.Before(signer.before)) {
-			inTime = true
+			validThen = true
 		}
 	}
 	name := ssh.FingerprintSHA256(key)
 	switch {
 	case !known:
-		return "it is signed by the SSH key " + name + ", which is not among the signers"
+		return "it is signed by the SSH key " + name + ", which is not in the list of signers"
 	case signature.Namespace != sshNamespace:
 		return fmt.Sprintf("its signature is for %q, not for git", cleanText(signature.Namespace))
 	}
 	if err := verifySSH(signature, key, o.payload); err != nil {
-		return "its signature by the SSH key " + name + " is bad"
+		return "its signature by the SSH key " + name + " is invalid"
 	}
-	if !inTime {
-		return fmt.Sprintf("the SSH key %s was not valid on %s, the date of the signature: it has expired or was not yet in use", name, at.UTC().Format(time.DateOnly))
+	if !validThen {
+		return fmt.Sprintf("the SSH key %s was not valid on %s, the date of the signature", name, at.UTC().Format(time.DateOnly))
 	}
 	return ""
 }
@@ -68,7 +68,7 @@ func parseSSHSignature(armored string) (sshSignature, ssh.PublicKey, error) {
 	text, found := strings.CutPrefix(strings.TrimSpace(armored), sshBegin)
 	text, ended := strings.CutSuffix(text, sshEnd)
 	if !found || !ended {
-		return out, nil, errors.New("it has no beginning or no end")
+		return out, nil, errors.New("its first or last line is missing")
 	}
 	data, err := base64.StdEncoding.DecodeString(strings.Join(strings.Fields(text), ""))
 	if err != nil {
@@ -76,11 +76,11 @@ func parseSSHSignature(armored string) (sshSignature, ssh.PublicKey, error) {
 	}
 	data, found = bytes.CutPrefix(data, []byte(sshMagic))
 	if !found || ssh.Unmarshal(data, &out) != nil || out.Version != 1 {
-		return out, nil, errors.New("it has another form")
+		return out, nil, errors.New("its format is unknown")
 	}
 	key, err := ssh.ParsePublicKey([]byte(out.Key))
 	if err != nil {
-		return out, nil, errors.New("its key is not understood")
+		return out, nil, errors.New("its key is invalid")
 	}
 	return out, key, nil
 }
@@ -101,8 +101,8 @@ func verifySSH(s sshSignature, key ssh.PublicKey, payload []byte) error {
 	if err := ssh.Unmarshal([]byte(s.Signature), &signature); err != nil {
 		return err
 	}
-	if signature.Format == ssh.KeyAlgoRSA { // by SHA-1, which OpenSSH refuses here too
-		return errors.New("the signature is by SHA-1")
+	if signature.Format == ssh.KeyAlgoRSA { // with SHA-1, which OpenSSH rejects too
+		return errors.New("the signature uses SHA-1")
 	}
 	signed := ssh.Marshal(struct{ Namespace, Reserved, Hash, Sum string }{s.Namespace, s.Reserved, s.Hash, string(sum)})
 	return key.Verify(append([]byte(sshMagic), signed...), &signature)

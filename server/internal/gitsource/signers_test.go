@@ -17,7 +17,7 @@ import (
 
 const unsignedCommit = "tree 4b825dc642cb6eb9a060e54bf8d69288fbee4904\nauthor Ann <a@b> 1700000000 +0000\ncommitter Ann <a@b> 1700000000 +0000\n\nmessage\n"
 
-// withSignature puts a signature into a commit as git does.
+// withSignature adds a signature to a commit like git.
 func withSignature(commit, signature string) []byte {
 	headers, body, _ := strings.Cut(commit, "\n\n")
 	folded := strings.ReplaceAll(strings.TrimSpace(signature), "\n", "\n ")
@@ -51,11 +51,11 @@ func publicKey(t *testing.T, e *openpgp.Entity) string {
 	return out.String() + "\n"
 }
 
-func TestSignaturesByOpenPGP(t *testing.T) {
+func TestOpenPGPSignatures(t *testing.T) {
 	t.Parallel()
 	now := time.Now()
 	made := now.Add(-48 * time.Hour)
-	good, stranger, expired, revoked := newEntity(t, made, 0), newEntity(t, made, 0), newEntity(t, made, 24*time.Hour), newEntity(t, made, 0)
+	good, other, expired, revoked := newEntity(t, made, 0), newEntity(t, made, 0), newEntity(t, made, 24*time.Hour), newEntity(t, made, 0)
 	signedBy := func(e *openpgp.Entity) []byte {
 		t.Helper()
 		var out bytes.Buffer
@@ -79,15 +79,15 @@ func TestSignaturesByOpenPGP(t *testing.T) {
 		want   string
 	}{
 		{"a signer", signedBy(good), ""},
-		{"nobody", []byte(unsignedCommit), "it is not signed"},
-		{"somebody else", signedBy(stranger), "which is not among the signers"},
-		{"a key that has expired", signedBy(expired), "has expired"},
+		{"no signer", []byte(unsignedCommit), "it is not signed"},
+		{"another key", signedBy(other), "which is not in the list of signers"},
+		{"a key that has expired", signedBy(expired), "expired"},
 		{"a key that was revoked", fromRevoked, "was revoked"},
-		{"another message", bytes.Replace(signedBy(good), []byte("\n\nmessage"), []byte("\n\nMessage"), 1), "its signature is bad"},
-		{"another tree", bytes.Replace(signedBy(good), []byte("tree 4b"), []byte("tree 5b"), 1), "its signature is bad"},
+		{"another message", bytes.Replace(signedBy(good), []byte("\n\nmessage"), []byte("\n\nMessage"), 1), "its signature is invalid"},
+		{"another tree", bytes.Replace(signedBy(good), []byte("tree 4b"), []byte("tree 5b"), 1), "its signature is invalid"},
 		{"two signatures", withSignature(string(signedBy(good)), "x"), "it is not signed"},
-		{"an odd one", withSignature(unsignedCommit, "-----BEGIN SIGNED MESSAGE-----\nx"), "not understood"},
-		{"an empty one", withSignature(unsignedCommit, "-----BEGIN PGP SIGNATURE-----\n-----END PGP SIGNATURE-----"), "its signature is bad"},
+		{"an unknown format", withSignature(unsignedCommit, "-----BEGIN SIGNED MESSAGE-----\nx"), "not supported"},
+		{"an empty signature", withSignature(unsignedCommit, "-----BEGIN PGP SIGNATURE-----\n-----END PGP SIGNATURE-----"), "its signature is invalid"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.reason, func(t *testing.T) {
@@ -100,7 +100,7 @@ func TestSignaturesByOpenPGP(t *testing.T) {
 	}
 }
 
-func TestSignersAreCheckedBeforeTheyAreKept(t *testing.T) {
+func TestInvalidSignersAreRejected(t *testing.T) {
 	t.Parallel()
 	private, public, err := gitserver.NewKey()
 	if err != nil {
@@ -114,18 +114,18 @@ func TestSignersAreCheckedBeforeTheyAreKept(t *testing.T) {
 		{"one", "ann@example.com " + line, ""},
 		{"a comment, several names and options", "# us\n\nann@example.com,bob@example.com namespaces=\"git\",valid-after=\"20200101\",valid-before=\"20991231Z\" " + line + " a comment", ""},
 		{"a quoted name", `"ann of the team" ` + line, ""},
-		{"only a comment", "# us", "hold no key"},
+		{"only a comment", "# us", "contains no key"},
 		{"no name", line, "line 1 of the signers: the name before the key is missing"},
 		{"no key", "# us\nann@example.com", "line 2 of the signers: write it as"},
-		{"half a key", "ann@example.com " + line[:40], "holds no public key"},
+		{"half a key", "ann@example.com " + line[:40], "contains no public key"},
 		{"a private key", string(private), "private key"},
-		{"another purpose", "ann namespaces=\"file\" " + line, "is not for git"},
+		{"another purpose", "ann namespaces=\"file\" " + line, "is not valid for git"},
 		{"an authority", "ann cert-authority " + line, "certificates are not supported"},
-		{"an odd option", "ann no-pty " + line, "not an option"},
-		{"an odd time", "ann valid-before=\"tomorrow\" " + line, "is not a time"},
-		{"half an OpenPGP key", pgpBegin + "\n\nAAAA", "has no end"},
-		{"a broken OpenPGP key", pgpBegin + "\n\nAAAA\n" + pgpEnd, "cannot be read"},
-		{"very many", strings.Repeat("#", maxSigners+1), "longer than"},
+		{"an unknown option", "ann no-pty " + line, "not an option"},
+		{"an invalid time", "ann valid-before=\"tomorrow\" " + line, "is not a time"},
+		{"half an OpenPGP key", pgpBegin + "\n\nAAAA", "is incomplete"},
+		{"a broken OpenPGP key", pgpBegin + "\n\nAAAA\n" + pgpEnd, "is invalid"},
+		{"too long", strings.Repeat("#", maxSigners+1), "longer than"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.reason, func(t *testing.T) {
@@ -142,7 +142,7 @@ func TestSignersAreCheckedBeforeTheyAreKept(t *testing.T) {
 	}
 }
 
-func TestASignerIsOneForItsTime(t *testing.T) {
+func TestValidityOfASigner(t *testing.T) {
 	t.Parallel()
 	_, public, err := gitserver.NewKey()
 	if err != nil {
@@ -158,7 +158,7 @@ func TestASignerIsOneForItsTime(t *testing.T) {
 	}
 }
 
-// Whatever a commit looks like, taking it apart and looking for its signer ends, and accepts nothing.
+// Parsing any commit and checking its signature terminates and accepts nothing.
 func FuzzSplitSigned(f *testing.F) {
 	f.Add(withSignature(unsignedCommit, sshBegin+"\nU1NIU0lHAAAAAQ==\n"+sshEnd))
 	f.Add(withSignature(unsignedCommit, "-----BEGIN PGP SIGNATURE-----\n\nAAAA\n-----END PGP SIGNATURE-----"))
@@ -181,7 +181,7 @@ func FuzzSplitSigned(f *testing.F) {
 	})
 }
 
-// Who may sign is written by users: whatever they write is read or refused, and never both.
+// Users write the list of signers. Any text is either accepted or rejected.
 func FuzzParseSigners(f *testing.F) {
 	_, public, err := gitserver.NewKey()
 	if err != nil {

@@ -9,11 +9,11 @@ import (
 	"time"
 )
 
-const sizeCheckEvery = 250 * time.Millisecond
+const sizeCheckInterval = 250 * time.Millisecond
 
 var errTooLarge = errors.New("the repository is too large")
 
-// sizeText writes a limit, which is mostly a round number.
+// sizeText formats a limit, which usually is a round number.
 func sizeText(bytes int64) string {
 	switch {
 	case bytes >= 1<<30 && bytes%(1<<30) == 0:
@@ -24,8 +24,8 @@ func sizeText(bytes int64) string {
 	return fmt.Sprintf("%d bytes", bytes)
 }
 
-// watchSize ends the context that it returns for the error that check returns, which it calls every so often. The
-// caller calls stop, which waits for the watch to end.
+// watchSize calls check repeatedly, and cancels the returned context with the first error of check. The caller
+// calls stop, which waits for the goroutine to end.
 func watchSize(ctx context.Context, every time.Duration, check func() error) (watched context.Context, stop func()) {
 	watched, cancel := context.WithCancelCause(ctx)
 	done := make(chan struct{})
@@ -50,8 +50,8 @@ func watchSize(ctx context.Context, every time.Duration, check func() error) (wa
 	}
 }
 
-// folderSize adds up the files below a folder. What vanishes meanwhile, as temporary files of git
-// do, does not count.
+// folderSize returns the total size of the files below a folder. It ignores files that vanish in the meantime,
+// like temporary files of git.
 func folderSize(dir string) int64 {
 	var size int64
 	// The function returns no errors, so neither does the walk.

@@ -12,7 +12,7 @@ import (
 	"github.com/kedge-dev/kedge/internal/testkit/gitserver"
 )
 
-// noise returns n bytes that do not get smaller.
+// noise returns n bytes that do not compress.
 func noise(n int) string {
 	random := rand.New(rand.NewPCG(1, uint64(n)))
 	out := make([]byte, n)
@@ -22,7 +22,7 @@ func noise(n int) string {
 	return string(out)
 }
 
-func TestARepositoryBeyondTheLimitIsRefused(t *testing.T) {
+func TestTooLargeRepositoryIsRejected(t *testing.T) {
 	t.Parallel()
 	remote := filepath.Join(t.TempDir(), "remote.git")
 	repo, err := gitserver.NewRepo(t.Context(), remote, "")
@@ -57,7 +57,7 @@ func TestARepositoryBeyondTheLimitIsRefused(t *testing.T) {
 	if err := fetch(); !errors.As(err, &remoteErr) || remoteErr.Problem != want {
 		t.Errorf("got %v", err)
 	}
-	// For a while it is not even asked.
+	// For a while the server does not fetch it again.
 	if err := os.Rename(remote, remote+".elsewhere"); err != nil {
 		t.Fatal(err)
 	}
@@ -67,25 +67,25 @@ func TestARepositoryBeyondTheLimitIsRefused(t *testing.T) {
 	if err := os.Rename(remote+".elsewhere", remote); err != nil {
 		t.Fatal(err)
 	}
-	u, err := m.use(Access{URL: url})
+	u, err := m.acquire(Access{URL: url})
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer m.end(u.mirror)
+	defer m.release(u.mirror)
 	if size := folderSize(u.dir); size > 1<<20 {
-		t.Errorf("%d bytes are left", size)
+		t.Errorf("the mirror has %d bytes", size)
 	}
-	// Mended at the remote, it is read again as soon as it is asked.
+	// After the remote is repaired, the next fetch succeeds.
 	if err := repo.Reset(t.Context(), small); err != nil {
 		t.Fatal(err)
 	}
-	u.refused = &exceeded{}
+	u.rejection = &rejection{}
 	if err := fetch(); err != nil {
 		t.Errorf("after it was made smaller: %v", err)
 	}
 }
 
-func TestGarbageDoesNotCountForEver(t *testing.T) {
+func TestGarbageIsRemovedWhenTheLimitIsReached(t *testing.T) {
 	t.Parallel()
 	m, r, commits := fetchedRepo(t, 2, 100)
 	r.cfg.MaxMirrorBytes = 1 << 20
@@ -97,11 +97,11 @@ func TestGarbageDoesNotCountForEver(t *testing.T) {
 		t.Errorf("got %v, %v", refs, err)
 	}
 	if size := folderSize(r.dir); size > 1<<20 {
-		t.Errorf("%d bytes are left", size)
+		t.Errorf("the mirror has %d bytes", size)
 	}
 }
 
-func TestGrowthBeyondTheLimitEndsWhatGrows(t *testing.T) {
+func TestSizeLimitCancelsTheContext(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	watched, stop := watchSize(t.Context(), time.Millisecond, func() error {
@@ -117,10 +117,10 @@ func TestGrowthBeyondTheLimitEndsWhatGrows(t *testing.T) {
 	select {
 	case <-watched.Done():
 	case <-time.After(10 * time.Second):
-		t.Fatal("nothing happened")
+		t.Fatal("the context did not end")
 	}
 	if cause := context.Cause(watched); !errors.Is(cause, errTooLarge) {
-		t.Errorf("it ended for %v", cause)
+		t.Errorf("the context ended with %v", cause)
 	}
 }
 

@@ -18,23 +18,23 @@ import (
 	"github.com/kedge-dev/kedge/server/internal/gitsource/egress"
 )
 
-// sshTimeout bounds a connection from the first byte until the user is known.
+// sshTimeout limits a connection from the first byte until the user is authenticated.
 const sshTimeout = 30 * time.Second
 
-// sshTarget is where and as whom a repository is read over SSH, by a client in this process: the
-// key is in no file and no agent, and the address is dialled like any other.
+// sshTarget is a repository on an SSH server. An SSH client in this process reads it: the key is in no file and
+// no SSH agent, and the dialer checks the address like any other.
 type sshTarget struct {
 	host   string // with the port
 	path   string
 	config ssh.ClientConfig
 }
 
-func (m *Manager) sshRoute(a Access) (func(context.Context, service) (*passage, error), error) {
+func (m *Manager) sshConnector(a Access) (func(context.Context, service) (*connection, error), error) {
 	target, err := newSSHTarget(a, m.cfg.Dir)
 	if err != nil {
 		return nil, err
 	}
-	return func(ctx context.Context, s service) (*passage, error) { return target.open(ctx, m.dialer, s) }, nil
+	return func(ctx context.Context, s service) (*connection, error) { return target.open(ctx, m.dialer, s) }, nil
 }
 
 func newSSHTarget(a Access, tempDir string) (*sshTarget, error) {
@@ -42,15 +42,15 @@ func newSSHTarget(a Access, tempDir string) (*sshTarget, error) {
 		return &RemoteError{Reason: ReasonCredentialUnusable, URL: a.URL, Problem: fmt.Sprintf(format, args...)}
 	}
 	if a.Credential == nil || len(a.Credential.SSHKey) == 0 {
-		return nil, problem("ssh needs a credential with a key: store one and name it with kedge repo add %s --credential NAME", a.URL)
+		return nil, problem("ssh needs a credential with a key: store one and select it with kedge repo add %s --credential NAME", a.URL)
 	}
 	signer, err := ssh.ParsePrivateKey(a.Credential.SSHKey)
 	var locked *ssh.PassphraseMissingError
 	if errors.As(err, &locked) {
-		return nil, problem("the SSH key is protected by a passphrase: store one that is not")
+		return nil, problem("the SSH key has a passphrase: store a key without one")
 	}
 	if err != nil {
-		return nil, problem("the SSH key cannot be used: it is not a private key in PEM")
+		return nil, problem("the SSH key is not a private key in PEM format")
 	}
 	user, host, path := sshParts(a.URL)
 	known, err := readHostKeys(a.Credential.KnownHosts, host, tempDir)
@@ -69,8 +69,8 @@ func newSSHTarget(a Access, tempDir string) (*sshTarget, error) {
 	}}, nil
 }
 
-// sshParts takes an address apart as git does: in the form host:path a path is relative to the home
-// folder, in a URL it is not, unless it begins with a tilde.
+// sshParts splits an address like git: in the form host:path the path is relative to the home folder. In a URL it
+// is absolute, unless it begins with a tilde.
 func sshParts(raw string) (user, host, path string) {
 	if u, err := url.Parse(raw); err == nil && u.Scheme == "ssh" {
 		path = u.Path
@@ -87,12 +87,12 @@ type contextDialer interface {
 	DialContext(ctx context.Context, network, address string) (net.Conn, error)
 }
 
-// open connects and starts the service there. Faults are in the passage, which is closed then.
-func (t *sshTarget) open(ctx context.Context, dialer contextDialer, s service) (*passage, error) {
-	p := &passage{transport: "fd", url: "fd::3/" + t.host + "/" + strings.TrimPrefix(t.path, "/")}
+// open connects and starts the service. After an error the connection is closed and contains the fault.
+func (t *sshTarget) open(ctx context.Context, dialer contextDialer, s service) (*connection, error) {
+	p := &connection{transport: "fd", url: "fd::3/" + t.host + "/" + strings.TrimPrefix(t.path, "/")}
 	session, err := t.connect(ctx, dialer, p)
 	if err == nil {
-		err = t.carry(session, p, s)
+		err = t.startService(session, p, s)
 	}
 	if err != nil {
 		p.close()
@@ -101,16 +101,16 @@ func (t *sshTarget) open(ctx context.Context, dialer contextDialer, s service) (
 	return p, nil
 }
 
-func (t *sshTarget) connect(ctx context.Context, dialer contextDialer, p *passage) (*ssh.Session, error) {
-	conn, err := dialer.DialContext(egress.OnPrivate(ctx, p.fault.inPrivateNetwork), "tcp", t.host)
+func (t *sshTarget) connect(ctx context.Context, dialer contextDialer, p *connection) (*ssh.Session, error) {
+	conn, err := dialer.DialContext(egress.WithPrivateHook(ctx, p.fault.inPrivateNetwork), "tcp", t.host)
 	if err != nil {
-		p.fault.connection(err)
+		p.fault.dialError(err)
 		return nil, fmt.Errorf("connecting: %w", err)
 	}
-	// Whatever waits for the remote ends with the call, and nothing outlives the passage.
+	// The connection ends with the call and with the connection of git.
 	stop := context.AfterFunc(ctx, func() { _ = conn.Close() })
 	p.closers = append(p.closers, func() { stop(); _ = conn.Close() })
-	_ = conn.SetDeadline(time.Now().Add(sshTimeout)) // fails only on closed connections
+	_ = conn.SetDeadline(time.Now().Add(sshTimeout)) // fails only on a closed connection
 	c, channels, requests, err := ssh.NewClientConn(conn, t.host, &t.config)
 	if err != nil {
 		handshakeFault(p, err)
@@ -119,14 +119,14 @@ func (t *sshTarget) connect(ctx context.Context, dialer contextDialer, p *passag
 	_ = conn.SetDeadline(time.Time{})
 	session, err := ssh.NewClient(c, channels, requests).NewSession()
 	if err != nil {
-		p.fault.set("the server refused", "", err.Error())
+		p.fault.set("the server rejected the request", "", err.Error())
 		return nil, fmt.Errorf("connecting: %w", err)
 	}
 	return session, nil
 }
 
-// handshakeFault is the adapter for the errors of the SSH library.
-func handshakeFault(p *passage, err error) {
+// handshakeFault translates the errors of the SSH library.
+func handshakeFault(p *connection, err error) {
 	var unknown *hostKeyError
 	switch {
 	case errors.As(err, &unknown):
@@ -138,8 +138,8 @@ func handshakeFault(p *passage, err error) {
 	}
 }
 
-// carry starts the service and connects it with a socket, whose other end is for git.
-func (t *sshTarget) carry(session *ssh.Session, p *passage, s service) error {
+// startService starts the service and connects it to a socket, whose other end is for git.
+func (t *sshTarget) startService(session *ssh.Session, p *connection, s service) error {
 	stdin, err := session.StdinPipe()
 	if err != nil {
 		return fmt.Errorf("connecting: %w", err)
@@ -150,52 +150,51 @@ func (t *sshTarget) carry(session *ssh.Session, p *passage, s service) error {
 	}
 	stderr := &tail{limit: maxStderr}
 	session.Stderr = stderr
-	ours, theirs, err := socketPair()
+	local, gitEnd, err := socketPair()
 	if err != nil {
 		return err
 	}
-	p.files = append(p.files, theirs)
-	p.closers = append(p.closers, func() { _ = ours.Close() })
-	// A server that does not take it answers in version 1.
+	p.files = append(p.files, gitEnd)
+	p.closers = append(p.closers, func() { _ = local.Close() })
+	// A server that does not support it answers in version 1.
 	_ = session.Setenv("GIT_PROTOCOL", "version=2")
 	if err := session.Start(string(s) + " " + shellQuote(t.path)); err != nil {
 		p.fault.set(notReadable, "", err.Error())
 		return fmt.Errorf("connecting: %w", err)
 	}
 	go func() {
-		_, _ = io.Copy(stdin, ours) // the other direction sees why it ended
+		_, _ = io.Copy(stdin, local) // the other direction reports the error
 		_ = stdin.Close()
 	}()
 	go func() {
-		n, err := io.Copy(ours, stdout)
+		n, err := io.Copy(local, stdout)
 		if err == nil {
 			err = session.Wait()
 		}
-		noteEnd(&p.fault, s, n, err, stderr)
-		_ = ours.CloseWrite() // only now does git see the end
+		recordEnd(&p.fault, s, n, err, stderr)
+		_ = local.CloseWrite() // git sees the end only now, after the fault is recorded
 	}()
 	return nil
 }
 
-// noteEnd tells a repository that is not served, which hosts say in many words, from a connection
-// that broke.
-func noteEnd(f *fault, s service, n int64, err error, stderr *tail) {
+// recordEnd distinguishes a rejected repository, which hosts report in many ways, from a lost connection.
+func recordEnd(f *fault, s service, n int64, err error, stderr *tail) {
 	var exit *ssh.ExitError
 	switch {
 	case err == nil:
 	case !errors.As(err, &exit):
-		f.broken(err)
+		f.connectionLost(err)
 	case n == 0 && s == receivePack:
-		// Who gets here may read: what the host says of writing tells nothing that is not known.
-		f.tell("", notWritable, cleanText(lastLine(stderr.String())), "")
+		// A user with read access knows that the repository exists, so the message of the host reveals nothing.
+		f.setPublic("", notWritable, cleanText(lastLine(stderr.String())), "")
 	case n == 0:
 		f.set(notReadable, "", lastLine(stderr.String()))
 	}
 }
 
-// socketPair returns two ends of a stream, one of them for a process.
+// socketPair returns the two ends of a stream, one of them for another process.
 func socketPair() (*net.UnixConn, *os.File, error) {
-	syscall.ForkLock.RLock() // a process that is started meanwhile must not inherit them
+	syscall.ForkLock.RLock() // a process that starts in the meantime must not inherit them
 	fds, err := syscall.Socketpair(syscall.AF_UNIX, syscall.SOCK_STREAM, 0)
 	if err == nil {
 		syscall.CloseOnExec(fds[0])
@@ -203,19 +202,19 @@ func socketPair() (*net.UnixConn, *os.File, error) {
 	}
 	syscall.ForkLock.RUnlock()
 	if err != nil {
-		return nil, nil, fmt.Errorf("making a socket for git: %w", err)
+		return nil, nil, fmt.Errorf("creating a socket for git: %w", err)
 	}
-	ours, theirs := os.NewFile(uintptr(fds[0]), "ssh"), os.NewFile(uintptr(fds[1]), "git")
-	conn, err := net.FileConn(ours) // which makes a copy
-	_ = ours.Close()
+	local, gitEnd := os.NewFile(uintptr(fds[0]), "ssh"), os.NewFile(uintptr(fds[1]), "git")
+	conn, err := net.FileConn(local) // it duplicates the descriptor
+	_ = local.Close()
 	if err != nil {
-		_ = theirs.Close()
-		return nil, nil, fmt.Errorf("making a socket for git: %w", err)
+		_ = gitEnd.Close()
+		return nil, nil, fmt.Errorf("creating a socket for git: %w", err)
 	}
-	return conn.(*net.UnixConn), theirs, nil
+	return conn.(*net.UnixConn), gitEnd, nil
 }
 
-// shellQuote quotes as git does, which is what hosts that are no shell take apart.
+// shellQuote quotes like git. Hosts without a shell parse that form.
 func shellQuote(path string) string {
 	return "'" + strings.NewReplacer("'", `'\''`, "!", `'\!'`).Replace(path) + "'"
 }

@@ -19,10 +19,10 @@ func TestSSHParts(t *testing.T) {
 		{"a port", "ssh://host:2222/repo", "", "host:2222", "/repo"},
 		{"a home folder", "ssh://host/~me/repo", "", "host:22", "~me/repo"},
 		{"an escaped path", "ssh://host/a%20b", "", "host:22", "/a b"},
-		{"version 6", "ssh://[::1]:2222/repo", "", "[::1]:2222", "/repo"},
+		{"IPv6", "ssh://[::1]:2222/repo", "", "[::1]:2222", "/repo"},
 		{"the short form", "git@host:org/repo.git", "git", "host:22", "org/repo.git"},
 		{"the short form without a user", "host:/repo", "", "host:22", "/repo"},
-		{"the short form in version 6", "git@[::1]:repo", "git", "[::1]:22", "repo"},
+		{"the short form with IPv6", "git@[::1]:repo", "git", "[::1]:22", "repo"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.reason, func(t *testing.T) {
@@ -67,11 +67,11 @@ func TestOnlyKnownHostsAreTrusted(t *testing.T) {
 		t.Fatal(err)
 	}
 	private, public := newKey(t)
-	_, stranger := newKey(t)
+	_, unusedKey := newKey(t)
 	host.Authorize(public)
 	known := string(host.KnownHosts())
 	name, _, _ := strings.Cut(known, " ")
-	otherKey := knownhosts.Line([]string{name}, stranger) + "\n"
+	otherKey := knownhosts.Line([]string{name}, unusedKey) + "\n"
 	m, err := New(Config{Dir: t.TempDir(), Addresses: &egress.Policy{AllowLoopback: true}})
 	if err != nil {
 		t.Fatal(err)
@@ -83,7 +83,7 @@ func TestOnlyKnownHostsAreTrusted(t *testing.T) {
 		{"hashed", knownhosts.HashHostname(name) + strings.TrimPrefix(known, name), ErrEmpty.Error()},
 		{"none", "", "add this line to the known hosts: " + strings.TrimSpace(known)},
 		{"another host", "github.com" + strings.TrimPrefix(known, name), "add this line to the known hosts: " + strings.TrimSpace(known)},
-		{"another key", otherKey, "is not the one that is known"},
+		{"another key", otherKey, "differs from the known one"},
 		{"revoked", known + "@revoked " + known, "the host key is revoked"},
 		{"not known hosts", known + "nonsense\n", "the known hosts cannot be read: line 2"},
 	}
@@ -99,16 +99,16 @@ func TestOnlyKnownHostsAreTrusted(t *testing.T) {
 	}
 }
 
-func TestKeysThatCannotBeUsedAreNamed(t *testing.T) {
+func TestUnusableKeysAreReported(t *testing.T) {
 	t.Parallel()
-	_, private, err := newLockedKey()
+	_, locked, err := newLockedKey()
 	if err != nil {
 		t.Fatal(err)
 	}
 	for want, key := range map[string][]byte{
 		"ssh needs a credential with a key": nil,
-		"it is not a private key in PEM":    []byte("s3cret"),
-		"is protected by a passphrase":      private,
+		"is not a private key in PEM":       []byte("s3cret"),
+		"has a passphrase":                  locked,
 	} {
 		_, err := newSSHTarget(Access{URL: "git@host:repo", Credential: &Credential{Fingerprint: "f", SSHKey: key}}, t.TempDir())
 		var remote *RemoteError

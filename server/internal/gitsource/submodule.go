@@ -14,17 +14,16 @@ import (
 )
 
 const (
-	// maxSubmoduleDepth is how many repositories away a submodule may be, and maxSubmodules how many one
-	// commit may lead into.
+	// maxSubmoduleDepth limits the nesting of submodules, and maxSubmodules the submodules of one commit.
 	maxSubmoduleDepth = 3
 	maxSubmodules     = 32
 	maxGitmodules     = 256 << 10
 )
 
-// listThrough is List through submodules. A submodule shows as the folder that it stands for; it is
-// fetched when that is listed.
-func (t *tree) listThrough(ctx context.Context, name string) ([]filetree.Entry, error) {
-	at, rest, err := t.enter(ctx, name)
+// listWithSubmodules is List with submodules. A submodule is listed as a folder, and fetched when that folder is
+// listed.
+func (t *tree) listWithSubmodules(ctx context.Context, name string) ([]filetree.Entry, error) {
+	at, rest, err := t.resolve(ctx, name)
 	if err != nil {
 		return nil, err
 	}
@@ -42,25 +41,26 @@ func (t *tree) listThrough(ctx context.Context, name string) ([]filetree.Entry, 
 		defer t.mu.Unlock()
 		for _, e := range entries {
 			if e.Mode != filetree.Dir {
-				t.owners[e.ID] = at
+				t.contentTrees[e.ID] = at
 			}
 		}
 	}
 	return entries, nil
 }
 
-// enter follows a path into the submodule that it ends in, and returns its tree and the path there.
-func (t *tree) enter(ctx context.Context, name string) (*tree, string, error) {
+// resolve follows a path into the submodule that contains it, and returns the submodule's tree and the path
+// within it.
+func (t *tree) resolve(ctx context.Context, name string) (*tree, string, error) {
 	id, walked := t.root, ""
-	for level := range levels(name) {
-		entries, err := t.folder(ctx, id)
+	for element := range pathElements(name) {
+		entries, err := t.readFolder(ctx, id)
 		if err != nil {
 			return nil, "", err
 		}
-		walked = path.Join(walked, level)
-		i := slices.IndexFunc(entries, func(e filetree.Entry) bool { return e.Name == level })
+		walked = path.Join(walked, element)
+		i := slices.IndexFunc(entries, func(e filetree.Entry) bool { return e.Name == element })
 		if i < 0 {
-			break // whoever looks for it says so
+			break // the caller reports that it does not exist
 		}
 		if entries[i].Mode == filetree.Submodule {
 			inner, err := t.submodule(ctx, walked, entries[i].ID)
@@ -68,7 +68,7 @@ func (t *tree) enter(ctx context.Context, name string) (*tree, string, error) {
 				return nil, "", err
 			}
 			rest := strings.TrimPrefix(strings.TrimPrefix(path.Clean(strings.Trim(name, "/")), walked), "/")
-			return inner.enter(ctx, rest)
+			return inner.resolve(ctx, rest)
 		}
 		if entries[i].Mode != filetree.Dir {
 			break
@@ -78,10 +78,10 @@ func (t *tree) enter(ctx context.Context, name string) (*tree, string, error) {
 	return t, name, nil
 }
 
-// submodule returns the tree of the submodule at a path, which it fetches.
+// submodule fetches the submodule at a path and returns its tree.
 func (t *tree) submodule(ctx context.Context, at, commit string) (*tree, error) {
 	t.mu.Lock()
-	inner := t.inner[at]
+	inner := t.submodules[at]
 	t.mu.Unlock()
 	if inner != nil {
 		return inner, nil
@@ -93,7 +93,7 @@ func (t *tree) submodule(ctx context.Context, at, commit string) (*tree, error) 
 		return nil, fail("submodules are nested more than %d deep", maxSubmoduleDepth)
 	}
 	if t.access.opened.Add(1) > maxSubmodules {
-		return nil, fail("the paths in use lead into more than %d submodules", maxSubmodules)
+		return nil, fail("the paths in use contain more than %d submodules", maxSubmodules)
 	}
 	access, err := t.submoduleAccess(ctx, at)
 	if err != nil {
@@ -113,13 +113,13 @@ func (t *tree) submodule(ctx context.Context, at, commit string) (*tree, error) 
 	inner = opened.(*tree)
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.inner[at] = inner
+	t.submodules[at] = inner
 	return inner, nil
 }
 
-// submoduleAccess is how a submodule is read. Its address is as free as that of any repository, and the
-// credential goes nowhere but to the host that it was given for. The commit is named by the tree that
-// leads there, so that the signature on that one covers it.
+// submoduleAccess returns how to read a submodule. Its URL is subject to the same rules as that of any
+// repository, and the credential is sent only to the host of the parent. The commit id is in the parent's tree,
+// so the signature of the parent covers it.
 func (t *tree) submoduleAccess(ctx context.Context, at string) (Access, error) {
 	urls, err := t.gitmodules(ctx)
 	if err != nil {
@@ -127,30 +127,31 @@ func (t *tree) submoduleAccess(ctx context.Context, at string) (Access, error) {
 	}
 	raw, ok := urls[at]
 	if !ok {
-		return Access{}, &filetree.Error{Path: at, Problem: "it is a submodule that .gitmodules has no URL for"}
+		return Access{}, &filetree.Error{Path: at, Problem: "it is a submodule without a URL in .gitmodules"}
 	}
 	resolved, err := resolveURL(t.access.URL, raw)
 	if err == nil {
 		resolved, err = t.m.CheckURL(resolved)
 	}
 	if err != nil {
-		return Access{}, &filetree.Error{Path: at, Problem: "the URL of the submodule cannot be used: " + err.Error()}
+		return Access{}, &filetree.Error{Path: at, Problem: "the URL of the submodule is invalid: " + err.Error()}
 	}
 	parent := t.access.parent
 	if parent == "" {
 		parent = t.access.URL
 	}
 	out := Access{Owner: t.access.Owner, URL: resolved, Submodules: true, parent: parent, depth: t.access.depth + 1, opened: t.access.opened}
-	// What a submodule names is the choice of whoever owns it: it may name what is theirs, and not have
-	// something read that only the credential's owner may read.
-	if hostKey(resolved) == hostKey(t.access.URL) && (t.access.depth == 0 || groupOf(resolved) == groupOf(t.access.URL)) {
+	// The owner of a submodule chooses its nested submodules. They must not be able to read a repository that
+	// only the owner of the credential may read.
+	if hostKey(resolved) == hostKey(t.access.URL) && (t.access.depth == 0 || repositoryOwner(resolved) == repositoryOwner(t.access.URL)) {
 		out.Credential = t.access.Credential
 	}
 	return out, nil
 }
 
-// groupOf is the first part of the path of a URL: whose repository it is, on hosts with many.
-func groupOf(checked string) string {
+// repositoryOwner returns the first element of the path of a URL: the user or organization on hosts with many of
+// them.
+func repositoryOwner(checked string) string {
 	parsed, err := url.Parse(checked)
 	if err != nil {
 		return checked
@@ -159,7 +160,7 @@ func groupOf(checked string) string {
 	return group
 }
 
-// gitmodules returns the URLs of submodules by their paths, as .gitmodules at the root says.
+// gitmodules returns the URLs of submodules by path, from .gitmodules in the root.
 func (t *tree) gitmodules(ctx context.Context) (map[string]string, error) {
 	t.mu.Lock()
 	urls := t.urls
@@ -167,24 +168,24 @@ func (t *tree) gitmodules(ctx context.Context) (map[string]string, error) {
 	if urls != nil {
 		return urls, nil
 	}
-	entries, err := t.folder(ctx, t.root)
+	entries, err := t.readFolder(ctx, t.root)
 	if err != nil {
 		return nil, err
 	}
 	i := slices.IndexFunc(entries, func(e filetree.Entry) bool { return e.Name == ".gitmodules" && e.Mode == filetree.File })
 	if i < 0 {
-		return nil, &filetree.Error{Path: ".gitmodules", Problem: "there is no such file, which says where submodules are"}
+		return nil, &filetree.Error{Path: ".gitmodules", Problem: "the file does not exist, but it must contain the URLs of submodules"}
 	}
 	data, err := t.Read(ctx, entries[i], maxGitmodules)
 	if err != nil {
 		return nil, err
 	}
-	out, err := t.mirror.git.do(ctx, call{
+	out, err := t.mirror.git.do(ctx, gitCall{
 		stdin: strings.NewReader(string(data)), args: []string{"config", "--file", "-", "--no-includes", "-z", "--get-regexp", `^submodule\..*\.(path|url)$`},
 	})
 	var exit *exitError
-	if err != nil && !(errors.As(err, &exit) && exit.stderr == "") { // nothing found says nothing
-		return nil, &filetree.Error{Path: ".gitmodules", Problem: "it cannot be read"}
+	if err != nil && !(errors.As(err, &exit) && exit.stderr == "") { // git writes no message if nothing matches
+		return nil, &filetree.Error{Path: ".gitmodules", Problem: "it is not a valid Git configuration file"}
 	}
 	urls = parseGitmodules(out)
 	t.mu.Lock()
@@ -193,8 +194,7 @@ func (t *tree) gitmodules(ctx context.Context) (map[string]string, error) {
 	return urls, nil
 }
 
-// parseGitmodules reads what git config -z prints: for each entry its key, a line feed, its value and a
-// NUL.
+// parseGitmodules parses the output of git config -z: for each entry the key, a line feed, the value and a NUL.
 func parseGitmodules(text string) map[string]string {
 	paths, urls := map[string]string{}, map[string]string{}
 	for entry := range strings.SplitSeq(text, "\x00") {
@@ -214,7 +214,7 @@ func parseGitmodules(text string) map[string]string {
 	return out
 }
 
-// resolveURL returns the URL of a submodule, which may be relative to that of the repository.
+// resolveURL returns the URL of a submodule, which may be relative to that of the parent.
 func resolveURL(base, raw string) (string, error) {
 	if !strings.HasPrefix(raw, "./") && !strings.HasPrefix(raw, "../") {
 		return raw, nil
@@ -232,7 +232,7 @@ func resolveURL(base, raw string) (string, error) {
 			rest = rest[2:]
 		case strings.HasPrefix(rest, "../"):
 			if len(parts) == 0 {
-				return "", badURL("%q leaves the host", raw)
+				return "", badURL("%q refers to a path above the root of the host", raw)
 			}
 			parts, rest = parts[:len(parts)-1], rest[3:]
 		default:
@@ -245,19 +245,18 @@ func resolveURL(base, raw string) (string, error) {
 	}
 }
 
-// Host names the host that a repository is read from, without the port where it is the usual one; "" for
-// files of this machine.
+// Host returns the host of a repository, without a default port. It returns "" for files of this machine.
 func Host(raw string) string {
 	if strings.HasPrefix(raw, "file://") {
 		return ""
 	}
 	scheme, host, _ := strings.Cut(hostKey(raw), "://")
-	return strings.TrimSuffix(strings.TrimSuffix(host, ":"+usualPorts[scheme]), ".")
+	return strings.TrimSuffix(strings.TrimSuffix(host, ":"+defaultPorts[scheme]), ".")
 }
 
-var usualPorts = map[string]string{"https": "443", "http": "80", "ssh": "22"}
+var defaultPorts = map[string]string{"https": "443", "http": "80", "ssh": "22"}
 
-// hostKey names the host of a repository with all that a credential is bound to.
+// hostKey returns the scheme, host and port that a credential is bound to.
 func hostKey(raw string) string {
 	if u, err := url.Parse(raw); err == nil && strings.Contains(raw, "://") {
 		return u.Scheme + "://" + strings.ToLower(u.Host)

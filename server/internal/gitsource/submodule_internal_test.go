@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// A submodule of a relative URL is on the host of its repository, whose credential it is read with.
+// A submodule with a relative URL is on the host of its parent, because it is read with the parent's credential.
 func FuzzResolveURL(f *testing.F) {
 	for _, raw := range []string{"../other.git", "./inner", "../../../../x", "./../@evil.example/x", "../:x", "../..//evil.example", "./\x00", "https://elsewhere.example/x"} {
 		f.Add(raw)
@@ -19,7 +19,7 @@ func FuzzResolveURL(f *testing.F) {
 				continue
 			}
 			if got, err = CheckURL(got, nil); err == nil && hostKey(got) != hostKey(base) {
-				t.Errorf("%q beside %s is %s, on another host", raw, base, got)
+				t.Errorf("%q relative to %s is %s, on another host", raw, base, got)
 			}
 		}
 	})

@@ -19,7 +19,7 @@ func gitmodules(urls map[string]string) string {
 	return b.String()
 }
 
-// readThrough reads a file by its path, as a renderer does.
+// readThrough reads a file by its path, like a renderer.
 func readThrough(t *testing.T, tree filetree.Tree, folder, name string) (string, error) {
 	t.Helper()
 	entries, err := tree.List(t.Context(), folder)
@@ -35,16 +35,16 @@ func readThrough(t *testing.T, tree filetree.Tree, folder, name string) (string,
 	return "", fmt.Errorf("%s has no %s", folder, name)
 }
 
-func TestATreeLeadsThroughSubmodulesWhereAllowed(t *testing.T) {
+func TestTreeIncludesSubmodulesIfAllowed(t *testing.T) {
 	t.Parallel()
-	overPrivate(t, func(t *testing.T, p *private) {
+	overPrivate(t, func(t *testing.T, p *privateRepo) {
 		p.allow("one")
 		lib, deep := createRepo(t, p.server, "team/lib"), createRepo(t, p.server, "team/deep")
 		deepCommit := commit(t, deep, map[string]string{"d.yaml": "deep"})
 		libCommit := commit(t, lib, map[string]string{
 			"base/l.yaml": "lib", "vendor/deep": gitserver.Gitlink(deepCommit), ".gitmodules": gitmodules(map[string]string{"vendor/deep": "../deep.git"}),
 		})
-		commit(t, lib, map[string]string{"base/l.yaml": "newer: not what is pinned"})
+		commit(t, lib, map[string]string{"base/l.yaml": "newer than the pinned commit"})
 		tip := commit(t, p.repo, map[string]string{
 			"app/a.yaml": "a", "app/lib": gitserver.Gitlink(libCommit), ".gitmodules": gitmodules(map[string]string{"app/lib": "./../team/lib.git"}),
 		})
@@ -62,7 +62,7 @@ func TestATreeLeadsThroughSubmodulesWhereAllowed(t *testing.T) {
 				var bad *filetree.Error
 				for _, folder := range []string{"app/lib", "app/lib/base"} {
 					if _, err := readThrough(t, tree, folder, "l.yaml"); !errors.As(err, &bad) || !strings.Contains(err.Error(), "--submodules") {
-						t.Errorf("%s: got %v, want what to do", folder, err)
+						t.Errorf("%s: got %v, want an error that names --submodules", folder, err)
 					}
 				}
 				continue
@@ -77,7 +77,7 @@ func TestATreeLeadsThroughSubmodulesWhereAllowed(t *testing.T) {
 			check(t, err)
 			for _, e := range entries {
 				if e.Name == "lib" && e.Mode != filetree.Dir {
-					t.Errorf("the submodule shows as %v, want a folder", e.Mode)
+					t.Errorf("the submodule is listed as %v, want a folder", e.Mode)
 				}
 			}
 			if _, err := tree.ID(t.Context(), "app/lib/base"); err != nil {
@@ -87,7 +87,7 @@ func TestATreeLeadsThroughSubmodulesWhereAllowed(t *testing.T) {
 	})
 }
 
-func TestWhatASubmoduleMayNot(t *testing.T) {
+func TestForbiddenSubmodules(t *testing.T) {
 	t.Parallel()
 	server, repo := startServer(t)
 	other, otherRepo := startServer(t)
@@ -96,13 +96,13 @@ func TestWhatASubmoduleMayNot(t *testing.T) {
 	const nowhere = "0123456789012345678901234567890123456789"
 	open := gitsource.Config{Allow: []string{"http"}, Addresses: localWeb.Addresses}
 	tests := []struct{ reason, url, commit, want string }{
-		{"a transport that is not allowed", server.FileURL("app"), nowhere, "cannot be used"},
-		{"a helper", "ext::sh -c true", nowhere, "cannot be used"},
-		{"an address that is not allowed", "http://169.254.169.254/x.git", nowhere, "not allowed by the server's address policy"},
-		{"a credential is for one host", other.URL("app"), elsewhere, "not found or not readable"},
-		{"a commit that is not there", server.URL("app"), nowhere, "no commit"},
-		{"no URL", "", nowhere, "no URL"},
-		{"out of the host", strings.Repeat("../", 9) + "x.git", nowhere, "leaves the host"},
+		{"a transport that is not allowed", server.FileURL("app"), nowhere, "is invalid"},
+		{"a remote helper", "ext::sh -c true", nowhere, "is invalid"},
+		{"an address that is not allowed", "http://169.254.169.254/x.git", nowhere, "address policy of the server denies"},
+		{"another host gets no credential", other.URL("app"), elsewhere, "not found or not readable"},
+		{"a missing commit", server.URL("app"), nowhere, "no commit"},
+		{"no URL", "", nowhere, "without a URL"},
+		{"a path above the root of the host", strings.Repeat("../", 9) + "x.git", nowhere, "above the root of the host"},
 	}
 	for i, tt := range tests {
 		name := fmt.Sprintf("sub%d", i)
@@ -129,8 +129,8 @@ func TestWhatASubmoduleMayNot(t *testing.T) {
 	}
 }
 
-// A repository that is its own submodule ends.
-func TestSubmodulesEnd(t *testing.T) {
+// The nesting of a repository that is its own submodule is limited.
+func TestNestingOfSubmodulesIsLimited(t *testing.T) {
 	t.Parallel()
 	server, repo := startServer(t)
 	m := newManager(t)
@@ -150,8 +150,7 @@ func TestSubmodulesEnd(t *testing.T) {
 	}
 }
 
-// However deep they are, the submodules of one commit are counted together; one that was opened is not
-// counted again.
+// The submodules of one commit are counted together at any depth. An open submodule is not counted again.
 func TestSubmodulesOfOneCommitAreCountedTogether(t *testing.T) {
 	t.Parallel()
 	server, repo := startServer(t)
@@ -184,7 +183,7 @@ func TestSubmodulesOfOneCommitAreCountedTogether(t *testing.T) {
 	if err := list(tree, "b", 14); err == nil || !strings.Contains(err.Error(), "more than 32 submodules") {
 		t.Errorf("the 33rd: %v", err)
 	}
-	check(t, list(tree, "a", 15)) // is open
+	check(t, list(tree, "a", 15)) // already open
 	again, err := m.Tree(t.Context(), access, tip)
 	check(t, err)
 	check(t, list(again, "b", 14))

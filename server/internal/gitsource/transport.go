@@ -10,17 +10,17 @@ import (
 	"github.com/kedge-dev/kedge/server/internal/gitsource/egress"
 )
 
-// webTransport speaks to web servers: to those that its dialer allows, or to the operator's own
-// proxy where that is set. It follows no redirects, as no RoundTripper does. Connections are kept,
-// which spares a fetch most of its round trips; they carry no identity of their own.
+// webTransport sends requests to web servers that its dialer allows, or to the operator's proxy if there is one.
+// Like every RoundTripper it follows no redirects. It keeps connections open, which saves a fetch most of its
+// round trips. Connections carry no identity.
 type webTransport struct {
-	outer   func(*url.URL) (*url.URL, error)
-	policy  *egress.Policy
-	direct  *http.Transport
-	through *http.Transport // the operator's proxy
+	operatorProxy func(*url.URL) (*url.URL, error)
+	policy        *egress.Policy
+	direct        *http.Transport
+	conn          *http.Transport // via the operator's proxy
 }
 
-func newWebTransport(dialer *egress.Dialer, roots *x509.CertPool, outer func(*url.URL) (*url.URL, error)) *webTransport {
+func newWebTransport(dialer *egress.Dialer, roots *x509.CertPool, operatorProxy func(*url.URL) (*url.URL, error)) *webTransport {
 	base := func() *http.Transport {
 		return &http.Transport{
 			TLSClientConfig:     &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12},
@@ -29,34 +29,33 @@ func newWebTransport(dialer *egress.Dialer, roots *x509.CertPool, outer func(*ur
 			MaxIdleConns:        100,
 			MaxIdleConnsPerHost: 8,
 			ForceAttemptHTTP2:   true,
-			// A connection that died while it was idle is noticed before git loses patience.
+			// A ping detects a dead idle connection before git times out.
 			HTTP2:              &http.HTTP2Config{SendPingTimeout: 15 * time.Second, PingTimeout: 15 * time.Second},
-			DisableCompression: true, // git and the server agree on that
+			DisableCompression: true, // git and the server negotiate it
 		}
 	}
-	t := &webTransport{outer: outer, policy: &dialer.Policy, direct: base(), through: base()}
+	t := &webTransport{operatorProxy: operatorProxy, policy: &dialer.Policy, direct: base(), conn: base()}
 	t.direct.DialContext = dialer.DialContext
-	t.through.Proxy = func(r *http.Request) (*url.URL, error) { return outer(r.URL) }
+	t.conn.Proxy = func(r *http.Request) (*url.URL, error) { return operatorProxy(r.URL) }
 	return t
 }
 
 func (t *webTransport) RoundTrip(r *http.Request) (*http.Response, error) {
-	outer, err := t.outer(r.URL)
+	operatorProxy, err := t.operatorProxy(r.URL)
 	if err != nil {
 		return nil, err
 	}
-	if outer == nil {
+	if operatorProxy == nil {
 		return t.direct.RoundTrip(r)
 	}
-	// The proxy finds the addresses, and its rules are the operator's; what can be said of the name
-	// is said here.
+	// The proxy resolves the name and applies the operator's rules. Only the name can be checked here.
 	if err := t.policy.CheckHost(r.URL.Hostname()); err != nil {
 		return nil, err
 	}
-	return t.through.RoundTrip(r)
+	return t.conn.RoundTrip(r)
 }
 
 func (t *webTransport) close() {
 	t.direct.CloseIdleConnections()
-	t.through.CloseIdleConnections()
+	t.conn.CloseIdleConnections()
 }

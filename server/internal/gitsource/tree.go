@@ -18,20 +18,19 @@ import (
 	"github.com/kedge-dev/kedge/internal/filetree"
 )
 
-// maxTreeBytes bounds one folder: about a hundred thousand names.
+// maxTreeBytes limits one folder: about a hundred thousand names.
 const maxTreeBytes = 8 << 20
 
-// Tree returns the files of a commit that was fetched, to who has fetched from there with the same
-// credential before, with or without success since. It fails with ErrNotFetched for others. The tree
-// is safe for concurrent use and stays readable as long as the commit is in the mirror, which is at
-// least a day after the remote has dropped it.
+// Tree returns the files of a fetched commit. The reader must have fetched from the repository with the same
+// credential before. Otherwise it returns ErrNotFetched. The tree is safe for concurrent use. It stays readable
+// while the commit is in the mirror, which is at least one day after the remote dropped it.
 func (m *Manager) Tree(ctx context.Context, access Access, commit string) (filetree.Tree, error) {
-	r, err := m.use(access)
+	r, err := m.acquire(access)
 	if err != nil {
 		return nil, err
 	}
-	defer m.end(r.mirror)
-	if !isCommit(commit) || !r.grants.has(r.reader) {
+	defer m.release(r.mirror)
+	if !isCommit(commit) || !r.accessRecords.verified(r.reader) {
 		return nil, fmt.Errorf("reading %q of %s: %w", commit, r.url, ErrNotFetched)
 	}
 	root, err := r.cat.info(ctx, commit+"^{tree}")
@@ -39,50 +38,49 @@ func (m *Manager) Tree(ctx context.Context, access Access, commit string) (filet
 		return nil, fmt.Errorf("reading %s of %s: %w", commit, r.url, ErrNotFetched)
 	}
 	if err != nil {
-		r.suspectAfter(ctx, err)
+		r.markSuspect(ctx, err)
 		return nil, fmt.Errorf("reading %s of %s: %w", commit, r.url, err)
 	}
 	return m.newTree(r, root.id), nil
 }
 
-func (m *Manager) newTree(r *use, root string) *tree {
+func (m *Manager) newTree(r *handle, root string) *tree {
 	if r.access.opened == nil {
 		r.access.opened = new(atomic.Int32)
 	}
-	return &tree{m: m, mirror: r.mirror, access: r.access, root: root, listed: map[string]bool{}, inner: map[string]*tree{}, owners: map[string]*tree{}}
+	return &tree{m: m, mirror: r.mirror, access: r.access, root: root, listed: map[string]bool{}, submodules: map[string]*tree{}, contentTrees: map[string]*tree{}}
 }
 
-// suspectAfter notes that something of a fetched commit could not be read, unless the reader asked
-// for no more, lost patience or ran out of memory. The next fetch makes the mirror anew.
-func (r *mirror) suspectAfter(ctx context.Context, err error) {
+// markSuspect records that an object of a fetched commit could not be read, unless the caller canceled the call,
+// limited the size, or memory was exhausted. The next fetch recreates the mirror.
+func (r *mirror) markSuspect(ctx context.Context, err error) {
 	if ctx.Err() == nil && !errors.Is(err, filetree.ErrTooBig) && !errors.Is(err, errMemory) {
 		r.suspect.Store(true)
 	}
 }
 
-// tree reads one commit of a mirror, and of those of its submodules where the access allows it.
+// tree reads one commit of a mirror, and its submodules if the access allows it.
 type tree struct {
 	m      *Manager
 	mirror *mirror
 	access Access
 	root   string
 
-	mu     sync.Mutex
-	listed map[string]bool  // folders whose files may be read, for fetching them together
-	inner  map[string]*tree // trees of submodules by path
-	owners map[string]*tree // whose the files of submodules are, by what names their content
-	urls   map[string]string
+	mu           sync.Mutex
+	listed       map[string]bool  // listed folders, whose missing files are fetched together
+	submodules   map[string]*tree // by path
+	contentTrees map[string]*tree // the trees of files in submodules, by object id
+	urls         map[string]string
 }
 
-// withSubmodules tells folders that are read through their submodules from the same folders that are
-// not: their contents differ.
-const withSubmodules = "+submodules"
+// submoduleSuffix distinguishes the ids of folders with submodules from those without: their contents differ.
+const submoduleSuffix = "+submodules"
 
 func (t *tree) ID(ctx context.Context, name string) (string, error) {
 	if !t.access.Submodules {
 		return t.id(ctx, name)
 	}
-	at, rest, err := t.enter(ctx, name)
+	at, rest, err := t.resolve(ctx, name)
 	if err != nil {
 		return "", err
 	}
@@ -90,33 +88,33 @@ func (t *tree) ID(ctx context.Context, name string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return id + withSubmodules, nil
+	return id + submoduleSuffix, nil
 }
 
-// id is ID within this repository.
+// id is ID without submodules.
 func (t *tree) id(ctx context.Context, name string) (string, error) {
 	id := t.root
-	for level := range levels(name) {
-		entries, err := t.folder(ctx, id)
+	for element := range pathElements(name) {
+		entries, err := t.readFolder(ctx, id)
 		if err != nil {
 			return "", err
 		}
-		i, found := slices.BinarySearchFunc(entries, level, func(e filetree.Entry, name string) int {
+		i, found := slices.BinarySearchFunc(entries, element, func(e filetree.Entry, name string) int {
 			return cmp.Compare(e.Name, name)
 		})
 		if found && entries[i].Mode == filetree.Submodule {
-			return "", &filetree.Error{Path: name, Problem: "in a submodule, which this repository is not read through: allow it by kedge repo set URL --submodules"}
+			return "", &filetree.Error{Path: name, Problem: "it is in a submodule, and submodules are not enabled for this repository: enable them with kedge repo set URL --submodules"}
 		}
 		if !found || entries[i].Mode != filetree.Dir {
-			return "", fmt.Errorf("looking for the folder %q: %w", name, fs.ErrNotExist)
+			return "", fmt.Errorf("opening the folder %q: %w", name, fs.ErrNotExist)
 		}
 		id = entries[i].ID
 	}
 	return id, nil
 }
 
-// levels yields the names along a path; none for the root.
-func levels(name string) func(func(string) bool) {
+// pathElements yields the elements of a path; none for the root.
+func pathElements(name string) func(func(string) bool) {
 	name = path.Clean(name)
 	if name == "." || name == "/" {
 		return func(func(string) bool) {}
@@ -126,18 +124,18 @@ func levels(name string) func(func(string) bool) {
 
 func (t *tree) List(ctx context.Context, name string) ([]filetree.Entry, error) {
 	if t.access.Submodules {
-		return t.listThrough(ctx, name)
+		return t.listWithSubmodules(ctx, name)
 	}
 	return t.list(ctx, name)
 }
 
-// list is List within this repository.
+// list is List without submodules.
 func (t *tree) list(ctx context.Context, name string) ([]filetree.Entry, error) {
 	id, err := t.id(ctx, name)
 	if err != nil {
 		return nil, err
 	}
-	entries, err := t.folder(ctx, id)
+	entries, err := t.readFolder(ctx, id)
 	t.mu.Lock()
 	t.listed[id] = true
 	t.mu.Unlock()
@@ -149,34 +147,34 @@ func (t *tree) Read(ctx context.Context, e filetree.Entry, limit int64) ([]byte,
 		return nil, fmt.Errorf("reading %q: not a file", e.Name)
 	}
 	t.mu.Lock()
-	owner := t.owners[e.ID]
+	owner := t.contentTrees[e.ID]
 	t.mu.Unlock()
 	if owner != nil {
 		return owner.Read(ctx, e, limit)
 	}
 	_, content, err := t.mirror.cat.read(ctx, e.ID, limit)
 	if errors.Is(err, errNoObject) && t.mirror.partial.Load() {
-		if err := t.bring(ctx, e); err != nil {
+		if err := t.fetchContent(ctx, e); err != nil {
 			return nil, fmt.Errorf("reading %q: %w", e.Name, err)
 		}
 		_, content, err = t.mirror.cat.read(ctx, e.ID, limit)
 	}
 	if err != nil {
-		t.mirror.suspectAfter(ctx, err)
+		t.mirror.markSuspect(ctx, err)
 		return nil, fmt.Errorf("reading %q: %w", e.Name, err)
 	}
 	return content, nil
 }
 
-// bring fetches the content of a file, and with it that of the files of its kind in the folders that
-// were listed: who reads one reads the others next.
-func (t *tree) bring(ctx context.Context, e filetree.Entry) error {
+// fetchContent fetches the content of a file, together with files of the same extension in the listed folders,
+// because readers usually read all of them.
+func (t *tree) fetchContent(ctx context.Context, e filetree.Entry) error {
 	t.mu.Lock()
 	folders := slices.Collect(maps.Keys(t.listed))
 	t.mu.Unlock()
 	wanted := map[string]bool{e.ID: true}
 	for _, id := range folders {
-		entries, err := t.folder(ctx, id)
+		entries, err := t.readFolder(ctx, id)
 		if err != nil {
 			return err
 		}
@@ -194,14 +192,14 @@ func (t *tree) bring(ctx context.Context, e filetree.Entry) error {
 	return t.m.fetchBlobs(ctx, t.access, slices.Sorted(maps.Keys(wanted)))
 }
 
-// folder returns the entries of a tree object, in the order of names. They are shared.
-func (t *tree) folder(ctx context.Context, id string) ([]filetree.Entry, error) {
+// readFolder returns the entries of a tree object, sorted by name. They are shared: callers must not change them.
+func (t *tree) readFolder(ctx context.Context, id string) ([]filetree.Entry, error) {
 	if entries, ok := t.mirror.trees.Get(id); ok {
 		return entries, nil
 	}
 	found, data, err := t.mirror.cat.read(ctx, id, maxTreeBytes)
 	if err != nil {
-		t.mirror.suspectAfter(ctx, err)
+		t.mirror.markSuspect(ctx, err)
 		return nil, fmt.Errorf("reading a folder: %w", err)
 	}
 	if found.kind != "tree" {
@@ -215,14 +213,13 @@ func (t *tree) folder(ctx context.Context, id string) ([]filetree.Entry, error) 
 	return entries, nil
 }
 
-// maxName bounds names as file systems do. Git itself would take megabytes, and what is read of folders
-// is kept.
+// maxName limits names like file systems do. Git allows megabytes, and parsed folders are cached.
 const maxName = 255
 
 var errBadTree = errors.New("git returned a malformed tree")
 
-// parseTree reads git's own form of a folder: for each entry its mode in octal, a space, its name,
-// a NUL, and the twenty bytes of its object's name.
+// parseTree parses git's format of a folder: for each entry the mode in octal, a space, the name, a NUL, and the
+// twenty bytes of the object id.
 func parseTree(data []byte) ([]filetree.Entry, error) {
 	entries := make([]filetree.Entry, 0, len(data)/40)
 	for len(data) > 0 {
@@ -235,7 +232,7 @@ func parseTree(data []byte) ([]filetree.Entry, error) {
 			return nil, errBadTree
 		}
 		if len(name) > maxName {
-			return nil, &filetree.Error{Path: name[:60] + "…", Problem: fmt.Sprintf("a name of %d bytes, where no file system takes more than %d: rename it", len(name), maxName)}
+			return nil, &filetree.Error{Path: name[:60] + "…", Problem: fmt.Sprintf("the name has %d bytes, but file systems allow at most %d: rename it", len(name), maxName)}
 		}
 		e := filetree.Entry{Name: name, ID: hex.EncodeToString(rest[:20])}
 		switch strings.TrimLeft(mode, "0") {
@@ -251,7 +248,7 @@ func parseTree(data []byte) ([]filetree.Entry, error) {
 		entries = append(entries, e)
 		data = rest[20:]
 	}
-	// git orders folders as if their names ended in a slash.
+	// git sorts folders as if their names ended in a slash.
 	slices.SortFunc(entries, func(a, b filetree.Entry) int { return cmp.Compare(a.Name, b.Name) })
 	return entries, nil
 }

@@ -32,20 +32,20 @@ func readFile(t testing.TB, m *gitsource.Manager, url, commit, folder, name stri
 	return ""
 }
 
-func TestTreeShowsWhatTheCommitHolds(t *testing.T) {
+func TestTreeListsTheFilesOfACommit(t *testing.T) {
 	t.Parallel()
 	server, repo := startServer(t)
 	m := newManager(t)
 	url := server.URL("app")
 	id := commit(t, repo, map[string]string{
 		"b.yaml":      "b",
-		"b/inner":     "", // git orders the folder b after b.yaml, names do not
+		"b/inner":     "", // git sorts the folder b after b.yaml
 		"a/x/deep.md": "line\nline\n",
 		"link":        gitserver.Symlink("/etc/passwd"),
 		"ünïcode":     "u",
 	})
 	if _, err := m.Tree(t.Context(), gitsource.Access{URL: url}, id); !errors.Is(err, gitsource.ErrNotFetched) {
-		t.Errorf("a tree before any fetch gave %v", err)
+		t.Errorf("a tree before any fetch returned %v", err)
 	}
 	fetchOne(t, m, url, "main")
 	tree, err := m.Tree(t.Context(), gitsource.Access{URL: url}, id)
@@ -60,18 +60,18 @@ func TestTreeShowsWhatTheCommitHolds(t *testing.T) {
 		t.Errorf("the root (-want +got):\n%s", diff)
 	}
 	if got := readFile(t, m, url, id, "a/x", "deep.md"); got != "line\nline\n" {
-		t.Errorf("a/x/deep.md holds %q", got)
+		t.Errorf("a/x/deep.md contains %q", got)
 	}
 	if got := readFile(t, m, url, id, "b", "inner"); got != "" {
-		t.Errorf("an empty file holds %q", got)
+		t.Errorf("an empty file contains %q", got)
 	}
 	for _, name := range []string{"nowhere", "b.yaml", "link", "a/nowhere", "a/x/deep.md/more", ".."} {
 		if _, err := tree.List(t.Context(), name); !errors.Is(err, fs.ErrNotExist) {
-			t.Errorf("listing %q gave %v", name, err)
+			t.Errorf("listing %q returned %v", name, err)
 		}
 	}
 	if _, err := tree.Read(t.Context(), entries[2], 0); !errors.Is(err, filetree.ErrTooBig) {
-		t.Errorf("reading beyond the limit gave %v", err)
+		t.Errorf("reading beyond the limit returned %v", err)
 	}
 }
 
@@ -104,7 +104,7 @@ func TestReadersSeeNewCommits(t *testing.T) {
 	url := server.URL("app")
 	old := commit(t, repo, map[string]string{"a": "1"})
 	fetchOne(t, m, url, "main")
-	readFile(t, m, url, old, ".", "a") // the reader runs from here on
+	readFile(t, m, url, old, ".", "a") // starts the reader
 	id := commit(t, repo, map[string]string{"a": strings.Repeat("2", 100_000)})
 	fetchOne(t, m, url, "main")
 	var wg sync.WaitGroup

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// tunnel is what a proxy does for CONNECT, wherever that was to.
+// tunnel handles CONNECT like a proxy, but always connects to the same address.
 func tunnel(t *testing.T, w http.ResponseWriter, r *http.Request, to string) {
 	t.Helper()
 	if r.Method != http.MethodConnect {

@@ -10,8 +10,7 @@ import (
 	"unicode"
 )
 
-// URLError says why a URL may not be used: a user's mistake. It never repeats the URL, which may
-// hold a password.
+// URLError is returned for an invalid repository URL. It never repeats the URL, which may contain a password.
 type URLError struct{ Problem string }
 
 func (e *URLError) Error() string { return e.Problem }
@@ -28,9 +27,8 @@ var (
 	scpURL    = regexp.MustCompile(`^(?:([A-Za-z0-9_][A-Za-z0-9_.-]*)@)?([A-Za-z0-9][A-Za-z0-9.-]*|\[[0-9A-Fa-f:.]+\]):([^:].*)$`)
 )
 
-// CheckURL says whether a repository URL may be used where the transports in allow are, and
-// returns it in the one form that it is known by. Plain http where it is not allowed becomes
-// https. Errors are of type [*URLError].
+// CheckURL validates a repository URL for the allowed transports and returns its canonical form. It replaces http
+// by https if http is not allowed. Errors are of type [*URLError].
 func CheckURL(raw string, allow []string) (string, error) {
 	raw = strings.TrimSpace(raw)
 	switch {
@@ -41,22 +39,22 @@ func CheckURL(raw string, allow []string) (string, error) {
 	case strings.HasPrefix(raw, "-"):
 		return "", badURL("the URL begins with a dash")
 	case strings.ContainsFunc(raw, isControl):
-		return "", badURL("the URL holds white space or control characters")
+		return "", badURL("the URL contains white space or control characters")
 	case helperURL.MatchString(raw):
 		return "", badURL("the URL names a remote helper: use one of %s", schemes(allow))
 	}
 	if strings.Contains(raw, "://") {
-		return checkStandard(raw, allow)
+		return checkStandardURL(raw, allow)
 	}
 	return checkSCP(raw, allow)
 }
 
-// Same reports whether two URLs that were checked are spellings of one repository, as far as their text
-// tells: with another transport, user, port or case, with .git or without. Names that stand for one host
-// cannot be told.
-func Same(a, b string) bool { return oneName(a) == oneName(b) }
+// SameRepository reports whether two checked URLs are spellings of one repository, as far as their text shows.
+// They may differ in transport, user, port, case, and the suffix .git. It cannot detect different names of one
+// host.
+func SameRepository(a, b string) bool { return canonicalName(a) == canonicalName(b) }
 
-func oneName(checked string) string {
+func canonicalName(checked string) string {
 	host, name := "", checked
 	if u, err := url.Parse(checked); err == nil && strings.Contains(checked, "://") {
 		host, name = u.Hostname(), u.Path
@@ -65,7 +63,7 @@ func oneName(checked string) string {
 	}
 	name = strings.TrimSuffix(path.Clean("/"+name), ".git")
 	if host == "" {
-		return name // files, whose case matters
+		return name // files are case-sensitive
 	}
 	return strings.ToLower(strings.TrimSuffix(host, ".") + name)
 }
@@ -82,19 +80,19 @@ func schemes(allow []string) string {
 	return strings.Join(out, ", ")
 }
 
-// checkSCP checks the form git@host:path, which stays as it is: unlike ssh://host/path its path is
-// relative to the home folder there.
+// checkSCP validates the form git@host:path. It is not converted, because its path is relative to the home
+// folder, unlike that of ssh://host/path.
 func checkSCP(raw string, allow []string) (string, error) {
 	match := scpURL.FindStringSubmatch(raw)
 	if match == nil {
-		return "", badURL("not a URL of a repository: use one of %s", schemes(allow))
+		return "", badURL("not a repository URL: use one of %s", schemes(allow))
 	}
 	user, host, folder := match[1], match[2], strings.TrimRight(match[3], "/")
 	switch {
 	case folder == "":
 		return "", badURL("the URL names no repository")
 	case strings.Contains(folder, "@"):
-		return "", badURL("the URL holds a password: store it as a credential instead")
+		return "", badURL("the URL contains a password: store it as a credential instead")
 	case strings.HasPrefix(folder, "-"):
 		return "", badURL("the path of the URL begins with a dash")
 	case !slices.Contains(allow, "ssh"):
@@ -106,10 +104,10 @@ func checkSCP(raw string, allow []string) (string, error) {
 	return user + strings.ToLower(host) + ":" + folder, nil
 }
 
-func checkStandard(raw string, allow []string) (string, error) {
+func checkStandardURL(raw string, allow []string) (string, error) {
 	u, err := url.Parse(raw)
 	if err != nil {
-		// Its text repeats the URL.
+		// The text of err repeats the URL.
 		return "", badURL("not a valid URL")
 	}
 	if err := checkParts(u); err != nil {
@@ -124,7 +122,7 @@ func checkStandard(raw string, allow []string) (string, error) {
 	if !slices.Contains(transports, u.Scheme) || !slices.Contains(allow, u.Scheme) {
 		return "", badURL("%s is not allowed: use one of %s", u.Scheme, schemes(allow))
 	}
-	if err := checkPlace(u); err != nil {
+	if err := checkLocation(u); err != nil {
 		return "", err
 	}
 	u.Host = strings.ToLower(u.Host)
@@ -135,21 +133,21 @@ func checkStandard(raw string, allow []string) (string, error) {
 
 func checkParts(u *url.URL) error {
 	if _, hasPassword := u.User.Password(); hasPassword || (u.User != nil && u.Scheme != "ssh") {
-		return badURL("the URL holds a user name, token or password: store it as a credential instead")
+		return badURL("the URL contains a user name, token or password: store it as a credential instead")
 	}
 	if u.User != nil && !userName.MatchString(u.User.Username()) {
 		return badURL("the user name in the URL is not valid")
 	}
 	if u.RawQuery != "" || u.ForceQuery || u.Fragment != "" {
-		return badURL("the URL of a repository has no query and no fragment")
+		return badURL("a repository URL must not have a query or a fragment")
 	}
 	if strings.ContainsFunc(u.Path, unicode.IsControl) {
-		return badURL("the URL holds control characters")
+		return badURL("the URL contains control characters")
 	}
 	return nil
 }
 
-func checkPlace(u *url.URL) error {
+func checkLocation(u *url.URL) error {
 	folder := strings.Trim(u.Path, "/")
 	if u.Scheme == "file" {
 		switch {

@@ -16,14 +16,14 @@ func TestCheckURL(t *testing.T) {
 		reason string
 		url    string
 		allow  []string
-		want   string // "" when it is refused
+		want   string // "" if it is rejected
 	}{
-		{"the usual", "https://github.com/org/repo.git", strict, "https://github.com/org/repo.git"},
+		{"https", "https://github.com/org/repo.git", strict, "https://github.com/org/repo.git"},
 		{"case and slashes do not matter", " HTTPS://GitHub.com/Org/Repo/ ", strict, "https://github.com/Org/Repo"},
 		{"ssh with a user", "ssh://git@host:2222/org/repo", strict, "ssh://git@host:2222/org/repo"},
 		{"scp form", "git@host:org/repo.git", strict, "git@host:org/repo.git"},
-		{"http is tried as https", "http://host/repo", strict, "https://host/repo"},
-		{"and not on http's port", "http://host:80/repo", strict, "https://host/repo"},
+		{"http becomes https", "http://host/repo", strict, "https://host/repo"},
+		{"and loses the port of http", "http://host:80/repo", strict, "https://host/repo"},
 		{"http where allowed", "http://127.0.0.1:3000/repo", all, "http://127.0.0.1:3000/repo"},
 		{"file where allowed", "file:///srv/git/repo.git", all, "file:///srv/git/repo.git"},
 		{"IPv6", "https://[::1]:8443/repo", strict, "https://[::1]:8443/repo"},
@@ -36,7 +36,7 @@ func TestCheckURL(t *testing.T) {
 		{"a remote helper without spaces", "ext::sh", all, ""},
 		{"a remote helper around a URL", "http::https://host/repo", all, ""},
 		{"another transport", "git://host/repo", all, ""},
-		{"yet another", "ftp://host/repo", all, ""},
+		{"ftp", "ftp://host/repo", all, ""},
 		{"an option", "--upload-pack=touch", all, ""},
 		{"an option as host", "ssh://-oProxyCommand=touch/repo", all, ""},
 		{"an option as scp host", "-oProxyCommand=touch:repo", all, ""},
@@ -48,7 +48,7 @@ func TestCheckURL(t *testing.T) {
 		{"a password in scp form", "git:s3cret@host:repo", all, ""},
 		{"a token in a query", "https://host/repo?token=s3cret", all, ""},
 		{"a fragment", "https://host/repo#s3cret", all, ""},
-		{"a password in what does not parse", "https://user:s3cret@ho%zzst/repo", all, ""},
+		{"a password in an invalid URL", "https://user:s3cret@ho%zzst/repo", all, ""},
 		{"a line feed", "https://host/repo\nfoo", all, ""},
 		{"a hidden line feed", "https://host/repo%0afoo", all, ""},
 		{"a hidden line feed in the host", "https://host%0afoo/repo", all, ""},
@@ -56,8 +56,8 @@ func TestCheckURL(t *testing.T) {
 		{"no repository", "https://host/", all, ""},
 		{"no repository in scp form", "host:/", all, ""},
 		{"no host", "https:///repo", all, ""},
-		{"nothing", "", all, ""},
-		{"too much", "https://host/" + strings.Repeat("a", 3000), all, ""},
+		{"empty", "", all, ""},
+		{"too long", "https://host/" + strings.Repeat("a", 3000), all, ""},
 	}
 	for _, tt := range tests {
 		t.Run(tt.reason, func(t *testing.T) {
@@ -111,24 +111,24 @@ func TestSpellingsOfOneRepository(t *testing.T) {
 		"https://git.example.com//acme/./x/../apps", "https://git.example.com/acme/%61pps", "https://git.example.com/Acme/Apps.git", "http://git.example.com/acme/apps",
 		"ssh://git@git.example.com:2222/acme/apps.git", "ssh://other@git.example.com/acme/apps", "git@git.example.com:acme/apps.git", "git.example.com:/acme/apps/",
 	} {
-		if !gitsource.Same(checked(one), checked(other)) {
-			t.Errorf("%s was taken for another repository than %s", other, one)
+		if !gitsource.SameRepository(checked(one), checked(other)) {
+			t.Errorf("%s counts as another repository than %s", other, one)
 		}
 	}
 	for _, other := range []string{
 		"https://git.example.com/acme/apps2", "https://git.example.com/other/apps", "https://example.com/acme/apps", "file:///git.example.com/acme/apps",
 		"git@git.example.com:apps",
 	} {
-		if gitsource.Same(checked(one), checked(other)) {
-			t.Errorf("%s was taken for %s", other, one)
+		if gitsource.SameRepository(checked(one), checked(other)) {
+			t.Errorf("%s counts as the same repository as %s", other, one)
 		}
 	}
-	if !gitsource.Same("file:///srv/a.git", "file:///srv/a") || gitsource.Same("file:///srv/a", "file:///srv/A") {
-		t.Error("files are not told apart by their names as they are")
+	if !gitsource.SameRepository("file:///srv/a.git", "file:///srv/a") || gitsource.SameRepository("file:///srv/a", "file:///srv/A") {
+		t.Error("file paths are not compared case-sensitively")
 	}
 }
 
-// What was stored while http was allowed may be another repository behind https.
+// A URL that was stored while http was allowed may be another repository over https.
 func TestStoredHTTPIsNotReadAsHTTPS(t *testing.T) {
 	t.Parallel()
 	m, err := gitsource.New(gitsource.Config{Dir: t.TempDir(), Allow: []string{"https"}})
@@ -139,6 +139,6 @@ func TestStoredHTTPIsNotReadAsHTTPS(t *testing.T) {
 	var wrong *gitsource.URLError
 	_, err = m.Fetch(t.Context(), gitsource.Access{Owner: "a", URL: "http://127.0.0.1:1/repo"}, []string{""})
 	if !errors.As(err, &wrong) || !strings.Contains(wrong.Problem, "--git-allow") {
-		t.Errorf("got %v, want that http is not allowed", err)
+		t.Errorf("got %v, want an error that http is no longer allowed", err)
 	}
 }

@@ -11,27 +11,27 @@ import (
 	"time"
 )
 
-// dialTimeout bounds a connection until it stands, over all addresses of a host.
+// dialTimeout limits the time to connect, over all addresses of a host.
 const dialTimeout = 15 * time.Second
 
-// Dialer connects to what its policy allows. The zero Dialer has the zero policy. It is safe for
-// concurrent use.
+// Dialer connects to hosts that its policy allows. The zero Dialer has the zero policy. It is safe for concurrent
+// use.
 type Dialer struct {
 	Policy Policy
-	// Resolver finds addresses; nil means that of the system.
+	// Resolver resolves names; default the resolver of the operating system.
 	Resolver *net.Resolver
 }
 
 type privateKey struct{}
 
-// OnPrivate returns a context for DialContext that calls seen before a connection to an address is tried that the
-// policy hides.
-func OnPrivate(ctx context.Context, seen func()) context.Context {
-	return context.WithValue(ctx, privateKey{}, seen)
+// WithPrivateHook returns a context for DialContext that calls hook before a connection attempt to an address
+// that the policy hides.
+func WithPrivateHook(ctx context.Context, hook func()) context.Context {
+	return context.WithValue(ctx, privateKey{}, hook)
 }
 
-// DialContext connects to a host and port. What the policy refuses fails with [*DeniedError], also
-// when the host has further addresses that are allowed but do not answer.
+// DialContext connects to a host and port. It returns a [*DeniedError] if the policy denies the host or one of
+// its addresses, even if the host has other addresses that are allowed but do not answer.
 func (d *Dialer) DialContext(ctx context.Context, network, address string) (net.Conn, error) {
 	host, _, err := net.SplitHostPort(address)
 	if err != nil {
@@ -40,11 +40,11 @@ func (d *Dialer) DialContext(ctx context.Context, network, address string) (net.
 	if err := d.Policy.CheckHost(host); err != nil {
 		return nil, err
 	}
-	var mu sync.Mutex // addresses of both families are tried at the same time
+	var mu sync.Mutex // addresses of both families are tried concurrently
 	var denied error
 	dialer := net.Dialer{
 		Timeout: dialTimeout, Resolver: d.Resolver,
-		// Called with each address that is about to be connected to, and no other.
+		// It is called with exactly the address of each connection attempt.
 		ControlContext: func(_ context.Context, _, address string, _ syscall.RawConn) error {
 			err := d.checkSocket(ctx, host, address)
 			if err != nil {
@@ -70,10 +70,10 @@ func (d *Dialer) DialContext(ctx context.Context, network, address string) (net.
 func (d *Dialer) checkSocket(ctx context.Context, host, address string) error {
 	addr, err := netip.ParseAddrPort(address)
 	if err != nil {
-		return errors.Join(&DeniedError{Host: host, Reason: "its address is not understood"}, err)
+		return errors.Join(&DeniedError{Host: host, Reason: "its address is invalid"}, err)
 	}
-	if seen, ok := ctx.Value(privateKey{}).(func()); ok && d.Policy.Hides(addr.Addr()) {
-		seen()
+	if hook, ok := ctx.Value(privateKey{}).(func()); ok && d.Policy.Hides(addr.Addr()) {
+		hook()
 	}
 	return d.Policy.checkAddr(host, addr.Addr())
 }

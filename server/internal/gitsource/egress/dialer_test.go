@@ -12,7 +12,7 @@ import (
 	"github.com/kedge-dev/kedge/server/internal/gitsource/egress/egresstest"
 )
 
-// good stands for a public address: it is allowed, and this machine answers on it.
+// good represents a public address: it is allowed, and this machine listens on it.
 var good = netip.MustParseAddr("127.0.0.2")
 
 func goodOnly() egress.Policy {
@@ -26,18 +26,18 @@ func listenBoth(t *testing.T) (port string, bad *atomic.Int64) {
 	bad = new(atomic.Int64)
 	allowed, err := net.Listen("tcp", net.JoinHostPort(good.String(), "0"))
 	if err != nil {
-		t.Skipf("this system has only one address of its own: %v", err)
+		t.Skipf("this machine has only one loopback address: %v", err)
 	}
 	t.Cleanup(func() { allowed.Close() })
 	_, port, _ = net.SplitHostPort(allowed.Addr().String())
-	refused, err := net.Listen("tcp", "127.0.0.1:"+port)
+	rejected, err := net.Listen("tcp", "127.0.0.1:"+port)
 	if err != nil {
-		t.Skipf("the port is taken: %v", err)
+		t.Skipf("the port is in use: %v", err)
 	}
-	t.Cleanup(func() { refused.Close() })
+	t.Cleanup(func() { rejected.Close() })
 	go func() {
 		for {
-			conn, err := refused.Accept()
+			conn, err := rejected.Accept()
 			if err != nil {
 				return
 			}
@@ -48,7 +48,7 @@ func listenBoth(t *testing.T) (port string, bad *atomic.Int64) {
 	return port, bad
 }
 
-func TestANameThatChangesItsAnswerGainsNothing(t *testing.T) {
+func TestDNSRebindingIsDenied(t *testing.T) {
 	t.Parallel()
 	port, bad := listenBoth(t)
 	var asked atomic.Int64
@@ -72,10 +72,10 @@ func TestANameThatChangesItsAnswerGainsNothing(t *testing.T) {
 	conn.Close()
 	var denied *egress.DeniedError
 	if _, err := d.DialContext(t.Context(), "tcp", "rebind.example.com:"+port); !errors.As(err, &denied) {
-		t.Errorf("the second answer gave %v", err)
+		t.Errorf("the second resolution returned %v", err)
 	}
 	if n := bad.Load(); n != 0 {
-		t.Errorf("there were %d connections to the address that is refused", n)
+		t.Errorf("there were %d connections to the denied address", n)
 	}
 }
 
@@ -87,16 +87,16 @@ func TestOfSeveralAddressesOnlyTheAllowedAreUsed(t *testing.T) {
 		d := &egress.Dialer{Policy: goodOnly(), Resolver: resolver}
 		conn, err := d.DialContext(t.Context(), "tcp", "both.example.com:"+port)
 		if err != nil {
-			t.Fatalf("beside %s: %v", first, err)
+			t.Fatalf("together with %s: %v", first, err)
 		}
 		conn.Close()
 	}
 	if n := bad.Load(); n != 0 {
-		t.Errorf("there were %d connections to the address that is refused", n)
+		t.Errorf("there were %d connections to the denied address", n)
 	}
 }
 
-func TestRefusedAddressesAreNamed(t *testing.T) {
+func TestDeniedAddressesAreReported(t *testing.T) {
 	t.Parallel()
 	for _, addr := range []string{"127.0.0.1", "169.254.169.254", "fe80::1", "::ffff:169.254.169.254", "fd00:ec2::254", "0.0.0.0", "64:ff9b::7f00:1"} {
 		resolver := egresstest.Resolver(func(string, bool) []netip.Addr { return []netip.Addr{netip.MustParseAddr(addr)} })
@@ -104,12 +104,12 @@ func TestRefusedAddressesAreNamed(t *testing.T) {
 		_, err := d.DialContext(t.Context(), "tcp", "innocent.example.com:80")
 		var denied *egress.DeniedError
 		if !errors.As(err, &denied) || denied.Addr != netip.MustParseAddr(addr).Unmap() {
-			t.Errorf("%s gave %v", addr, err)
+			t.Errorf("%s returned %v", addr, err)
 		}
 	}
 }
 
-func TestATrustedNameMayBeAnywhere(t *testing.T) {
+func TestAllowedHostMayHaveAnyAddress(t *testing.T) {
 	t.Parallel()
 	port, _ := listenBoth(t)
 	resolver := egresstest.Resolver(func(string, bool) []netip.Addr { return []netip.Addr{netip.MustParseAddr("127.0.0.1")} })
@@ -120,12 +120,12 @@ func TestATrustedNameMayBeAnywhere(t *testing.T) {
 	}
 	conn.Close()
 	if _, err := d.DialContext(t.Context(), "tcp", "other.example.com:"+port); err == nil {
-		t.Error("another name was allowed too")
+		t.Error("another name is allowed too")
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if _, err := d.DialContext(ctx, "tcp", "git.example.com:"+port); err == nil {
-		t.Error("a cancelled call connected")
+		t.Error("a canceled call connected")
 	}
 
 }

@@ -1,7 +1,7 @@
-// Package egress decides which hosts and addresses the server connects to for its tenants, and
-// connects to exactly the addresses that it has looked at. A name is resolved once per connection,
-// and the address is checked between that and the connect, so that a name whose answer changes
-// from one look to the next (DNS rebinding) gains nothing. It knows no protocol above TCP.
+// Package egress decides which hosts and addresses the server connects to for its tenants. It checks exactly the
+// address that it connects to: it resolves a name once per connection, and checks the address between the
+// resolution and the connection. So a name that resolves to different addresses over time (DNS rebinding) cannot
+// bypass the policy. It knows no protocol above TCP.
 package egress
 
 import (
@@ -11,43 +11,42 @@ import (
 	"strings"
 )
 
-// Policy says what may be connected to. The zero Policy refuses what is never the source of
-// somebody's files: this machine, what is only on its own link, metadata services of clouds,
-// multicast and reserved addresses. It allows private ranges, where many a Git server is.
+// Policy defines the allowed connections. The zero Policy denies addresses that never serve repositories: this
+// machine, link-local addresses, metadata services of clouds, multicast and reserved addresses. It allows private
+// networks, because many Git servers are there.
 //
-// DenyCIDRs win over everything, AllowCIDRs and AllowHosts over the rest.
+// DenyCIDRs has the highest precedence, then AllowCIDRs and AllowHosts, then the rest.
 type Policy struct {
 	// AllowLoopback allows this machine.
 	AllowLoopback bool
-	// DenyPrivate refuses the ranges of private networks, for a server whose tenants must not look
-	// around in the network that it is in.
+	// DenyPrivate denies private networks, for a server whose tenants must not explore its network.
 	DenyPrivate bool
-	// DenyPrivateNow, when not nil, is asked at every connection and refuses private networks and this machine too: while
-	// the server has more than one tenant.
+	// DenyPrivateNow, if not nil, is called for every connection. While it returns true, private networks and
+	// this machine are denied: the server has more than one tenant.
 	DenyPrivateNow func() bool
-	// HideLoopback, when not nil, is asked whether this machine counts as a private network for what users are told of
-	// failed connections.
+	// HideLoopback, if not nil, is called to decide whether details of failed connections to this machine are
+	// hidden from users, like those to private networks.
 	HideLoopback func() bool
-	// PrivateCIDRs are further ranges that count as private networks.
+	// PrivateCIDRs are additional private networks.
 	PrivateCIDRs []netip.Prefix
-	// AllowCIDRs are addresses that may be used whatever they are.
+	// AllowCIDRs are always allowed, except those in DenyCIDRs.
 	AllowCIDRs []netip.Prefix
-	// DenyCIDRs are addresses that may not.
+	// DenyCIDRs are always denied.
 	DenyCIDRs []netip.Prefix
-	// AllowHosts are hosts whose addresses may be used whatever they are; who answers for their
-	// names in DNS is trusted. "*.example.com" stands for all names below example.com.
+	// AllowHosts are hosts whose addresses are always allowed, except those in DenyCIDRs. Their DNS is trusted.
+	// "*.example.com" matches all names below example.com.
 	AllowHosts []string
-	// OnlyHosts, when there are any, are the only hosts that may be used, in the form of AllowHosts.
+	// OnlyHosts, if not empty, are the only allowed hosts, in the form of AllowHosts.
 	OnlyHosts []string
 }
 
-// DeniedError says that the policy refuses a host.
+// DeniedError is returned when the policy denies a host.
 type DeniedError struct {
 	Host   string
-	Addr   netip.Addr // the zero Addr when it is for the name alone
+	Addr   netip.Addr // the zero Addr if the name is denied
 	Reason string
-	// Private says that the address is refused because it is that of a private network, and Tenants that it is
-	// because the server has more than one tenant.
+	// Private means that the address is denied because it is in a private network, and Tenants because the server
+	// has more than one tenant.
 	Private, Tenants bool
 }
 
@@ -58,19 +57,19 @@ func (e *DeniedError) Error() string {
 	return fmt.Sprintf("connecting to %s is not allowed: %s", e.Host, e.Reason)
 }
 
-// CheckHost says what can be said of a host before its addresses are known; of one that is an
-// address, everything. Errors are of type [*DeniedError].
+// CheckHost checks a host before it is resolved. If the host is an address, the check is complete. Errors are of
+// type [*DeniedError].
 func (p *Policy) CheckHost(host string) error {
-	name := canonical(host)
+	name := canonicalHost(host)
 	if len(p.OnlyHosts) > 0 && !matches(p.OnlyHosts, name) {
-		return &DeniedError{Host: host, Reason: "it is not one of the hosts that are allowed"}
+		return &DeniedError{Host: host, Reason: "it is not one of the allowed hosts"}
 	}
 	if addr, err := netip.ParseAddr(name); err == nil {
 		return p.checkAddr(host, addr)
 	}
 	if endsInNumber(name) {
-		// 127.1, 0x7f000001, 0177.0.0.1 and 2130706433 are this machine to some resolvers.
-		return &DeniedError{Host: host, Reason: "it is neither a name nor an address in its usual form"}
+		// Some resolvers resolve 127.1, 0x7f000001, 0177.0.0.1 and 2130706433 to this machine.
+		return &DeniedError{Host: host, Reason: "it is neither a name nor an address in the standard form"}
 	}
 	switch {
 	case matches(p.AllowHosts, name):
@@ -83,40 +82,40 @@ func (p *Policy) CheckHost(host string) error {
 	return nil
 }
 
-// checkAddr says whether an address that a host was found at may be used.
+// checkAddr checks a resolved address of a host.
 func (p *Policy) checkAddr(host string, addr netip.Addr) error {
 	addr = addr.Unmap().WithZone("")
-	forms := append([]netip.Addr{addr}, carried(addr)...)
+	forms := append([]netip.Addr{addr}, embeddedIPv4(addr)...)
 	for _, form := range forms {
 		if contains(p.DenyCIDRs, form) {
-			return &DeniedError{Host: host, Addr: addr, Reason: "it is in a range that is denied"}
+			return &DeniedError{Host: host, Addr: addr, Reason: "it is in a denied range"}
 		}
 	}
-	if contains(p.AllowCIDRs, addr) || matches(p.AllowHosts, canonical(host)) {
+	if contains(p.AllowCIDRs, addr) || matches(p.AllowHosts, canonicalHost(host)) {
 		return nil
 	}
 	for _, form := range forms {
-		if reason := p.refuses(form); reason != "" {
+		if reason := p.denyReason(form); reason != "" {
 			return &DeniedError{Host: host, Addr: addr, Reason: reason}
 		}
 		if p.IsPrivate(form) && p.DenyPrivate {
-			return &DeniedError{Host: host, Addr: addr, Reason: "it is private", Private: true}
+			return &DeniedError{Host: host, Addr: addr, Reason: "it is in a private network", Private: true}
 		}
 		if (p.IsPrivate(form) || form.IsLoopback()) && p.DenyPrivateNow != nil && p.DenyPrivateNow() {
-			return &DeniedError{Host: host, Addr: addr, Reason: "it is private, and the server has more than one tenant", Private: true, Tenants: true}
+			return &DeniedError{Host: host, Addr: addr, Reason: "it is in a private network, and the server has more than one tenant", Private: true, Tenants: true}
 		}
 	}
 	return nil
 }
 
-// IsPrivate reports whether an address is that of a private network. This machine is none.
+// IsPrivate reports whether an address is in a private network. Loopback addresses are not.
 func (p *Policy) IsPrivate(addr netip.Addr) bool {
 	addr = addr.Unmap().WithZone("")
 	return contains(p.PrivateCIDRs, addr) || addr.IsPrivate() || contains(private, addr)
 }
 
-// Hides reports whether users are told nothing of why a connection to an address failed. This machine is not hidden
-// where AllowCIDRs names it: the operator says that it serves repositories.
+// Hides reports whether details of failed connections to an address are hidden from users. Those to this machine
+// are not hidden if AllowCIDRs contains it, because then the operator serves repositories there.
 func (p *Policy) Hides(addr netip.Addr) bool {
 	addr = addr.Unmap().WithZone("")
 	if addr.IsLoopback() && !contains(p.AllowCIDRs, addr) && p.HideLoopback != nil && p.HideLoopback() {
@@ -125,13 +124,13 @@ func (p *Policy) Hides(addr netip.Addr) bool {
 	return p.IsPrivate(addr)
 }
 
-// canonical is the one form of a host's name.
-func canonical(host string) string {
+// canonicalHost returns the canonical form of a host name.
+func canonicalHost(host string) string {
 	return strings.TrimSuffix(strings.ToLower(strings.Trim(host, "[]")), ".")
 }
 
-// endsInNumber reports whether a host that is not an address would be taken for one by those who
-// read numbers generously: by its last part, as browsers decide it.
+// endsInNumber reports whether some resolvers would parse a host that is not an address as one. Like browsers, it
+// looks at the last label.
 func endsInNumber(name string) bool {
 	last := name[strings.LastIndexByte(name, '.')+1:]
 	digits, hex := strings.CutPrefix(last, "0x")
@@ -142,7 +141,7 @@ func endsInNumber(name string) bool {
 
 func matches(patterns []string, name string) bool {
 	return slices.ContainsFunc(patterns, func(pattern string) bool {
-		pattern = canonical(pattern)
+		pattern = canonicalHost(pattern)
 		if suffix, ok := strings.CutPrefix(pattern, "*"); ok {
 			return strings.HasPrefix(suffix, ".") && strings.HasSuffix(name, suffix)
 		}

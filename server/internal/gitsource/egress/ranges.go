@@ -2,14 +2,14 @@ package egress
 
 import "net/netip"
 
-// metadataNames are known by name too because a proxy before this server may resolve them.
+// metadataNames are checked by name, because a proxy may resolve them.
 var metadataNames = []string{
 	"metadata", "metadata.google.internal", "metadata.goog", "instance-data", "instance-data.ec2.internal",
 	"metadata.azure.internal", "metadata.tencentyun.com", "metadata.platformequinix.com",
 }
 
 var (
-	// metadata are services for virtual machines and pods that are not on link-local addresses.
+	// metadata are services for virtual machines and pods with addresses that are not link-local.
 	metadata = prefixes(
 		"fd00:ec2::254/128",  // Amazon
 		"fd00:ec2::23/128",   // Amazon, identities of pods
@@ -21,14 +21,14 @@ var (
 	)
 	// reserved are addresses that no server has.
 	reserved = prefixes(
-		"0.0.0.0/8",      // this network; the first of it is this machine
+		"0.0.0.0/8",      // this network; the first address is this machine
 		"192.0.0.0/24",   // protocol assignments
 		"240.0.0.0/4",    // and broadcast
-		"::/96",          // once for IPv4 in IPv6
+		"::/96",          // formerly IPv4 in IPv6
 		"64:ff9b:1::/48", // translation within a network
 		"100::/64",       // discarded
 	)
-	// private are those of net/netip and those that are used like them.
+	// private are private networks in addition to those of net/netip.
 	private = prefixes("100.64.0.0/10", "198.18.0.0/15", "fec0::/10")
 
 	nat64     = netip.MustParsePrefix("64:ff9b::/96")
@@ -43,8 +43,8 @@ func prefixes(texts ...string) []netip.Prefix {
 	return out
 }
 
-// refuses returns why the policy refuses an address by what it is, or "".
-func (p *Policy) refuses(addr netip.Addr) string {
+// denyReason returns why the policy denies an address of this kind, or "".
+func (p *Policy) denyReason(addr netip.Addr) string {
 	switch {
 	case addr.IsLoopback():
 		if p.AllowLoopback {
@@ -63,8 +63,8 @@ func (p *Policy) refuses(addr netip.Addr) string {
 	return ""
 }
 
-// carried returns the IPv4 address that an IPv6 address makes a router send to.
-func carried(addr netip.Addr) []netip.Addr {
+// embeddedIPv4 returns the IPv4 address that a router translates an IPv6 address to.
+func embeddedIPv4(addr netip.Addr) []netip.Addr {
 	bytes := addr.As16()
 	switch {
 	case nat64.Contains(addr):

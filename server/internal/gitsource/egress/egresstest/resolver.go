@@ -1,5 +1,5 @@
-// Package egresstest is a resolver of names that a test answers, over the real protocol, so that the
-// real resolver of the standard library is what asks.
+// Package egresstest provides a resolver whose answers come from a test. It uses the DNS protocol, so that the
+// real resolver of the standard library sends the queries.
 package egresstest
 
 import (
@@ -13,12 +13,12 @@ import (
 	"golang.org/x/net/dns/dnsmessage"
 )
 
-// Resolver asks answer for the addresses of each name, in lower case and without a dot at its end,
-// once for IPv4 and once for IPv6 in each look-up, at the same time. nil means that there is no such
-// name. Addresses of the other family are left out.
+// Resolver returns a resolver that calls answer for the addresses of each name, in lower case and without the
+// final dot. Each lookup calls it for IPv4 and for IPv6 concurrently. nil means that the name does not exist.
+// Addresses of the other family are ignored.
 func Resolver(answer func(name string, ipv6 bool) []netip.Addr) *net.Resolver {
 	return &net.Resolver{PreferGo: true, Dial: func(context.Context, string, string) (net.Conn, error) {
-		client, server := net.Pipe() // not a packet connection, so messages have a length before them
+		client, server := net.Pipe() // not a packet connection, so each message has a length prefix
 		go serve(server, answer)
 		return client, nil
 	}}
@@ -29,7 +29,7 @@ func serve(conn net.Conn, answer func(name string, ipv6 bool) []netip.Addr) {
 	for {
 		var length [2]byte
 		if _, err := io.ReadFull(conn, length[:]); err != nil {
-			return // the resolver has had its answer
+			return // the resolver has its answer
 		}
 		query := make([]byte, binary.BigEndian.Uint16(length[:]))
 		if _, err := io.ReadFull(conn, query); err != nil {

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// Upkeep joins the packs of a mirror that lacks most files; then it is fetched into and read as before.
-func TestUpkeepOfAPartialMirror(t *testing.T) {
+// After maintenance has merged the packs of a partial mirror, fetching and reading work as before.
+func TestMaintenanceOfAPartialMirror(t *testing.T) {
 	t.Parallel()
 	must := func(err error) {
 		t.Helper()
@@ -50,12 +50,12 @@ func TestUpkeepOfAPartialMirror(t *testing.T) {
 		commits = append(commits, push(i))
 		read(commits[i], "read", "a", fmt.Sprint("a", i))
 	}
-	// Joining packs, and then collecting garbage from what was joined.
+	// Merge packs, and then collect garbage.
 	must(u.maintainLocked(t.Context()))
 	if got := countPacks(t, u.mirror); got > 2 {
-		t.Errorf("there are %d packs after upkeep", got)
+		t.Errorf("there are %d packs after maintenance", got)
 	}
-	long := time.Now().Add(-2 * collectEvery)
+	long := time.Now().Add(-2 * collectInterval)
 	must(os.Chtimes(filepath.Join(u.dir, collectedFile), long, long))
 	must(u.maintainLocked(t.Context()))
 	last := push(4)
@@ -64,6 +64,6 @@ func TestUpkeepOfAPartialMirror(t *testing.T) {
 		read(commit, "later", fmt.Sprint(i), fmt.Sprint("later", i))
 	}
 	if u.suspect.Load() {
-		t.Error("the mirror is taken for damaged")
+		t.Error("the mirror is marked as damaged")
 	}
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/kedge-dev/kedge/internal/testkit/gitserver"
 )
 
-// fetchedRepo returns the mirror of a repository with one pack for each of n commits, and those.
+// fetchedRepo returns the mirror of a repository with one pack for each of n commits, and the commits.
 func fetchedRepo(t *testing.T, n, maxPacks int) (*Manager, *mirror, []string) {
 	t.Helper()
 	must := func(err error) {
@@ -28,9 +28,9 @@ func fetchedRepo(t *testing.T, n, maxPacks int) (*Manager, *mirror, []string) {
 	must(err)
 	t.Cleanup(func() { must(m.Close()) })
 	url := "file://" + remote
-	u, err := m.use(Access{URL: url})
+	u, err := m.acquire(Access{URL: url})
 	must(err)
-	m.end(u.mirror)
+	m.release(u.mirror)
 	r := u.mirror
 	r.maxPacks = maxPacks
 	var commits []string
@@ -53,18 +53,18 @@ func countPacks(t *testing.T, r *mirror) int {
 	return len(packs)
 }
 
-func TestManyFetchesDoNotPileUp(t *testing.T) {
+func TestPacksOfManyFetchesAreMerged(t *testing.T) {
 	t.Parallel()
 	for _, collect := range []bool{false, true} {
 		t.Run(fmt.Sprintf("collecting garbage too: %t", collect), func(t *testing.T) {
 			t.Parallel()
 			m, r, commits := fetchedRepo(t, 4, 100)
 			if got := countPacks(t, r); got != 4 {
-				t.Fatalf("there are %d packs before upkeep, want one for each fetch", got)
+				t.Fatalf("there are %d packs before maintenance, want one per fetch", got)
 			}
 			r.maxPacks = 3
 			if collect {
-				long := time.Now().Add(-2 * collectEvery)
+				long := time.Now().Add(-2 * collectInterval)
 				if err := os.Chtimes(filepath.Join(r.dir, collectedFile), long, long); err != nil {
 					t.Fatal(err)
 				}
@@ -74,11 +74,11 @@ func TestManyFetchesDoNotPileUp(t *testing.T) {
 			}
 			m.work.Wait()
 			if got := countPacks(t, r); got != 1 {
-				t.Errorf("there are %d packs after upkeep", got)
+				t.Errorf("there are %d packs after maintenance", got)
 			}
 			info, err := os.Stat(filepath.Join(r.dir, collectedFile))
-			if err != nil || time.Since(info.ModTime()) > collectEvery {
-				t.Errorf("the last collection is noted as %v, %v", info, err)
+			if err != nil || time.Since(info.ModTime()) > collectInterval {
+				t.Errorf("the recorded time of the last collection is %v, %v", info, err)
 			}
 			for i, commit := range commits {
 				tree, err := m.Tree(t.Context(), Access{URL: r.url}, commit)
@@ -97,8 +97,8 @@ func TestManyFetchesDoNotPileUp(t *testing.T) {
 	}
 }
 
-// TestDamageThatReadersMeetIsMended shows it for what git fetch does not look at: all but the commit.
-func TestDamageThatReadersMeetIsMended(t *testing.T) {
+// TestDamageFoundByReadersIsRepaired damages objects that git fetch does not check: all but the commit.
+func TestDamageFoundByReadersIsRepaired(t *testing.T) {
 	t.Parallel()
 	m, r, commits := fetchedRepo(t, 1, 100)
 	whole, err := m.Tree(t.Context(), Access{URL: r.url}, commits[0])
@@ -112,7 +112,7 @@ func TestDamageThatReadersMeetIsMended(t *testing.T) {
 	broken := opened.(*tree)
 	broken.root = "0123456789012345678901234567890123456789"
 	if _, err := broken.List(t.Context(), "."); err == nil {
-		t.Fatal("an object that is not there was read")
+		t.Fatal("a missing object was read")
 	}
 	marker := filepath.Join(r.dir, "marker")
 	if err := os.WriteFile(marker, nil, 0o600); err != nil {
@@ -122,49 +122,48 @@ func TestDamageThatReadersMeetIsMended(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := os.Stat(marker); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("the mirror was not made anew: %v", err)
+		t.Errorf("the mirror was not recreated: %v", err)
 	}
 	if _, err := whole.List(t.Context(), "."); err != nil {
 		t.Errorf("after the fetch: %v", err)
 	}
 }
 
-func TestWhatIsInUseIsNotForgotten(t *testing.T) {
+func TestMirrorInUseIsNotDeleted(t *testing.T) {
 	t.Parallel()
 	m, r, _ := fetchedRepo(t, 1, 100)
-	u, err := m.use(Access{URL: r.url})
+	u, err := m.acquire(Access{URL: r.url})
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, want := range []int{0, 1} {
 		if n, err := m.Forget(t.Context(), 0, func(string, string) bool { return false }); n != want || err != nil {
-			t.Errorf("%d were forgotten, %v, want %d", n, err, want)
+			t.Errorf("%d mirrors were deleted, %v, want %d", n, err, want)
 		}
 		if want == 0 {
-			m.end(u.mirror)
+			m.release(u.mirror)
 		}
 	}
 }
 
-// TestWhoWaitsForAForgottenMirrorKeepsIt: two that know of different mirrors in one folder would not
-// take turns.
-func TestWhoWaitsForAForgottenMirrorKeepsIt(t *testing.T) {
+// Two callers with different objects for one folder would not take turns.
+func TestWaitingCallKeepsADeletedMirror(t *testing.T) {
 	t.Parallel()
 	m, r, _ := fetchedRepo(t, 1, 100)
 	key := mirrorKey("", r.url)
-	if taken, err := m.takeIdle(key, notes{URL: r.url}, 0); taken != r || err != nil {
-		t.Fatalf("took %p, %v, want %p", taken, err, r)
+	if taken, err := m.acquireIdle(key, metadata{URL: r.url}, 0); taken != r || err != nil {
+		t.Fatalf("got %p, %v, want %p", taken, err, r)
 	}
-	waiting, err := m.use(Access{URL: r.url})
+	waiting, err := m.acquire(Access{URL: r.url})
 	if err != nil {
 		t.Fatal(err)
 	}
 	if err := r.discardLocked(); err != nil {
 		t.Fatal(err)
 	}
-	m.drop(key, r)
-	next, err := m.use(Access{URL: r.url})
+	m.releaseDeleted(key, r)
+	next, err := m.acquire(Access{URL: r.url})
 	if err != nil || next.mirror != waiting.mirror {
-		t.Errorf("the next call has %p, who waits has %p, %v", next.mirror, waiting.mirror, err)
+		t.Errorf("the next call has %p, the waiting one has %p, %v", next.mirror, waiting.mirror, err)
 	}
 }

@@ -9,9 +9,9 @@ import (
 	"github.com/kedge-dev/kedge/server/internal/gitsource/egress"
 )
 
-// A mirror whose making was cut short, by a timeout or with the whole server, is made anew: git writes HEAD before
-// what else a repository needs.
-func TestAMirrorThatWasHalfMadeIsMadeAnew(t *testing.T) {
+// A mirror whose creation was interrupted, by a timeout or with the server, is recreated. git writes HEAD before
+// the other files of a repository.
+func TestIncompleteMirrorIsRecreated(t *testing.T) {
 	t.Parallel()
 	must := func(err error) {
 		t.Helper()
@@ -30,8 +30,8 @@ func TestAMirrorThatWasHalfMadeIsMadeAnew(t *testing.T) {
 	}
 }
 
-// mirrorOf makes a repository, and a manager with a mirror of it that has not been fetched into.
-func mirrorOf(t *testing.T, cfg Config) (m *Manager, repo *gitserver.Repo, access Access, u *use) {
+// mirrorOf creates a repository, and a manager with an empty mirror of it.
+func mirrorOf(t *testing.T, cfg Config) (m *Manager, repo *gitserver.Repo, access Access, u *handle) {
 	t.Helper()
 	must := func(err error) {
 		t.Helper()
@@ -49,8 +49,8 @@ func mirrorOf(t *testing.T, cfg Config) (m *Manager, repo *gitserver.Repo, acces
 	must(err)
 	t.Cleanup(func() { must(m.Close()) })
 	access = Access{URL: server.URL("app")}
-	u, err = m.use(access)
+	u, err = m.acquire(access)
 	must(err)
-	m.end(u.mirror)
+	m.release(u.mirror)
 	return m, repo, access, u
 }

@@ -8,7 +8,7 @@ import (
 	"golang.org/x/crypto/ssh"
 )
 
-// newLockedKey makes a key with a passphrase.
+// newLockedKey returns a key with a passphrase.
 func newLockedKey() (ed25519.PublicKey, []byte, error) {
 	public, private, err := ed25519.GenerateKey(rand.Reader)
 	if err != nil {

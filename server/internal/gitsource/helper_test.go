@@ -52,7 +52,7 @@ func managerIn(t testing.TB, dir string) *gitsource.Manager {
 	return m
 }
 
-// commit makes a commit on the branch of repo and pushes it.
+// commit creates a commit on the branch of repo and pushes it.
 func commit(t testing.TB, repo *gitserver.Repo, files map[string]string) string {
 	t.Helper()
 	id, err := repo.CommitAndPush(t.Context(), files, "a commit")
