@@ -66,7 +66,7 @@ func (s *server) adminRoutes(mux *http.ServeMux) {
 	list(tenant+"credentials/key", apiv1.Credential{ID: "crd-2", Name: "key", Kind: "ssh", CreatedAt: born, UpdatedAt: now})
 	list(top+"fleet", apiv1.Fleet{Epoch: 1, Suspension: frozen, Agents: 3, Connected: 2, Deployments: 5, Targets: 9})
 	list(tenant+"deployments/web/revisions", apiv1.List[apiv1.Revision]{Items: []apiv1.Revision{
-		{Seq: 3, Commit: "c0ffee0123456789", RenderedAt: now, Digests: []string{"sha256:3"}}, {Seq: 2, Commit: "beef0123456789", RenderedAt: born, Digests: []string{"sha256:2"}},
+		{Seq: 3, Commit: "c0ffee0123456789", Author: "Ann Lee", Message: "Add a page", RenderedAt: now, Digests: []string{"sha256:3"}}, {Seq: 2, Commit: "beef0123456789", RenderedAt: born, Digests: []string{"sha256:2"}},
 	}})
 	list(tenant+"deployments/nowhere/revisions", apiv1.List[apiv1.Revision]{Items: []apiv1.Revision{{Seq: 1, Commit: "c0ffee0123456789", RenderedAt: born}}})
 	list(tenant+"deployments/web/runs", apiv1.List[apiv1.SyncRun]{Items: []apiv1.SyncRun{run2(), run1()}})
