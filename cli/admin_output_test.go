@@ -72,6 +72,8 @@ var adminCommands = map[string]string{
 	"deploy-dismiss-what":      "deploy dismiss web",
 	"deploy-detached":          "deploy detached",
 	"agent-dismiss":            "agent dismiss prod-1",
+	"agent-dismiss-nobody":     "agent dismiss nobody",
+	"deploy-confirm-unknown":   "deploy confirm-prune web nothing",
 	"deploy-prunes":            "deploy prunes web",
 	"deploy-prunes-name":       "deploy prunes web -o name --agent prod",
 	"deploy-confirm":           "deploy confirm-prune web --all --count 2 --agent prod",

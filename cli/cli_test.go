@@ -34,12 +34,14 @@ type server struct {
 	deployments []apiv1.Deployment
 	got         map[string]string // bodies by "METHOD path"
 	queries     map[string]string // query strings by the same
+	matches     map[string]string // If-Match by the same
+	stale       bool              // changes find that the resource has changed
 	streams     chan chan apiv1.Change
 }
 
 func newServer(t *testing.T) (*server, string) {
 	t.Helper()
-	s := &server{agents: agents(), deployments: deployments(), got: map[string]string{}, queries: map[string]string{}, streams: make(chan chan apiv1.Change, 10)}
+	s := &server{agents: agents(), deployments: deployments(), got: map[string]string{}, queries: map[string]string{}, matches: map[string]string{}, streams: make(chan chan apiv1.Change, 10)}
 	srv := httptest.NewServer(s.handler())
 	t.Cleanup(func() {
 		srv.CloseClientConnections()
@@ -127,11 +129,15 @@ func (s *server) handler() http.Handler {
 		body, _ := io.ReadAll(r.Body)
 		s.mu.Lock()
 		s.got[r.Method+" "+r.URL.Path] = string(body)
-		s.queries[r.Method+" "+r.URL.Path] = r.URL.RawQuery
+		s.queries[r.Method+" "+r.URL.Path], s.matches[r.Method+" "+r.URL.Path] = r.URL.RawQuery, r.Header.Get("If-Match")
 		if _, stream := strings.CutSuffix(r.URL.Path, "/stream"); stream {
 			s.mu.Unlock()
 		} else {
 			defer s.mu.Unlock()
+		}
+		if s.stale && r.Header.Get("If-Match") != "" {
+			write(w, 412, apiv1.Problem{Status: 412, Detail: "changed"})
+			return
 		}
 		mux.ServeHTTP(w, r)
 	})
@@ -159,6 +165,7 @@ func (s *server) enroll(w http.ResponseWriter, r *http.Request) {
 func (s *server) deployment(w http.ResponseWriter, name string) {
 	for _, d := range s.deployments {
 		if d.Name == name {
+			w.Header().Set("ETag", `"`+d.ID+`.1"`)
 			write(w, 200, d)
 			return
 		}

@@ -117,7 +117,7 @@ func revisionResource(deployment string) resource[apiv1.Revision] {
 			}
 			return kept, err
 		},
-		key: seq, name: seq, header: []string{"REVISION", "COMMIT", "AGE", "STATE"},
+		key: seq, name: seq, header: []string{"REVISION", "COMMIT", "AUTHOR", "AGE", "STATE", "MESSAGE"},
 		rows: func(v apiv1.Revision, now time.Time) [][]string {
 			state := "-"
 			switch {
@@ -126,7 +126,7 @@ func revisionResource(deployment string) resource[apiv1.Revision] {
 			case v.Seq == newest:
 				state = "Newest"
 			}
-			return [][]string{{seq(v), shortCommit(v.Commit), output.Age(v.RenderedAt, now), state}}
+			return [][]string{{seq(v), shortCommit(v.Commit), orDash(printable(v.Author)), output.Age(v.RenderedAt, now), state, cell(printable(v.Message))}}
 		},
 	}
 }

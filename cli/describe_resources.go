@@ -61,19 +61,20 @@ func deploymentConditions(d apiv1.Deployment) [][]string {
 	case d.Commit == "":
 		source = row("SourceReady", "Unknown", string(fleet.PendingNotRead), "")
 	}
-	status := func(good bool, stale int) string {
+	status := func(good, known bool) string {
 		switch {
-		case !good:
-			return "False"
-		case stale > 0:
+		case !known:
 			return "Unknown"
+		case good:
+			return "True"
 		}
-		return "True"
+		return "False"
 	}
+	known := d.Health != string(fleet.HealthUnknown) && d.Health != string(fleet.HealthStale)
 	return [][]string{
 		source,
-		row("Synced", status(d.Sync == string(fleet.SyncSynced), d.Counts.Stale), d.Sync, d.Message),
-		row("Healthy", status(d.Health == string(fleet.HealthCurrent), 0), d.Health, ""),
+		row("Synced", status(d.Sync == string(fleet.SyncSynced), d.Sync != string(fleet.SyncSynced) || d.Counts.Stale == 0), d.Sync, d.Message),
+		row("Healthy", status(d.Health == string(fleet.HealthCurrent), known), d.Health, ""),
 	}
 }
 

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"net/url"
 	"time"
@@ -89,11 +90,14 @@ func (a *app) agentDismissCommand() *cobra.Command {
 
 func (a *app) dismiss(ctx context.Context, c *client.Client, whose apiv1.DismissTargets) error {
 	done, err := client.Send[apiv1.DismissedTargets](ctx, c, http.MethodPost, c.In("detached-targets", "dismiss"), whose)
+	if client.Status(err) == http.StatusNotFound && whose.Deployment == "" {
+		return failure(fmt.Sprintf("agent %q was not found, and no detached target names it", whose.Agent), "kedge deploy detached lists detached targets")
+	}
 	if err != nil {
 		return err
 	}
 	if done.Kept > 0 {
-		return a.say("%s dismissed; %s kept until the agent has let go of the objects.", count(done.Dismissed, "target"), count(done.Kept, "target"))
+		return a.say("%s dismissed; %s kept until the agent has released the objects.", count(done.Dismissed, "target"), count(done.Kept, "target"))
 	}
 	return a.say("%s dismissed.", count(done.Dismissed, "target"))
 }

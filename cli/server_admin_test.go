@@ -23,6 +23,19 @@ func (s *server) adminRoutes(mux *http.ServeMux) {
 	list(top+"tenants/shop", apiv1.Tenant{ID: "ten-2", Name: "shop", Quota: apiv1.Quota{Agents: 3, Targets: 100}, CreatedAt: born})
 	list(top+"tenants/shop/agents", apiv1.List[apiv1.Agent]{Items: []apiv1.Agent{{Name: "till", Scope: "cluster", CreatedAt: born}}})
 	list(top+"tenants/shop/environments", apiv1.List[apiv1.Environment]{Items: []apiv1.Environment{{Name: "default", CreatedAt: born}}})
+	list(tenant+"gitlab-projects", apiv1.List[apiv1.GitLabProject]{Items: []apiv1.GitLabProject{{Project: "42", RepoURL: "https://git.example.com/app"}}})
+	list(tenant+"environments/default", apiv1.Environment{Name: "default", CreatedAt: born})
+	list(tenant+"repositories/rep-1", apiv1.Repository{ID: "rep-1", URL: "https://git.example.com/web"})
+	list(tenant+"repositories/rep-2", apiv1.Repository{ID: "rep-2", URL: "https://git.example.com/nope"})
+	list(tenant+"repositories/rep-3", apiv1.Repository{ID: "rep-3", URL: "https://git.example.com/new"})
+	list(tenant+"grants/grt-1", apiv1.Grant{ID: "grt-1", Environment: "eu", Grantee: "shop", Direction: "given", Limits: apiv1.Limits{Namespaces: []string{"shop"}, Kinds: []string{"ConfigMap", "Deployment.apps"}}})
+	list(tenant+"agents/lost", agents()[0])
+	list(tenant+"agents/new", agents()[1])
+	for _, kind := range []string{"agents", "environments", "credentials"} {
+		mux.HandleFunc("GET "+tenant+kind+"/{name}", func(w http.ResponseWriter, r *http.Request) {
+			write(w, 404, apiv1.Problem{Status: 404, Detail: fmt.Sprintf("%s %q was not found", kind, r.PathValue("name"))})
+		})
+	}
 	list(tenant+"members", apiv1.List[apiv1.Member]{Items: []apiv1.Member{{Kind: "group", Subject: "web team", Role: "deployer", CreatedAt: born}}})
 	ada := apiv1.Person{Name: "ada@example.com", DisplayName: "Ada Lovelace", Issuer: "https://id.example.com", Subject: "8f3a", Sessions: 2, CreatedAt: born, LoggedInAt: now}
 	list(top+"people", apiv1.List[apiv1.Person]{Items: []apiv1.Person{ada, {Name: "bob@example.com", Issuer: "https://id.example.com", Subject: "77c1", CreatedAt: born, LoggedInAt: born}}})
@@ -38,7 +51,7 @@ func (s *server) adminRoutes(mux *http.ServeMux) {
 	list(tenant+"agents/prod/tokens", apiv1.List[apiv1.AgentToken]{Items: []apiv1.AgentToken{
 		{ID: "tok-4", CreatedAt: born, CreatedBy: "ann", RevokedAt: now}, {ID: "tok-5", Valid: true, CreatedAt: now, CreatedBy: "rotation op-1", LastUsedAt: now},
 	}})
-	list(tenant+"environments/eu", apiv1.Environment{Name: "eu", MatchLabels: map[string]string{"region": "eu"}, Selected: []string{"prod"}, Deployments: 2, Suspension: frozen, CreatedAt: born})
+	list(tenant+"environments/eu", apiv1.Environment{Name: "eu", Agents: []string{"prod"}, MatchLabels: map[string]string{"region": "eu", "a": "b"}, Selected: []string{"prod"}, Deployments: 2, Suspension: frozen, CreatedAt: born})
 	list(tenant+"deployments/{name}/held-prunes", apiv1.List[apiv1.HeldPrune]{Items: []apiv1.HeldPrune{
 		{Target: "tgt-1", Agent: "prod", Object: "ConfigMap dude/old", Reason: "12 of 20 objects would be deleted", Commit: "c0ffee0123456789", Current: true},
 		{Target: "tgt-1", Agent: "prod", Object: "Namespace old", Reason: "of a protected kind", Commit: "c0ffee0123456789", Current: true, Confirmed: true},
@@ -53,7 +66,7 @@ func (s *server) adminRoutes(mux *http.ServeMux) {
 	list(tenant+"credentials/key", apiv1.Credential{ID: "crd-2", Name: "key", Kind: "ssh", CreatedAt: born, UpdatedAt: now})
 	list(top+"fleet", apiv1.Fleet{Epoch: 1, Suspension: frozen, Agents: 3, Connected: 2, Deployments: 5, Targets: 9})
 	list(tenant+"deployments/web/revisions", apiv1.List[apiv1.Revision]{Items: []apiv1.Revision{
-		{Seq: 3, Commit: "c0ffee0123456789", RenderedAt: now, Digests: []string{"sha256:3"}}, {Seq: 2, Commit: "beef0123456789", RenderedAt: born, Digests: []string{"sha256:2"}},
+		{Seq: 3, Commit: "c0ffee0123456789", Author: "Ann Lee", Message: "Add a page", RenderedAt: now, Digests: []string{"sha256:3"}}, {Seq: 2, Commit: "beef0123456789", RenderedAt: born, Digests: []string{"sha256:2"}},
 	}})
 	list(tenant+"deployments/nowhere/revisions", apiv1.List[apiv1.Revision]{Items: []apiv1.Revision{{Seq: 1, Commit: "c0ffee0123456789", RenderedAt: born}}})
 	list(tenant+"deployments/web/runs", apiv1.List[apiv1.SyncRun]{Items: []apiv1.SyncRun{run2(), run1()}})
@@ -119,7 +132,13 @@ func (s *server) verbs(mux *http.ServeMux, tenant, top string) {
 	answer := func(pattern string, v any) {
 		mux.HandleFunc(pattern, func(w http.ResponseWriter, _ *http.Request) { write(w, 200, v) })
 	}
-	answer("POST "+tenant+"detached-targets/dismiss", apiv1.DismissedTargets{Dismissed: 2, Kept: 1})
+	mux.HandleFunc("POST "+tenant+"detached-targets/dismiss", func(w http.ResponseWriter, r *http.Request) {
+		if strings.Contains(s.got[r.Method+" "+r.URL.Path], "nobody") {
+			write(w, 404, apiv1.Problem{Status: 404, Detail: `target "nobody" in tenant "default" was not found`})
+			return
+		}
+		write(w, 200, apiv1.DismissedTargets{Dismissed: 2, Kept: 1})
+	})
 	answer("GET "+tenant+"detached-targets", apiv1.List[apiv1.DetachedTarget]{Items: []apiv1.DetachedTarget{
 		{Target: "tgt-1", Deployment: "web", Agent: "prod-1", DetachedAt: born, Reason: `agent "prod-1" was deleted`},
 		{Target: "tgt-2", Deployment: "web", Agent: "prod-2", DetachedAt: born, Reason: `agent "prod-2" left environment "eu"`, Managed: true},
@@ -145,7 +164,13 @@ func (s *server) verbs(mux *http.ServeMux, tenant, top string) {
 	answer("POST "+tenant+"agents/prod/rotate-token", apiv1.Operation{ID: "op-2", Action: "agent.rotate-token"})
 	answer("PATCH "+tenant+"environments/{name}", apiv1.Environment{Name: "eu", Agents: []string{"prod"}, Selected: []string{"prod"}})
 	answer("POST "+tenant+"grants", apiv1.Grant{ID: "grt-1"})
-	answer("POST "+tenant+"deployments/{name}/confirm-prune", apiv1.ConfirmedPrune{Objects: []string{"ConfigMap dude/old", "Namespace old"}, Deletions: 2, Targets: 1})
+	mux.HandleFunc("POST "+tenant+"deployments/{name}/confirm-prune", func(w http.ResponseWriter, r *http.Request) {
+		if strings.Contains(s.got[r.Method+" "+r.URL.Path], "nothing") {
+			write(w, 409, apiv1.Problem{Status: 409, Detail: "held deletion not found: nothing; nothing was changed"})
+			return
+		}
+		write(w, 200, apiv1.ConfirmedPrune{Objects: []string{"ConfigMap dude/old", "Namespace old"}, Deletions: 2, Targets: 1})
+	})
 	answer("POST "+tenant+"deployments/{name}/rollback", run2())
 	answer("POST "+tenant+"runs/{id}/terminate", apiv1.SyncRun{ID: "run-2", Phase: "Terminated"})
 	answer("POST "+tenant+"repositories/rep-1/webhook", apiv1.Webhook{URL: "https://k/api/v1/hooks/rep-1", Secret: "s3cret", SigningToken: "whsec_czNjcmV0"})

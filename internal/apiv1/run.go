@@ -6,6 +6,8 @@ import "time"
 type Revision struct {
 	Seq        int64     `json:"seq" doc:"What a rollback names."`
 	Commit     string    `json:"commit"`
+	Author     string    `json:"author,omitempty" doc:"Author of the commit; absent when the server's mirror does not hold the commit."`
+	Message    string    `json:"message,omitempty" doc:"First line of the message of the commit; absent when the server's mirror does not hold the commit."`
 	RenderedAt time.Time `json:"renderedAt,omitzero"`
 	Digests    []string  `json:"digests" nullable:"false" doc:"Names its objects; several when agents get variants."`
 }

@@ -145,6 +145,8 @@ type Revision struct {
 	Seq        int64 // counts up per deployment, from 1
 	Commit     string
 	RenderedAt time.Time
+	// Author and Message are those of the commit, as far as the server has it at hand. They are not stored.
+	Author, Message string
 	// Bundles maps the names of variants to digests; without variants the only name is "".
 	Bundles map[string]string
 }

@@ -164,25 +164,33 @@ func (c *Client) request(ctx context.Context, method, path string, query url.Val
 
 // do sends a request and returns the whole answer.
 func (c *Client) do(ctx context.Context, method, path string, query url.Values, body any) ([]byte, error) {
+	text, _, err := c.doMatching(ctx, method, path, query, body, "")
+	return text, err
+}
+
+// doMatching is do with the ETag that the resource must have, unless it is empty. It also returns the ETag of the answer.
+func (c *Client) doMatching(ctx context.Context, method, path string, query url.Values, body any, match string) (text []byte, tag string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, c.cfg.Timeout)
 	defer cancel()
 	r, err := c.request(ctx, method, path, query, body)
 	if err != nil {
-		return nil, err
+		return nil, "", err
+	}
+	if match != "" {
+		r.Header.Set("If-Match", match)
 	}
 	resp, err := c.http.Do(r)
 	if err != nil {
-		return nil, c.unreachable(err)
+		return nil, "", c.unreachable(err)
 	}
 	defer resp.Body.Close()
-	text, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
-	if err != nil {
-		return nil, c.unreachable(err)
+	if text, err = io.ReadAll(io.LimitReader(resp.Body, maxAnswer)); err != nil {
+		return nil, "", c.unreachable(err)
 	}
 	if resp.StatusCode >= 300 {
-		return nil, statusError(resp.StatusCode, text)
+		return nil, "", statusError(resp.StatusCode, text)
 	}
-	return text, nil
+	return text, resp.Header.Get("ETag"), nil
 }
 
 // call is do for JSON answers; out may be nil.
@@ -191,6 +199,10 @@ func (c *Client) call(ctx context.Context, method, path string, query url.Values
 	if err != nil || out == nil {
 		return err
 	}
+	return c.decode(text, out)
+}
+
+func (c *Client) decode(text []byte, out any) error {
 	if err := json.Unmarshal(text, out); err != nil {
 		return fmt.Errorf("%s did not answer like a Kedge server: %w", c.base, err)
 	}

@@ -29,6 +29,22 @@ func Get[T any](ctx context.Context, c *Client, path string) (T, error) {
 	return out, err
 }
 
+// GetTagged reads one thing and its ETag, which is empty when it has none.
+func GetTagged[T any](ctx context.Context, c *Client, path string) (T, string, error) {
+	var out T
+	text, tag, err := c.doMatching(ctx, http.MethodGet, path, nil, nil, "")
+	if err != nil {
+		return out, "", err
+	}
+	return out, tag, c.decode(text, &out)
+}
+
+// DoMatching asks for a change of what still has the ETag match, and returns the new ETag. An empty match fits always.
+func DoMatching(ctx context.Context, c *Client, method, path string, body any, match string) (string, error) {
+	_, tag, err := c.doMatching(ctx, method, path, nil, body, match)
+	return tag, err
+}
+
 // List reads a listing, page by page: all of it, or at least the first most items.
 func List[T any](ctx context.Context, c *Client, path string, query url.Values, most int) ([]T, error) {
 	q := url.Values{}

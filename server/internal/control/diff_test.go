@@ -93,6 +93,9 @@ func TestDiff(t *testing.T) {
 	}
 	r.git.SetDown(true)
 	r.diff(t, "1", "2", changed) // kept ones need no Git
+	if kept, err := r.Revisions(t.Context(), admin, "default", "app", store.Page{}); err != nil || kept[0].Message == "" || kept[0].Author == "" {
+		t.Errorf("the history lacks message and author while Git is away: %+v, %v", kept, err)
+	}
 }
 
 func TestDiffTellsNoSecret(t *testing.T) {

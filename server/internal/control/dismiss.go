@@ -60,7 +60,7 @@ func (s *Service) DismissTargets(ctx context.Context, p auth.Principal, tenant, 
 				return err
 			}
 			if len(found) < dismissedAtOnce {
-				return nil
+				return dismissedNobody(ctx, tx, t.ID, agent, out)
 			}
 			last := found[len(found)-1]
 			f.Page.After, f.Page.AfterID = last.DeploymentName, string(last.ID)
@@ -70,6 +70,17 @@ func (s *Service) DismissTargets(ctx context.Context, p auth.Principal, tenant, 
 }
 
 const dismissedAtOnce = 500
+
+// dismissedNobody is an error when nothing was found because no agent has, or had, that name.
+func dismissedNobody(ctx context.Context, tx store.Tx, tenant fleet.TenantID, agent string, out Dismissed) error {
+	if agent == "" || len(out.Targets)+out.Kept > 0 {
+		return nil
+	}
+	if _, err := tx.Agents().ByName(ctx, tenant, agent); err != nil {
+		return fmt.Errorf("agent %q: %w", agent, err)
+	}
+	return nil
+}
 
 // dismiss removes those of the targets that nobody manages, with an audit entry and an event for each.
 func (s *Service) dismiss(ctx context.Context, tx store.Tx, p auth.Principal, targets []fleet.Target, out *Dismissed) error {

@@ -65,21 +65,32 @@ func TestDetachedTargetsAreDismissedTogether(t *testing.T) {
 	if _, err := d.DismissTargets(d.ctx, root, "default", "nope", ""); !errors.Is(err, store.ErrNotFound) {
 		t.Errorf("an unknown deployment gives %v", err)
 	}
+	if _, err := d.DismissTargets(d.ctx, root, "default", "", "nobody"); !errors.Is(err, store.ErrNotFound) {
+		t.Errorf("an unknown agent gives %v", err)
+	}
+	if _, err := d.DismissTargets(d.ctx, root, "default", "", "oslo"); err != nil {
+		t.Errorf("an agent without detached targets gives %v", err)
+	}
 }
 
 func TestManyDetachedTargetsAreDismissed(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)
-	d.enroll(t, "default", "paris", nil)
 	const many = 510 // more than are read at once
 	for i := range many {
-		d.deploy(t, "default", fmt.Sprintf("app-%d", i), "")
+		d.enroll(t, "default", fmt.Sprintf("agent-%d", i), nil)
 	}
-	ok(t, d.DeleteAgent(d.ctx, root, "default", "paris", control.Match{}))
-	all := len(d.detachedRows(t, store.DetachedFilter{}))
-	done, err := d.DismissTargets(d.ctx, root, "default", "", "paris")
+	d.deploy(t, "default", "app", "")
+	d.render(t, "default", "app", "1") // a target that was never sent anything is removed with its agent
+	for i := range many {
+		ok(t, d.DeleteAgent(d.ctx, root, "default", fmt.Sprintf("agent-%d", i), control.Match{}))
+	}
+	if all := len(d.detachedRows(t, store.DetachedFilter{Page: store.Page{Limit: 2 * many}})); all != many {
+		t.Fatalf("%d targets are detached, want %d", all, many)
+	}
+	done, err := d.DismissTargets(d.ctx, root, "default", "app", "")
 	ok(t, err)
-	if left := d.detachedRows(t, store.DetachedFilter{}); len(done.Targets) != all || len(left) != 0 {
-		t.Errorf("%d of %d dismissed, %d left", len(done.Targets), all, len(left))
+	if left := d.detachedRows(t, store.DetachedFilter{}); len(done.Targets) != many || len(left) != 0 {
+		t.Errorf("%d of %d dismissed, %d left", len(done.Targets), many, len(left))
 	}
 }

@@ -232,7 +232,7 @@ func (req ConfirmPrune) choose(held map[string][]fleet.TargetID) (map[fleet.Targ
 		}
 	}
 	if len(unknown) > 0 {
-		return nil, fleet.Conflict("not held now, or the agent has not answered to the newest state yet: %s", some(unknown))
+		return nil, fleet.Conflict("held deletion not found: %s: it is not held now, or its agent has not reported on the newest generation yet", some(unknown))
 	}
 	if req.All && n != req.Count {
 		return nil, fleet.Conflict("%d deletions are held now, and not %d: look at them again", n, req.Count)

@@ -171,14 +171,14 @@ func TestWhatCannotBeConfirmedChangesNothing(t *testing.T) {
 		"before the agents answer to an edit": {func(t *testing.T, d *desk) error {
 			d.edit(t, "default", "web", control.UpdateDeployment{Namespace: ptr("shop")})
 			return nil
-		}, byName, "not held now", ""},
+		}, byName, "held deletion not found", ""},
 		"before the agents answer to a commit": {func(t *testing.T, d *desk) error {
 			d.render(t, "default", "web", "2")
 			return nil
-		}, byName, "not held now", ""},
+		}, byName, "held deletion not found", ""},
 		"after the targets have left": {func(_ *testing.T, d *desk) error {
 			return result(d.UpdateEnvironment(d.ctx, root, "default", "default", control.UpdateEnvironment{MatchLabels: &map[string]string{"no": "body"}}, control.Match{}))
-		}, byName, "not held now", ""},
+		}, byName, "held deletion not found", ""},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {

@@ -25,7 +25,7 @@ func TestWhatARecoveryHoldsIsConfirmedByName(t *testing.T) {
 
 	confirm := control.ConfirmPrune{Objects: []string{heldA}}
 	_, err := d.ConfirmPrune(d.ctx, root, "default", "web", confirm)
-	wantConflict(t, err, "not held now")
+	wantConflict(t, err, "held deletion not found")
 	d.holdBack(t, "default", paris, "a", "b")
 	list, err := d.HeldPrunes(d.ctx, root, "default", "web", "", store.HeldObject{}, 10)
 	ok(t, err)

@@ -7,12 +7,14 @@ import (
 
 	"github.com/kedge-dev/kedge/internal/fleet"
 	"github.com/kedge-dev/kedge/server/internal/auth"
+	"github.com/kedge-dev/kedge/server/internal/gitsource"
 	"github.com/kedge-dev/kedge/server/internal/store"
 )
 
 // Revisions lists what a rollback can go back to, newest first.
 func (s *Service) Revisions(ctx context.Context, p auth.Principal, tenant, name string, page store.Page) ([]fleet.Revision, error) {
 	var out []fleet.Revision
+	var repo fleet.Repository
 	err := s.store.View(ctx, func(tx store.Tx) error {
 		t, err := readable(ctx, tx, p, tenant)
 		if err != nil {
@@ -22,10 +24,39 @@ func (s *Service) Revisions(ctx context.Context, p auth.Principal, tenant, name 
 		if err != nil {
 			return fmt.Errorf("deployment %q: %w", name, err)
 		}
+		if repo, err = tx.Repositories().Get(ctx, t.ID, d.RepositoryID); err != nil {
+			return fmt.Errorf("repository of deployment %q: %w", name, err)
+		}
 		out, err = tx.Revisions().List(ctx, t.ID, d.ID, page)
 		return err
 	})
+	if err == nil {
+		s.describeCommits(ctx, repo, out)
+	}
 	return out, err
+}
+
+// commitReader is a Git that can describe commits which it has fetched.
+type commitReader interface {
+	CommitInfo(ctx context.Context, a gitsource.Access, commit string) (gitsource.CommitInfo, error)
+}
+
+// describeCommits adds author and message to revisions. Those whose commit the mirror does not hold stay without: the
+// listing must work while Git is away.
+func (s *Service) describeCommits(ctx context.Context, repo fleet.Repository, revisions []fleet.Revision) {
+	git, ok := s.git.(commitReader)
+	if !ok {
+		return
+	}
+	access, err := s.access(ctx, repo)
+	if err != nil {
+		return
+	}
+	for i := range revisions {
+		if info, err := git.CommitInfo(ctx, access, revisions[i].Commit); err == nil {
+			revisions[i].Author, revisions[i].Message = info.Author, info.Subject
+		}
+	}
 }
 
 // Rollback goes back to a kept revision by a run of its own. It needs no Git. An automated deployment

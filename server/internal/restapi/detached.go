@@ -1,6 +1,7 @@
 package restapi
 
 import (
+	"cmp"
 	"context"
 	"net/http"
 
@@ -47,6 +48,7 @@ func (a *api) listDetached(ctx context.Context, p auth.Principal, in *listDetach
 }
 
 func (a *api) dismissTargets(ctx context.Context, p auth.Principal, in *dismissTargetsInput) (*plain[apiv1.DismissedTargets], error) {
+	naming(ctx, cmp.Or(in.Body.Agent, in.Body.Deployment))
 	done, err := a.control.DismissTargets(ctx, p, in.Tenant, in.Body.Deployment, in.Body.Agent)
 	if err != nil {
 		return nil, err

@@ -102,5 +102,5 @@ func (a *api) listRevisions(ctx context.Context, p auth.Principal, in *namedList
 
 func revisionJSON(r fleet.Revision) apiv1.Revision {
 	digests := slices.Compact(slices.Sorted(maps.Values(r.Bundles)))
-	return apiv1.Revision{Seq: r.Seq, Commit: r.Commit, RenderedAt: utc(r.RenderedAt), Digests: append([]string{}, digests...)}
+	return apiv1.Revision{Seq: r.Seq, Commit: r.Commit, Author: r.Author, Message: r.Message, RenderedAt: utc(r.RenderedAt), Digests: append([]string{}, digests...)}
 }
