@@ -22,12 +22,12 @@ type CommitInfo struct {
 // CommitInfo reads a commit that was fetched. It fetches nothing: a commit that the mirror does not hold, or that the
 // access may not read, gives ErrNotFetched.
 func (m *Manager) CommitInfo(ctx context.Context, access Access, commit string) (CommitInfo, error) {
-	r, err := m.use(access)
+	r, err := m.acquire(access)
 	if err != nil {
 		return CommitInfo{}, err
 	}
-	defer m.end(r.mirror)
-	if !isCommit(commit) || !r.grants.has(r.reader) || !r.exists() {
+	defer m.release(r.mirror)
+	if !isCommit(commit) || !r.accessRecords.verified(r.reader) || !r.exists() {
 		return CommitInfo{}, fmt.Errorf("reading %q of %s: %w", commit, r.url, ErrNotFetched)
 	}
 	_, data, err := r.cat.read(ctx, commit+"^{commit}", maxSigned)
