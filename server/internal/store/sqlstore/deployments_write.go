@@ -146,7 +146,7 @@ func (s deployments) update(ctx context.Context, d fleet.Deployment, raise int) 
 			d.TenantID, d.ID, d.RepositoryID, d.Source.Path, d.Source.Revision, d.EnvironmentTenant, d.EnvironmentID, environment, d.Namespace,
 		}, policyValues(d.Policy), []any{
 			micros(x.At), x.By, x.Reason, d.Pin.Revision, d.Pin.Commit, micros(d.Pin.At), d.Pin.By, d.Pin.SourceRevision,
-		}, renderingValues(d.Source), []any{d.Policy.CreateNamespace, setsText(d.Source.Helm.Set), raise, d.Pin.TerminatedRun, d.SourceReason})...)
+		}, renderingValues(d.Source), []any{d.Policy.CreateNamespace, setsText(d.Source.Helm.Set), raise, d.Pin.TerminatedRun})...)
 	if err != nil {
 		return err
 	}
