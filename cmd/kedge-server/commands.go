@@ -12,7 +12,7 @@ import (
 )
 
 func parseMigrate(args []string, s streams) (command, error) {
-	db, err := newFlags("migrate", "brings the schema of a database up to date. With PostgreSQL it connects as the role that owns the tables", s).read(args)
+	db, err := newFlags("migrate", "updates the schema of a database. With PostgreSQL, connect as the role that owns the tables", s).read(args)
 	if err != nil {
 		return nil, err
 	}
@@ -20,16 +20,16 @@ func parseMigrate(args []string, s streams) (command, error) {
 }
 
 func parseBackup(args []string, s streams) (command, error) {
-	f := newFlags("backup", "writes a consistent copy of the database while servers use it. It connects as the server does. "+
-		"Keep the key file too: credentials are sealed in the copy", s)
-	out := f.String("out", "", "file to write, - for standard output")
+	f := newFlags("backup", "writes a consistent copy of the database while servers use it. With PostgreSQL, connect as the role of the server. "+
+		"Back up the key file too: the copy contains credentials in encrypted form", s)
+	out := f.String("out", "", "file to write, or - for standard output")
 	db, err := f.read(args)
 	if err != nil {
 		return nil, err
 	}
 	switch *out {
 	case "":
-		return nil, errors.New("no file was given: use --out")
+		return nil, errors.New("the output file is missing: use --out")
 	case "-":
 		return func(ctx context.Context) error { return server.Backup(ctx, db, s.out) }, nil
 	}
@@ -39,15 +39,15 @@ func parseBackup(args []string, s streams) (command, error) {
 }
 
 func parseRestore(args []string, s streams) (command, error) {
-	f := newFlags("restore", "puts a backup into an empty database, of either kind. With PostgreSQL it connects as the role that owns the tables", s)
-	in := f.String("in", "", "file to read, - for standard input")
+	f := newFlags("restore", "restores a backup into an empty SQLite or PostgreSQL database. With PostgreSQL, connect as the role that owns the tables", s)
+	in := f.String("in", "", "file to read, or - for standard input")
 	db, err := f.read(args)
 	if err != nil {
 		return nil, err
 	}
 	switch *in {
 	case "":
-		return nil, errors.New("no file was given: use --in")
+		return nil, errors.New("the input file is missing: use --in")
 	case "-":
 		return func(ctx context.Context) error { return server.Restore(ctx, db, s.in) }, nil
 	}
@@ -61,10 +61,10 @@ func parseRestore(args []string, s streams) (command, error) {
 }
 
 func parseNewKey(args []string, s streams) (command, error) {
-	f := newFlags("new-key", "makes a key file, or adds a key to one. The first key seals credentials, all of them open; "+
-		"servers seal everything anew with it when they start", s)
-	path := f.String("key-file", "", "file to make or add to (default: that of the data directory)")
-	standby := f.Bool("standby", false, "add the key last, so that all servers can know it before one seals with it")
+	f := newFlags("new-key", "creates a key file, or adds a key to one. The first key encrypts credentials, and all keys decrypt them; "+
+		"when a server starts, it encrypts all credentials with the first key", s)
+	path := f.String("key-file", "", "file to create or to add to (default: the key file in the data directory)")
+	standby := f.Bool("standby", false, "add the key as the last one, so that all servers have it before one of them encrypts with it")
 	db, err := f.read(args)
 	if err != nil {
 		return nil, err
@@ -72,20 +72,20 @@ func parseNewKey(args []string, s streams) (command, error) {
 	if *path == "" {
 		*path = filepath.Join(db.DataDir, "keys")
 	}
-	place := server.KeyFirst
+	position := server.KeyFirst
 	if *standby {
-		place = server.KeyStandby
+		position = server.KeyStandby
 	}
-	return func(context.Context) error { return server.NewKey(*path, place) }, nil
+	return func(context.Context) error { return server.NewKey(*path, position) }, nil
 }
 
-// writeFile leaves a whole file or none, readable by nobody else.
+// writeFile writes a file atomically. Other users cannot read it.
 func writeFile(path string, write func(io.Writer) error) error {
 	f, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*")
 	if err != nil {
 		return fmt.Errorf("writing %s: %w", path, err)
 	}
-	defer func() { _ = os.Remove(f.Name()) }() // gone already after the rename
+	defer func() { _ = os.Remove(f.Name()) }() // does nothing after the rename
 	if err := write(f); err != nil {
 		return errors.Join(err, f.Close())
 	}

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-func TestDatabaseIsNamedWithoutShowingItsPassword(t *testing.T) {
+func TestDatabaseURL(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "url")
 	if err := os.WriteFile(file, []byte("postgres://kedge:hunter2@db/kedge\n"), 0o600); err != nil {
@@ -18,13 +18,13 @@ func TestDatabaseIsNamedWithoutShowingItsPassword(t *testing.T) {
 		name, reason, flag, file, env, want, err string
 	}{
 		{name: "nothing", reason: "a file in the data directory"},
-		{name: "flag", reason: "a URL without a password may be seen", flag: "postgres://kedge@db/kedge", env: "postgres://other/", want: "postgres://kedge@db/kedge"},
+		{name: "flag", reason: "a URL without a password is not secret", flag: "postgres://kedge@db/kedge", env: "postgres://other/", want: "postgres://kedge@db/kedge"},
 		{name: "path", reason: "a path is not a URL", flag: "/var/lib/kedge.db", want: "/var/lib/kedge.db"},
-		{name: "password", reason: "arguments are for everybody to read", flag: "postgres://kedge:hunter2@db/kedge", err: "--database-url-file"},
-		{name: "file", reason: "a file is not", file: file, env: "postgres://other/", want: "postgres://kedge:hunter2@db/kedge"},
-		{name: "environment", reason: "nor is the environment", env: "postgres://kedge:hunter2@db/kedge", want: "postgres://kedge:hunter2@db/kedge"},
-		{name: "both", reason: "which of the two is meant?", flag: "sqlite", file: file, err: "two databases"},
-		{name: "no file", reason: "it has to be there", file: file + ".none", err: "--database-url-file"},
+		{name: "password", reason: "every user can read arguments", flag: "postgres://kedge:hunter2@db/kedge", err: "--database-url-file"},
+		{name: "file", reason: "a file is readable by its owner only", file: file, env: "postgres://other/", want: "postgres://kedge:hunter2@db/kedge"},
+		{name: "environment", reason: "other users cannot read the environment", env: "postgres://kedge:hunter2@db/kedge", want: "postgres://kedge:hunter2@db/kedge"},
+		{name: "both", reason: "the settings contradict each other", flag: "sqlite", file: file, err: "exclude each other"},
+		{name: "no file", reason: "the file does not exist", file: file + ".none", err: "--database-url-file"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -43,7 +43,7 @@ func TestDatabaseIsNamedWithoutShowingItsPassword(t *testing.T) {
 	}
 }
 
-func TestCommandsAreFound(t *testing.T) {
+func TestCommands(t *testing.T) {
 	t.Parallel()
 	tests := []struct{ args, err string }{
 		{args: "--listen 127.0.0.1:0"},
@@ -54,7 +54,7 @@ func TestCommandsAreFound(t *testing.T) {
 		{args: "restore", err: "--in"},
 		{args: "restore --in x extra", err: "unexpected argument"},
 		{args: "new-key --standby"},
-		{args: "dance", err: "no command"},
+		{args: "dance", err: "unknown command"},
 		{args: "--dance", err: "dance"},
 	}
 	for _, tt := range tests {

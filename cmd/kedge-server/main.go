@@ -1,4 +1,4 @@
-// Command kedge-server holds what should run where. See kedge-server --help.
+// Command kedge-server is the Kedge server, which decides what runs in which cluster. See kedge-server --help.
 package main
 
 import (
@@ -15,7 +15,7 @@ import (
 	"github.com/kedge-dev/kedge/internal/render/child/libraries"
 )
 
-// Exit codes: 0 stopped in order, 1 failed while running, 2 wrong flags.
+// Exit codes: 0 graceful stop, 1 failure, 2 invalid flags.
 func main() {
 	if child.Requested(os.Args) {
 		os.Exit(child.Main(os.Args, libraries.Renderers()))

@@ -14,25 +14,25 @@ import (
 func renderFlags(f *pflag.FlagSet, r *server.RenderConfig) {
 	r.Program = child.Self()
 	r.Output = 64 << 20
-	f.DurationVar(&r.Timeout, "render-timeout", 30*time.Second, "how long one render may take")
-	f.Var((*size)(&r.Memory), "render-memory", "how much memory one render may have (default: 1Gi, or less where there is less memory)")
-	f.Var((*size)(&r.Output), "render-output", "how large the objects of one render may be together")
-	f.IntVar(&r.Processes, "render-processes", 0, "how many renders go on at once (default: four for each processor, or as many as the memory holds; a tenant has at most a quarter of them)")
-	f.StringSliceVar(&r.RequireSandbox, "require-sandbox", nil, "do not start unless renders are confined by these: limits, namespaces, root, landlock, seccomp, or all (the default when none is named)")
+	f.DurationVar(&r.Timeout, "render-timeout", 30*time.Second, "timeout of one render")
+	f.Var((*size)(&r.Memory), "render-memory", "memory limit of one render (default: 1Gi, or less if the machine has little memory)")
+	f.Var((*size)(&r.Output), "render-output", "size limit of all objects of one render")
+	f.IntVar(&r.Processes, "render-processes", 0, "number of concurrent renders (default: four per processor, or fewer if the memory is insufficient; a tenant gets at most a quarter of them)")
+	f.StringSliceVar(&r.RequireSandbox, "require-sandbox", nil, "do not start unless the sandbox of renders has these parts: limits, namespaces, root, landlock, seccomp, or all (the default if no part is given)")
 	f.Lookup("require-sandbox").NoOptDefVal = "all"
-	f.BoolVar(&r.AllowWeakSandbox, "allow-weak-sandbox", false, "render Kustomize and Helm for several tenants although the sandbox of renders is incomplete")
+	f.BoolVar(&r.AllowWeakSandbox, "allow-weak-sandbox", false, "render Kustomize and Helm for several tenants even if the sandbox of renders is incomplete")
 }
 
 func gitFlags(f *pflag.FlagSet, g *server.GitResources) {
 	g.Disk, g.TenantDisk, g.MinFree = 64<<30, 16<<30, 1<<30
-	f.IntVar(&g.Processes, "git-processes", 0, "how many repositories are fetched at once, with two processes each (default: as many as the memory holds)")
-	f.Var((*size)(&g.Memory), "git-memory", "how much memory a process of git may have (default: 512Mi, or less where there is less memory)")
-	f.Var((*size)(&g.Disk), "git-disk", "how much disk the mirrors of all repositories may take")
-	f.Var((*size)(&g.TenantDisk), "git-tenant-disk", "how much disk the mirrors of one tenant's repositories may take")
-	f.Var((*size)(&g.MinFree), "git-min-free", "free space of the disk below which nothing is fetched")
+	f.IntVar(&g.Processes, "git-processes", 0, "number of concurrent fetches, with two processes each (default: as many as the memory allows)")
+	f.Var((*size)(&g.Memory), "git-memory", "memory limit of a git process (default: 512Mi, or less if the machine has little memory)")
+	f.Var((*size)(&g.Disk), "git-disk", "disk space limit of the mirrors of all repositories")
+	f.Var((*size)(&g.TenantDisk), "git-tenant-disk", "disk space limit of the mirrors of one tenant")
+	f.Var((*size)(&g.MinFree), "git-min-free", "free disk space below which the server does not fetch")
 }
 
-// size is a number of bytes on the command line, as Kubernetes writes them: 512Mi, 1Gi.
+// size is a flag in bytes, in the notation of Kubernetes: 512Mi, 1Gi.
 type size int64
 
 func (s *size) String() string { return resource.NewQuantity(int64(*s), resource.BinarySI).String() }

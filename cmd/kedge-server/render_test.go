@@ -8,11 +8,11 @@ import (
 	"github.com/kedge-dev/kedge/server"
 )
 
-func TestSizesAreWrittenAsInKubernetes(t *testing.T) {
+func TestSizeFlag(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
 		given string
-		want  int64 // 0 when it is refused
+		want  int64 // 0 if it is rejected
 	}{
 		{"512Mi", 512 << 20}, {"2Gi", 2 << 30}, {"1000", 1000}, {"1G", 1e9},
 		{"", 0}, {"much", 0}, {"-1Gi", 0}, {"0", 0},

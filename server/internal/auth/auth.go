@@ -1,5 +1,5 @@
-// Package auth says who is calling and what they may do. It makes, hashes and recognises tokens
-// and holds the rules of roles. It stores nothing and talks to nobody.
+// Package auth authenticates and authorizes callers. It creates, hashes and recognizes tokens and defines what
+// roles allow. It stores nothing and does no I/O.
 package auth
 
 import (
@@ -12,17 +12,17 @@ import (
 	"github.com/kedge-dev/kedge/internal/fleet"
 )
 
-// ErrUnauthenticated says that a token is missing, malformed, unknown or revoked. It never says which.
-var ErrUnauthenticated = errors.New("the token is missing, wrong or revoked")
+// ErrUnauthenticated is returned for a missing, malformed, unknown or revoked token. It does not say which.
+var ErrUnauthenticated = errors.New("the token is missing, invalid or revoked")
 
-// ErrForbidden says that the caller is known and may not do that.
+// ErrForbidden is returned when an authenticated caller lacks a permission.
 var ErrForbidden = errors.New("not allowed")
 
-// RoleError says which role an action requires. It is an ErrForbidden.
+// RoleError is returned when an action requires a role that the caller lacks. It wraps ErrForbidden.
 type RoleError struct {
 	Needs  fleet.Role
-	Tenant string     // name of the tenant that the role is needed in; "" for a role in the whole fleet
-	Has    fleet.Role // what the caller has there; "" for none
+	Tenant string     // name of the tenant in which the role is required; "" for a fleet-wide role
+	Has    fleet.Role // the role of the caller; "" for none
 }
 
 func (e *RoleError) Error() string {
@@ -33,22 +33,22 @@ func (e *RoleError) Error() string {
 	return text
 }
 
-// Unwrap makes it an ErrForbidden.
+// Unwrap returns ErrForbidden.
 func (e *RoleError) Unwrap() error { return ErrForbidden }
 
-// Prefixes make a token recognisable wherever it leaks.
+// The prefixes make a leaked token recognizable.
 const (
 	AgentTokenPrefix = "kedge-agent-"
 	APITokenPrefix   = "kedge-api-"
 	SessionPrefix    = "kedge-session-"
 )
 
-// NewToken returns a fresh token of at least 256 random bits with the given prefix.
+// NewToken returns a new token of at least 256 random bits with the given prefix.
 func NewToken(prefix string) string {
 	return prefix + strings.ToLower(rand.Text()+rand.Text())
 }
 
-// Hash is what is stored of a token. Tokens are long and random, so a fast hash is enough.
+// Hash returns the hash that is stored of a token. Tokens are long and random, so a fast hash is sufficient.
 func Hash(token string) []byte {
 	sum := sha256.Sum256([]byte(token))
 	return sum[:]

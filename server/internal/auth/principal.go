@@ -6,25 +6,25 @@ import "github.com/kedge-dev/kedge/internal/fleet"
 type Principal struct {
 	Name       string // of the token or the person
 	TokenID    fleet.TokenID
-	Session    bool // a person who logged in, not a token of its own
+	Session    bool // a logged-in person, not an API token
 	FleetAdmin bool
-	Roles      map[fleet.TenantID]fleet.Role // in tenants; of no use to a fleet admin
+	Roles      map[fleet.TenantID]fleet.Role // by tenant; ignored for a fleet admin
 
 	// For the audit log.
 	Door    string // rest, agent, hook, git, server
 	Request string // id of the request
-	Address string // where the caller came from
+	Address string // remote address of the caller
 }
 
-// System is the server itself, acting on nobody's behalf.
+// System returns the principal of the server itself.
 func System() Principal { return Principal{Name: "system", Door: "server", FleetAdmin: true} }
 
 var rank = map[fleet.Role]int{fleet.RoleViewer: 1, fleet.RoleDeployer: 2, fleet.RoleAdmin: 3, fleet.RoleFleetAdmin: 4}
 
-// KnownRole reports whether role can be given to somebody in a tenant.
+// KnownRole reports whether role can be granted in a tenant.
 func KnownRole(role fleet.Role) bool { return rank[role] > 0 && role != fleet.RoleFleetAdmin }
 
-// Has reports whether p has a role in a tenant, or a higher one.
+// Has reports whether p has a role or a higher one in a tenant.
 func (p Principal) Has(tenant fleet.TenantID, role fleet.Role) bool {
 	if p.FleetAdmin {
 		return true
@@ -33,16 +33,16 @@ func (p Principal) Has(tenant fleet.TenantID, role fleet.Role) bool {
 	return rank[have] > 0 && rank[have] >= rank[role]
 }
 
-// MayRead reports whether p may read what belongs to a tenant.
+// MayRead reports whether p may read the resources of a tenant.
 func (p Principal) MayRead(tenant fleet.TenantID) bool { return p.Has(tenant, fleet.RoleViewer) }
 
 // MayDeploy reports whether p may change the deployments of a tenant.
 func (p Principal) MayDeploy(tenant fleet.TenantID) bool { return p.Has(tenant, fleet.RoleDeployer) }
 
-// MayAdmin reports whether p may change everything else of a tenant.
+// MayAdmin reports whether p may change all other resources of a tenant.
 func (p Principal) MayAdmin(tenant fleet.TenantID) bool { return p.Has(tenant, fleet.RoleAdmin) }
 
-// Better returns the role that allows more.
+// Better returns the higher of two roles.
 func Better(a, b fleet.Role) fleet.Role {
 	if rank[a] >= rank[b] {
 		return a

@@ -7,7 +7,7 @@ import (
 	"github.com/kedge-dev/kedge/server/internal/auth"
 )
 
-func TestRolesAllowWhatTheOnesBelowAllow(t *testing.T) {
+func TestRolesIncludeLowerRoles(t *testing.T) {
 	t.Parallel()
 	in := func(role fleet.Role) auth.Principal {
 		return auth.Principal{Roles: map[fleet.TenantID]fleet.Role{"ten-a": role}}
@@ -19,13 +19,13 @@ func TestRolesAllowWhatTheOnesBelowAllow(t *testing.T) {
 		read, deploy, admin bool
 	}{
 		"Nobody":     {"no role, no access", auth.Principal{}, "ten-a", false, false, false},
-		"Viewer":     {"looks", in(fleet.RoleViewer), "ten-a", true, false, false},
+		"Viewer":     {"reads", in(fleet.RoleViewer), "ten-a", true, false, false},
 		"Deployer":   {"deploys", in(fleet.RoleDeployer), "ten-a", true, true, false},
-		"Admin":      {"does everything in the tenant", in(fleet.RoleAdmin), "ten-a", true, true, true},
-		"Elsewhere":  {"and nothing outside of it", in(fleet.RoleAdmin), "ten-b", false, false, false},
-		"Unknown":    {"a role that nobody knows is none", in("owner"), "ten-a", false, false, false},
-		"NoTenant":   {"the fleet is no tenant", in(fleet.RoleAdmin), "", false, false, false},
-		"FleetAdmin": {"everywhere", auth.Principal{FleetAdmin: true}, "ten-b", true, true, true},
+		"Admin":      {"has full access to the tenant", in(fleet.RoleAdmin), "ten-a", true, true, true},
+		"Elsewhere":  {"has no access to another tenant", in(fleet.RoleAdmin), "ten-b", false, false, false},
+		"Unknown":    {"an unknown role gives no access", in("owner"), "ten-a", false, false, false},
+		"NoTenant":   {"the fleet is not a tenant", in(fleet.RoleAdmin), "", false, false, false},
+		"FleetAdmin": {"has access to all tenants", auth.Principal{FleetAdmin: true}, "ten-b", true, true, true},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -47,6 +47,6 @@ func TestBetterRole(t *testing.T) {
 		t.Errorf("admin and deployer: %q", got)
 	}
 	if auth.KnownRole(fleet.RoleFleetAdmin) || auth.KnownRole("") || !auth.KnownRole(fleet.RoleDeployer) {
-		t.Error("what can be given in a tenant is viewer, deployer and admin")
+		t.Error("want viewer, deployer and admin to be the roles of a tenant")
 	}
 }

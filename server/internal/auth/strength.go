@@ -8,35 +8,35 @@ import (
 )
 
 const (
-	// minChosen and maxChosen bound the length of a token that a user brings.
-	minChosen, maxChosen = 32, 512
-	// minBits is what a chosen token must look worth. Sixteen random bytes in hex look worth a little
-	// less than the 128 bits that they are, because a short text never shows every character evenly.
+	// minUserToken and maxUserToken limit the length of a token that a user provides.
+	minUserToken, maxUserToken = 32, 512
+	// minBits is the minimum estimated entropy of such a token. The estimate of sixteen random bytes in hex is a
+	// little below 128 bits, because a short text never contains all characters evenly.
 	minBits = 96
-	// wordBits is what a character of written language is worth, at most.
+	// wordBits is the maximum entropy of a character of written language.
 	wordBits = 2
 )
 
-// commonPairs are the letter pairs that make up more than half of written English, and less than a
-// tenth of random letters.
+// commonPairs are the letter pairs that make up more than half of written English, and less than a tenth of
+// random letters.
 const commonPairs = "th he in er an re on at en nd ti es or te of ed is it al ar st to nt ng se ha as ou io le " +
 	"ve co me de hi ri ro ic ne ea ra ce li ch ll be ma si om ur pr ke cl us ss wo rd"
 
-// CheckChosen returns an InvalidError unless a token that a user brings is strong enough to guard a
-// cluster: long, without patterns, and not made of words. It judges the text, not where it came from,
-// so it errs on the side of refusing: of random texts it takes one in some thousands for words. What
-// `openssl rand -hex 32` and uuidgen print is accepted.
-func CheckChosen(field, token string) error {
+// CheckUserToken returns an InvalidError unless a token that a user provides is strong enough to protect a
+// cluster: long, without patterns, and not made of words. It examines the text only, and rejects in case of
+// doubt: it mistakes one of some thousand random texts for words. It accepts the output of `openssl rand -hex 32`
+// and uuidgen.
+func CheckUserToken(field, token string) error {
 	switch {
-	case len(token) < minChosen:
+	case len(token) < minUserToken:
 		return weak(field, "it has %d characters", len(token))
-	case len(token) > maxChosen:
-		return fleet.Invalid(field, "a token has at most %d characters", maxChosen)
+	case len(token) > maxUserToken:
+		return fleet.Invalid(field, "a token has at most %d characters", maxUserToken)
 	case strings.ContainsFunc(token, func(r rune) bool { return r <= ' ' || r > '~' }):
-		return fleet.Invalid(field, "a token is printable ASCII without spaces, because it travels in a header")
+		return fleet.Invalid(field, "a token must be printable ASCII without spaces, because it is sent in a header")
 	}
-	if bits := worth(token); bits < minBits {
-		return weak(field, "by its look it is worth %d bits; repetitions, sequences and words count for little", int(bits))
+	if bits := estimateBits(token); bits < minBits {
+		return weak(field, "its estimated strength is %d bits; repetitions, sequences and words add little", int(bits))
 	}
 	return nil
 }
@@ -44,29 +44,29 @@ func CheckChosen(field, token string) error {
 func weak(field, format string, args ...any) error {
 	invalid := fleet.Invalid(field, format, args...).(*fleet.InvalidError) //nolint:errorlint,forcetypeassert // just made
 	invalid.Problem = "the token is too weak: " + invalid.Problem +
-		". Strong enough is at least 32 random characters, such as `openssl rand -hex 32` prints; or leave it out and one is made"
+		". Use at least 32 random characters, for example the output of `openssl rand -hex 32`, or omit the token and the server creates one"
 	return invalid
 }
 
-// worth estimates how many bits a guesser has to find out.
-func worth(token string) float64 {
-	fresh := unpredicted(token)
-	perChar := evenness(fresh)
+// estimateBits estimates how many bits an attacker has to guess.
+func estimateBits(token string) float64 {
+	rest := unpredictable(token)
+	perChar := entropy(rest)
 	if wordlike(token) {
 		perChar = min(perChar, wordBits)
 	}
-	return perChar * float64(len(fresh))
+	return perChar * float64(len(rest))
 }
 
-// unpredicted leaves out what a guesser gets for nothing: the rest of a sequence such as 1234 or
-// aaaa, and what repeats an earlier stretch of the token.
-func unpredicted(token string) string {
-	const stretch = 4
+// unpredictable removes the characters that an attacker can predict: the rest of a sequence such as 1234 or aaaa,
+// and repetitions of an earlier part of the token.
+func unpredictable(token string) string {
+	const length = 4
 	lower := strings.ToLower(token)
 	var out strings.Builder
 	for i := range len(token) {
-		if i+1 >= stretch {
-			tail := lower[i+1-stretch : i+1]
+		if i+1 >= length {
+			tail := lower[i+1-length : i+1]
 			if sequence(tail) || strings.Contains(lower[:i], tail) {
 				continue
 			}
@@ -89,8 +89,8 @@ func sequence(s string) bool {
 	return true
 }
 
-// evenness is the Shannon entropy of the characters, in bits per character.
-func evenness(s string) float64 {
+// entropy returns the Shannon entropy in bits per character.
+func entropy(s string) float64 {
 	var counts [128]int
 	for i := range len(s) {
 		counts[s[i]]++
@@ -105,9 +105,9 @@ func evenness(s string) float64 {
 	return bits
 }
 
-// wordlike reports whether the letters follow each other as they do in words.
+// wordlike reports whether the letters follow each other like in words.
 func wordlike(token string) bool {
-	// Fewer pairs than this say nothing: random hex has a few common ones by chance.
+	// Fewer pairs are not significant: random hex contains a few common ones by chance.
 	const enough = 16
 	letters := strings.ToLower(token)
 	pairs, common := 0, 0

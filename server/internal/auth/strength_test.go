@@ -15,59 +15,59 @@ import (
 )
 
 // covers: C5
-func TestWeakChosenTokensAreRefused(t *testing.T) {
+func TestWeakUserTokensAreRejected(t *testing.T) {
 	t.Parallel()
 	cases := map[string]struct {
 		reason string
 		token  string
 	}{
-		"Empty":      {"nothing is no secret", ""},
+		"Empty":      {"an empty token is not a secret", ""},
 		"Short":      {"sixteen random characters are too few", "9fK2mQ7xLw3Zp8Rt"},
-		"OneLetter":  {"length alone is nothing", strings.Repeat("a", 64)},
-		"Repeated":   {"a word does not get better by saying it often", strings.Repeat("password", 8)},
-		"Sequence":   {"everybody can count", "0123456789abcdefghijklmnopqrstuvwxyz0123456789"},
+		"OneLetter":  {"length is not sufficient", strings.Repeat("a", 64)},
+		"Repeated":   {"a repeated word is weak", strings.Repeat("password", 8)},
+		"Sequence":   {"a sequence is predictable", "0123456789abcdefghijklmnopqrstuvwxyz0123456789"},
 		"Passphrase": {"words are guessed word by word", "this-is-the-secret-token-of-our-prod-cluster"},
-		"Shouted":    {"capitals do not hide words", "ThisIsTheSecretTokenOfOurProdClusterInParis"},
+		"Shouted":    {"capital letters do not make words stronger", "ThisIsTheSecretTokenOfOurProdClusterInParis"},
 		"Padded":     {"a weak start with padding", "letmein-xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx"},
-		"Halves":     {"eight random bytes said twice", "9f8c2d4b7a1e605f9f8c2d4b7a1e605f"},
-		"Space":      {"a space does not travel in a header", "9fK2mQ7xLw3Zp8Rt 9vB4nC6hJd1Ys5Gu"},
-		"NotASCII":   {"neither does this", "9fK2mQ7xLw3Zp8Rté9vB4nC6hJd1Ys5Gu"},
-		"Endless":    {"a size bound for every input", hex.EncodeToString(randomBytes(t, 300))},
+		"Halves":     {"eight random bytes repeated", "9f8c2d4b7a1e605f9f8c2d4b7a1e605f"},
+		"Space":      {"a space is not valid in a header", "9fK2mQ7xLw3Zp8Rt 9vB4nC6hJd1Ys5Gu"},
+		"NotASCII":   {"only ASCII is valid in a header", "9fK2mQ7xLw3Zp8Rté9vB4nC6hJd1Ys5Gu"},
+		"Endless":    {"every input has a size limit", hex.EncodeToString(randomBytes(t, 300))},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			err := auth.CheckChosen("token", tc.token)
+			err := auth.CheckUserToken("token", tc.token)
 			var invalid *fleet.InvalidError
 			if !errors.As(err, &invalid) || invalid.Field != "token" {
 				t.Fatalf("%s: got %v", tc.reason, err)
 			}
 			if tc.token != "" && strings.Contains(err.Error(), tc.token) {
-				t.Errorf("the refusal repeats the token: %v", err)
+				t.Errorf("the error contains the token: %v", err)
 			}
 		})
 	}
 }
 
-func TestRefusalSaysWhatWouldBeStrongEnough(t *testing.T) {
+func TestErrorDescribesAStrongToken(t *testing.T) {
 	t.Parallel()
-	err := auth.CheckChosen("token", "hunter2")
+	err := auth.CheckUserToken("token", "hunter2")
 	if err == nil || !strings.Contains(err.Error(), "openssl rand -hex 32") {
 		t.Fatalf("got %v", err)
 	}
 }
 
 // covers: C5
-func TestRandomChosenTokensAreAccepted(t *testing.T) {
+func TestRandomUserTokensAreAccepted(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
-		// What matters is that the bytes are random, not that they shrink well.
+		// The bytes must be random. They need not be incompressible.
 		seed := randomBytes(t, rapid.IntRange(16, 64).Draw(t, "bytes"))
 		for _, token := range []string{
 			hex.EncodeToString(seed), uuid(seed), auth.NewToken(auth.AgentTokenPrefix),
 			base64.StdEncoding.EncodeToString(randomBytes(t, len(seed)+32)),
 		} {
-			if err := auth.CheckChosen("token", token); err != nil {
+			if err := auth.CheckUserToken("token", token); err != nil {
 				t.Fatalf("%q: %v", token, err)
 			}
 		}

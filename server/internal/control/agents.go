@@ -95,7 +95,7 @@ func checkEnroll(req EnrollAgent) error {
 	if req.Token == "" {
 		return nil
 	}
-	return auth.CheckChosen("token", req.Token)
+	return auth.CheckUserToken("token", req.Token)
 }
 
 func checkAgentLabels(labels map[string]string) error {

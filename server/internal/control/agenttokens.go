@@ -34,7 +34,7 @@ func (s *Service) CreateAgentToken(ctx context.Context, p auth.Principal, tenant
 	secret := chosen
 	if chosen == "" {
 		secret = auth.NewToken(auth.AgentTokenPrefix)
-	} else if err := auth.CheckChosen("token", chosen); err != nil {
+	} else if err := auth.CheckUserToken("token", chosen); err != nil {
 		return fleet.AgentToken{}, "", err
 	}
 	var out fleet.AgentToken

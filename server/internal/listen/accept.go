@@ -13,17 +13,17 @@ import (
 	"github.com/kedge-dev/kedge/server/internal/pause"
 )
 
-// sniffTimeout bounds how long a client may take to show what it speaks.
+// sniffTimeout limits how long a client may take to send its first bytes.
 const sniffTimeout = 10 * time.Second
 
-// preface is how every HTTP/2 connection without TLS begins.
+// preface is the start of every HTTP/2 connection without TLS.
 const preface = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 
 // acceptBackoff paces retries, for example while the process has no free file descriptor.
 var acceptBackoff = backoff.Backoff{Min: 10 * time.Millisecond, Max: 1280 * time.Millisecond}
 
-// accept takes connections until l is closed. What a connection is gets found out beside it.
-func (s *Server) accept(ctx context.Context, l net.Listener, web *handover) error {
+// accept accepts connections until l is closed, and dispatches each in its own goroutine.
+func (s *Server) accept(ctx context.Context, l net.Listener, web *connListener) error {
 	var tlsConfig *tls.Config
 	if s.certs != nil {
 		tlsConfig = s.tlsConfig()
@@ -34,54 +34,53 @@ func (s *Server) accept(ctx context.Context, l net.Listener, web *handover) erro
 			return nil
 		}
 		if err != nil {
-			s.log.Warn("accepting a connection", obs.Err(err))
+			s.log.Warn("accepting a connection failed, retrying", obs.Err(err))
 			pause.For(ctx, acceptBackoff.Delay(attempt))
 			attempt++
 			continue
 		}
 		attempt = 0
-		s.sorters.Go(func() { s.sort(ctx, conn, tlsConfig, web) })
+		s.dispatching.Go(func() { s.dispatch(ctx, conn, tlsConfig, web) })
 	}
 }
 
-// sort hands a connection to whom it is for.
-func (s *Server) sort(ctx context.Context, conn net.Conn, config *tls.Config, web *handover) {
+// dispatch passes a connection to the gRPC server or to the HTTP server.
+func (s *Server) dispatch(ctx context.Context, conn net.Conn, config *tls.Config, web *connListener) {
 	if !s.sniffing.add(conn) {
 		_ = conn.Close()
 		return
 	}
 	_ = conn.SetDeadline(time.Now().Add(sniffTimeout))
-	sorted, agent, err := identify(ctx, conn, config)
+	identified, agent, err := identify(ctx, conn, config)
 	s.sniffing.remove(conn)
 	if err != nil {
-		s.log.Debug("a client did not get as far as a request", obs.KeyAddress, conn.RemoteAddr().String(), obs.Err(err))
+		s.log.Debug("a connection ended before its first request", obs.KeyAddress, conn.RemoteAddr().String(), obs.Err(err))
 		_ = conn.Close()
 		return
 	}
 	_ = conn.SetDeadline(time.Time{})
-	to := web
+	target := web
 	if agent {
-		to = s.agents
+		target = s.agents
 	}
-	if !to.give(sorted) {
-		_ = sorted.Close()
+	if !target.deliver(identified) {
+		_ = identified.Close()
 	}
 }
 
-func identify(ctx context.Context, conn net.Conn, config *tls.Config) (sorted net.Conn, agent bool, err error) {
+func identify(ctx context.Context, conn net.Conn, config *tls.Config) (identified net.Conn, agent bool, err error) {
 	if config == nil {
 		return sniff(conn)
 	}
-	mark := &markedConn{Conn: conn}
-	secure := tls.Server(mark, config)
+	recorder := &helloConn{Conn: conn}
+	secure := tls.Server(recorder, config)
 	if err := secure.HandshakeContext(ctx); err != nil {
 		return nil, false, err
 	}
-	return secure, mark.agent, nil
+	return secure, recorder.agent, nil
 }
 
-// openConns are the connections of which it is not known yet what they are, so that a stop need
-// not wait for them.
+// openConns are the connections that are not dispatched yet. A stop closes them.
 type openConns struct {
 	mu     sync.Mutex
 	conns  map[net.Conn]struct{}
@@ -116,13 +115,13 @@ func (o *openConns) closeAll() {
 	}
 }
 
-// markedConn remembers what the TLS hello gave away.
-type markedConn struct {
+// helloConn records whether the TLS hello is that of an agent.
+type helloConn struct {
 	net.Conn
 	agent bool
 }
 
-// sniff reads just far enough to tell the HTTP/2 preface from anything else.
+// sniff reads until it can tell the HTTP/2 preface from other data.
 func sniff(conn net.Conn) (net.Conn, bool, error) {
 	buf := make([]byte, 0, len(preface))
 	for len(buf) < len(preface) {
@@ -138,7 +137,7 @@ func sniff(conn net.Conn) (net.Conn, bool, error) {
 	return &prefixConn{Conn: conn, prefix: buf}, true, nil
 }
 
-// prefixConn gives back what was read to find out.
+// prefixConn returns the bytes that sniff has read before those of the connection.
 type prefixConn struct {
 	net.Conn
 	prefix []byte
@@ -155,20 +154,20 @@ func (c *prefixConn) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// handover is a net.Listener that is given its connections.
-type handover struct {
+// connListener is a net.Listener that accepts connections from deliver.
+type connListener struct {
 	addr  net.Addr
 	conns chan net.Conn
 	done  chan struct{}
 	once  sync.Once
 }
 
-func newHandover(addr net.Addr) *handover {
-	return &handover{addr: addr, conns: make(chan net.Conn), done: make(chan struct{})}
+func newConnListener(addr net.Addr) *connListener {
+	return &connListener{addr: addr, conns: make(chan net.Conn), done: make(chan struct{})}
 }
 
-// give reports whether somebody took the connection.
-func (h *handover) give(conn net.Conn) bool {
+// deliver passes a connection to Accept. It reports false when the listener is closed.
+func (h *connListener) deliver(conn net.Conn) bool {
 	select {
 	case h.conns <- conn:
 		return true
@@ -177,7 +176,7 @@ func (h *handover) give(conn net.Conn) bool {
 	}
 }
 
-func (h *handover) Accept() (net.Conn, error) {
+func (h *connListener) Accept() (net.Conn, error) {
 	select {
 	case conn := <-h.conns:
 		return conn, nil
@@ -186,11 +185,11 @@ func (h *handover) Accept() (net.Conn, error) {
 	}
 }
 
-func (h *handover) close() { h.once.Do(func() { close(h.done) }) }
+func (h *connListener) close() { h.once.Do(func() { close(h.done) }) }
 
-func (h *handover) Close() error {
+func (h *connListener) Close() error {
 	h.close()
 	return nil
 }
 
-func (h *handover) Addr() net.Addr { return h.addr }
+func (h *connListener) Addr() net.Addr { return h.addr }

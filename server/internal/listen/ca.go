@@ -21,16 +21,16 @@ import (
 )
 
 const (
-	caLife   = 10 * 365 * 24 * time.Hour
-	certLife = 90 * 24 * time.Hour
-	// certRenew is how long before its end a server certificate is replaced.
+	caLifetime   = 10 * 365 * 24 * time.Hour
+	certLifetime = 90 * 24 * time.Hour
+	// certRenew is how long before it expires a server certificate is replaced.
 	certRenew = 30 * 24 * time.Hour
-	// backdate makes up for clients whose clock is a little behind.
+	// backdate tolerates clients whose clock is behind.
 	backdate = time.Hour
 )
 
-// ownCA signs the server's certificate itself. Only the CA is kept on disk: a server certificate
-// is made at start and again before it ends.
+// ownCA signs the server's certificate. Only the CA is stored on disk. The server certificate is created at
+// start, and again before it expires.
 type ownCA struct {
 	cert  *x509.Certificate
 	key   *ecdsa.PrivateKey
@@ -42,26 +42,26 @@ type ownCA struct {
 	server *tls.Certificate
 }
 
-// openCA reads the CA in dir, or makes it.
+// openCA reads the CA in dir, or creates it.
 func openCA(dir string, hosts []string) (*ownCA, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return nil, fmt.Errorf("making the data directory: %w", err)
+		return nil, fmt.Errorf("creating the data directory: %w", err)
 	}
 	keyFile, certFile := filepath.Join(dir, "ca.key"), filepath.Join(dir, "ca.pem")
 	if _, err := os.Stat(keyFile); errors.Is(err, fs.ErrNotExist) {
-		if err := makeKey(keyFile); err != nil {
-			return nil, fmt.Errorf("making the CA's key: %w", err)
+		if err := createKey(keyFile); err != nil {
+			return nil, fmt.Errorf("creating the CA's key: %w", err)
 		}
 	}
 	if _, err := os.Stat(certFile); errors.Is(err, fs.ErrNotExist) {
-		if err := makeCACert(certFile, keyFile); err != nil {
-			return nil, fmt.Errorf("making the CA's certificate: %w", err)
+		if err := createCACert(certFile, keyFile); err != nil {
+			return nil, fmt.Errorf("creating the CA's certificate: %w", err)
 		}
 	}
 	return readCA(certFile, keyFile, hosts)
 }
 
-// readCA reads a CA that is there.
+// readCA reads an existing CA.
 func readCA(certFile, keyFile string, hosts []string) (*ownCA, error) {
 	key, err := readKey(keyFile)
 	if err != nil {
@@ -72,7 +72,7 @@ func readCA(certFile, keyFile string, hosts []string) (*ownCA, error) {
 		return nil, fmt.Errorf("opening the CA's certificate: %w", err)
 	}
 	if time.Now().After(ca.cert.NotAfter) {
-		return nil, fmt.Errorf("the CA in %s has expired: remove it, start again, and give agents the new one", certFile)
+		return nil, fmt.Errorf("the CA in %s has expired: delete the file, restart the server, and install the new CA in all agents", certFile)
 	}
 	for _, host := range hosts {
 		if ip := net.ParseIP(host); ip != nil {
@@ -92,12 +92,12 @@ func (ca *ownCA) get(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 	if ca.server != nil && time.Until(ca.server.Leaf.NotAfter) > certRenew {
 		return ca.server, nil
 	}
-	made, err := ca.sign(time.Now())
+	signed, err := ca.sign(time.Now())
 	if err != nil {
-		return nil, fmt.Errorf("making a server certificate: %w", err)
+		return nil, fmt.Errorf("creating a server certificate: %w", err)
 	}
-	ca.server = made
-	return made, nil
+	ca.server = signed
+	return signed, nil
 }
 
 func (ca *ownCA) sign(now time.Time) (*tls.Certificate, error) {
@@ -107,7 +107,7 @@ func (ca *ownCA) sign(now time.Time) (*tls.Certificate, error) {
 	}
 	template := &x509.Certificate{
 		SerialNumber: serial(), Subject: pkix.Name{CommonName: "kedge-server"},
-		NotBefore: now.Add(-backdate), NotAfter: earlier(now.Add(certLife), ca.cert.NotAfter),
+		NotBefore: now.Add(-backdate), NotAfter: earlier(now.Add(certLifetime), ca.cert.NotAfter),
 		DNSNames: ca.names, IPAddresses: ca.ips,
 		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
 	}
@@ -129,10 +129,10 @@ func readKey(file string) (*ecdsa.PrivateKey, error) {
 	}
 	block, _ := pem.Decode(raw)
 	if block == nil {
-		return nil, fmt.Errorf("%s holds no PEM key", file)
+		return nil, fmt.Errorf("%s contains no PEM key", file)
 	}
 	var parsed any
-	if block.Type == "EC PRIVATE KEY" { // as openssl ecparam writes it
+	if block.Type == "EC PRIVATE KEY" { // as written by openssl ecparam
 		parsed, err = x509.ParseECPrivateKey(block.Bytes)
 	} else {
 		parsed, err = x509.ParsePKCS8PrivateKey(block.Bytes)
@@ -142,12 +142,12 @@ func readKey(file string) (*ecdsa.PrivateKey, error) {
 	}
 	key, ok := parsed.(*ecdsa.PrivateKey)
 	if !ok {
-		return nil, fmt.Errorf("%s holds a %T, not an ECDSA key", file, parsed)
+		return nil, fmt.Errorf("%s contains a %T, not an ECDSA key", file, parsed)
 	}
 	return key, nil
 }
 
-func makeKey(file string) error {
+func createKey(file string) error {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		return err
@@ -166,7 +166,7 @@ func readCACert(file string, key *ecdsa.PrivateKey) (*x509.Certificate, []byte, 
 	}
 	block, _ := pem.Decode(raw)
 	if block == nil {
-		return nil, nil, fmt.Errorf("%s holds no PEM certificate", file)
+		return nil, nil, fmt.Errorf("%s contains no PEM certificate", file)
 	}
 	cert, err := x509.ParseCertificate(block.Bytes)
 	if err != nil {
@@ -176,12 +176,12 @@ func readCACert(file string, key *ecdsa.PrivateKey) (*x509.Certificate, []byte, 
 		return nil, nil, fmt.Errorf("%s is not the certificate of a CA", file)
 	}
 	if !key.PublicKey.Equal(cert.PublicKey) {
-		return nil, nil, fmt.Errorf("%s does not belong to the key beside it", file)
+		return nil, nil, fmt.Errorf("%s does not match the CA's key", file)
 	}
 	return cert, raw, nil
 }
 
-func makeCACert(file, keyFile string) error {
+func createCACert(file, keyFile string) error {
 	key, err := readKey(keyFile)
 	if err != nil {
 		return err
@@ -189,7 +189,7 @@ func makeCACert(file, keyFile string) error {
 	now := time.Now()
 	template := &x509.Certificate{
 		SerialNumber: serial(), Subject: pkix.Name{CommonName: "kedge CA " + rand.Text()[:8]},
-		NotBefore: now.Add(-backdate), NotAfter: now.Add(caLife),
+		NotBefore: now.Add(-backdate), NotAfter: now.Add(caLifetime),
 		IsCA: true, BasicConstraintsValid: true, MaxPathLenZero: true, KeyUsage: x509.KeyUsageCertSign | x509.KeyUsageCRLSign,
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
@@ -199,13 +199,13 @@ func makeCACert(file, keyFile string) error {
 	return writeFile(file, "CERTIFICATE", der, 0o644)
 }
 
-// writeFile writes a whole file or none.
+// writeFile writes a file atomically.
 func writeFile(file, kind string, der []byte, mode fs.FileMode) error {
 	tmp, err := os.CreateTemp(filepath.Dir(file), filepath.Base(file)+".*")
 	if err != nil {
 		return err
 	}
-	defer func() { _ = os.Remove(tmp.Name()) }() // gone already after the rename
+	defer func() { _ = os.Remove(tmp.Name()) }() // does nothing after the rename
 	err = errors.Join(tmp.Chmod(mode), pem.Encode(tmp, &pem.Block{Type: kind, Bytes: der}), tmp.Sync(), tmp.Close())
 	if err != nil {
 		return err

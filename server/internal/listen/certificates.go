@@ -14,14 +14,14 @@ import (
 	"github.com/kedge-dev/kedge/internal/obs"
 )
 
-// certificates is where the certificate of a TLS handshake comes from.
+// certificates provides the certificate for TLS handshakes.
 type certificates interface {
 	get(*tls.ClientHelloInfo) (*tls.Certificate, error)
-	caPEM() []byte // nil when clients need not be told
+	caPEM() []byte // nil if clients need none
 }
 
-// chooseCertificates follows one rule: a listener that is not loopback has TLS unless plain text
-// was asked for.
+// chooseCertificates selects the certificates. A listener that is not loopback uses TLS, unless plain text was
+// requested.
 func chooseCertificates(cfg Config) (certificates, error) {
 	switch {
 	case (cfg.CACertFile == "") != (cfg.CAKeyFile == ""):
@@ -37,14 +37,14 @@ func chooseCertificates(cfg Config) (certificates, error) {
 	case cfg.CACertFile != "":
 		return readCA(cfg.CACertFile, cfg.CAKeyFile, cfg.names())
 	case cfg.DataDir == "":
-		return nil, errors.New("an own CA needs a data directory")
+		return nil, errors.New("the server's own CA needs a data directory")
 	default:
 		return openCA(cfg.DataDir, cfg.names())
 	}
 }
 
-// names are what clients may call the server: what it was told, and the addresses that it listens
-// on, which enrol manifests name unless told otherwise.
+// names returns the names of the server: the configured ones, and the listen addresses, which enrollment
+// manifests contain by default.
 func (c Config) names() []string {
 	names := slices.Clone(c.Hosts)
 	for _, address := range []string{c.Address, c.AgentAddress} {
@@ -57,7 +57,7 @@ func (c Config) names() []string {
 	return names
 }
 
-// isLoopback reports whether nobody else can reach an address. A name is one only if it is localhost.
+// isLoopback reports whether an address is reachable only from this machine. The only loopback name is localhost.
 func isLoopback(address string) bool {
 	host, _, err := net.SplitHostPort(address)
 	if err != nil {
@@ -70,20 +70,20 @@ func isLoopback(address string) bool {
 	return ip != nil && ip.IsLoopback()
 }
 
-// fileCertificate is a given certificate, read again when its files change: certificates are
-// renewed under running servers.
+// fileCertificate is a certificate from files. It is reloaded when they change, because certificates are renewed
+// while the server runs.
 type fileCertificate struct {
 	certFile, keyFile string
 	log               *slog.Logger
 
 	mu      sync.Mutex
 	current *tls.Certificate
-	stamp   string
+	version string
 	checked time.Time
 }
 
-// checkEvery spares a stat per handshake when a fleet comes back at once.
-const checkEvery = time.Second
+// checkInterval avoids a stat per handshake when a whole fleet reconnects.
+const checkInterval = time.Second
 
 func newFileCertificate(certFile, keyFile string, log *slog.Logger) (*fileCertificate, error) {
 	f := &fileCertificate{certFile: certFile, keyFile: keyFile, log: log}
@@ -98,9 +98,9 @@ func (f *fileCertificate) caPEM() []byte { return nil }
 func (f *fileCertificate) get(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if time.Since(f.checked) >= checkEvery {
-		if err := f.reload(); err != nil { // half-written files are common; the old one is still good
-			f.log.Warn("reading the TLS certificate again, keeping the old one", obs.Err(err))
+	if time.Since(f.checked) >= checkInterval {
+		if err := f.reload(); err != nil { // files are often only partially written; the old certificate is still valid
+			f.log.Warn("reloading the TLS certificate failed, keeping the old one", obs.Err(err))
 		}
 	}
 	return f.current, nil
@@ -108,29 +108,29 @@ func (f *fileCertificate) get(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 
 func (f *fileCertificate) reload() error {
 	f.checked = time.Now()
-	stamp, err := stampOf(f.certFile, f.keyFile)
+	version, err := fileVersion(f.certFile, f.keyFile)
 	if err != nil {
 		return fmt.Errorf("reading the TLS certificate: %w", err)
 	}
-	if stamp == f.stamp {
+	if version == f.version {
 		return nil
 	}
 	cert, err := tls.LoadX509KeyPair(f.certFile, f.keyFile)
 	if err != nil {
 		return fmt.Errorf("reading the TLS certificate: %w", err)
 	}
-	f.current, f.stamp = &cert, stamp
+	f.current, f.version = &cert, version
 	return nil
 }
 
-func stampOf(files ...string) (string, error) {
-	stamp := ""
+func fileVersion(files ...string) (string, error) {
+	version := ""
 	for _, name := range files {
 		info, err := os.Stat(name)
 		if err != nil {
 			return "", err
 		}
-		stamp += fmt.Sprintf("%d/%d;", info.ModTime().UnixNano(), info.Size())
+		version += fmt.Sprintf("%d/%d;", info.ModTime().UnixNano(), info.Size())
 	}
-	return stamp, nil
+	return version, nil
 }

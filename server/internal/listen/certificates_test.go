@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-func TestWhichListenersHaveTLS(t *testing.T) {
+func TestListenersThatNeedTLS(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	tests := []struct {
@@ -19,19 +19,19 @@ func TestWhichListenersHaveTLS(t *testing.T) {
 		cfg          Config
 		want         string // "plain", "own" or "error"
 	}{
-		{"loopback", "nobody else can reach it", Config{Address: "127.0.0.1:8080"}, "plain"},
-		{"loopback of IPv6", "the same", Config{Address: "[::1]:8080"}, "plain"},
-		{"localhost", "the same", Config{Address: "localhost:8080"}, "plain"},
-		{"all addresses", "anybody can reach it", Config{Address: ":8080", DataDir: dir}, "own"},
-		{"another address", "anybody can reach it", Config{Address: "192.0.2.1:8080", DataDir: dir}, "own"},
-		{"agents from outside", "their port counts too", Config{Address: "127.0.0.1:8080", AgentAddress: ":8443", DataDir: dir}, "own"},
-		{"outside in plain text on purpose", "a flag says so", Config{Address: ":8080", Plaintext: true}, "plain"},
-		{"loopback with a name", "naming a host asks for a certificate", Config{Address: "127.0.0.1:8080", Hosts: []string{"a.test"}, DataDir: dir}, "own"},
-		{"certificate without a key", "half a setting is a mistake", Config{Address: ":8080", CertFile: "a.pem"}, "error"},
-		{"certificate that is not there", "better now than at the first agent", Config{Address: ":8080", CertFile: dir + "/no", KeyFile: dir + "/no"}, "error"},
-		{"CA without a key", "half a setting is a mistake", Config{Address: ":8080", CACertFile: "ca.pem"}, "error"},
-		{"CA that is not there", "one that is shared is made by nobody", Config{Address: ":8080", CACertFile: dir + "/no", CAKeyFile: dir + "/no"}, "error"},
-		{"nowhere to keep a CA", "agents would have to be told anew after every start", Config{Address: ":8080"}, "error"},
+		{"loopback", "only this machine can reach it", Config{Address: "127.0.0.1:8080"}, "plain"},
+		{"loopback of IPv6", "only this machine can reach it", Config{Address: "[::1]:8080"}, "plain"},
+		{"localhost", "only this machine can reach it", Config{Address: "localhost:8080"}, "plain"},
+		{"all addresses", "other machines can reach it", Config{Address: ":8080", DataDir: dir}, "own"},
+		{"another address", "other machines can reach it", Config{Address: "192.0.2.1:8080", DataDir: dir}, "own"},
+		{"agents of other machines", "the agent port needs TLS too", Config{Address: "127.0.0.1:8080", AgentAddress: ":8443", DataDir: dir}, "own"},
+		{"plain text", "a flag allows it", Config{Address: ":8080", Plaintext: true}, "plain"},
+		{"loopback with a name", "a host name requires a certificate", Config{Address: "127.0.0.1:8080", Hosts: []string{"a.test"}, DataDir: dir}, "own"},
+		{"certificate without a key", "the settings are incomplete", Config{Address: ":8080", CertFile: "a.pem"}, "error"},
+		{"missing certificate", "the server does not start without it", Config{Address: ":8080", CertFile: dir + "/no", KeyFile: dir + "/no"}, "error"},
+		{"CA without a key", "the settings are incomplete", Config{Address: ":8080", CACertFile: "ca.pem"}, "error"},
+		{"missing CA", "a shared CA is never created", Config{Address: ":8080", CACertFile: dir + "/no", CAKeyFile: dir + "/no"}, "error"},
+		{"no data directory", "agents would need a new CA after every start", Config{Address: ":8080"}, "error"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -51,25 +51,25 @@ func TestWhichListenersHaveTLS(t *testing.T) {
 	}
 }
 
-// covers: C3 (the address in the enrol manifest is one that the certificate is for)
-func TestOwnCertificateIsForWhatIsListenedOn(t *testing.T) {
+// covers: C3 (the certificate is valid for the address in the enrollment manifest)
+func TestCertificateContainsListenAddresses(t *testing.T) {
 	t.Parallel()
 	certs, err := chooseCertificates(Config{Address: "192.0.2.1:8080", AgentAddress: "0.0.0.0:8443", Hosts: []string{"kedge.test"}, DataDir: t.TempDir()})
 	if err != nil {
 		t.Fatal(err)
 	}
-	made, err := certs.get(nil)
+	signed, err := certs.get(nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for name, want := range map[string]bool{"192.0.2.1": true, "kedge.test": true, "localhost": true, "127.0.0.1": true, "0.0.0.0": false, "192.0.2.2": false} {
-		if err := made.Leaf.VerifyHostname(name); (err == nil) != want {
-			t.Errorf("a certificate for %s: %v, want one: %t", name, err, want)
+		if err := signed.Leaf.VerifyHostname(name); (err == nil) != want {
+			t.Errorf("the certificate for %s: %v, want valid: %t", name, err, want)
 		}
 	}
 }
 
-func TestOwnCAIsMadeOnceAndKept(t *testing.T) {
+func TestOwnCAIsCreatedOnce(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "data")
 	first, err := openCA(dir, []string{"kedge.test", "192.0.2.7"})
@@ -85,7 +85,7 @@ func TestOwnCAIsMadeOnceAndKept(t *testing.T) {
 		t.Fatal(err)
 	}
 	if string(first.caPEM()) != string(second.caPEM()) {
-		t.Error("a second start made another CA: agents would lose their server")
+		t.Error("a second start created another CA: agents would reject the server")
 	}
 	cert, err := first.get(nil)
 	if err != nil {
@@ -95,44 +95,44 @@ func TestOwnCAIsMadeOnceAndKept(t *testing.T) {
 	pool.AppendCertsFromPEM(second.caPEM())
 	for _, host := range []string{"kedge.test", "192.0.2.7", "localhost", "127.0.0.1", "::1"} {
 		if _, err := cert.Leaf.Verify(x509.VerifyOptions{Roots: pool, DNSName: host}); err != nil {
-			t.Errorf("the certificate is not good for %s: %v", host, err)
+			t.Errorf("the certificate is not valid for %s: %v", host, err)
 		}
 	}
 	if err := os.Remove(filepath.Join(dir, "ca.pem")); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := openCA(dir, nil); err != nil {
-		t.Errorf("a CA whose certificate was lost is not made again: %v", err)
+		t.Errorf("the lost certificate of a CA is not created again: %v", err)
 	}
 	if err := os.WriteFile(filepath.Join(dir, "ca.key"), []byte("junk"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := openCA(dir, nil); err == nil {
-		t.Error("a damaged key was replaced or accepted: agents would lose their server without a word")
+		t.Error("a damaged key was replaced or accepted: agents would reject the server")
 	}
 }
 
-func TestServerCertificateIsRenewedBeforeItsEnd(t *testing.T) {
+func TestServerCertificateIsRenewedBeforeItExpires(t *testing.T) {
 	t.Parallel()
 	ca, err := openCA(t.TempDir(), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	old, err := ca.sign(time.Now().Add(certRenew - certLife - time.Minute))
+	old, err := ca.sign(time.Now().Add(certRenew - certLifetime - time.Minute))
 	if err != nil {
 		t.Fatal(err)
 	}
 	ca.server = old
 	renewed, err := ca.get(nil)
 	if err != nil || slices.Equal(renewed.Certificate[0], old.Certificate[0]) {
-		t.Errorf("a certificate that ends at %s was served again (%v)", old.Leaf.NotAfter, err)
+		t.Errorf("a certificate that expires at %s was not replaced (%v)", old.Leaf.NotAfter, err)
 	}
 	if again, _ := ca.get(nil); again != renewed {
-		t.Error("a fresh certificate was made again")
+		t.Error("a new certificate was replaced")
 	}
 }
 
-func TestGivenCertificateIsReadAgainWhenItChanges(t *testing.T) {
+func TestChangedCertificateFileIsReloaded(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	ca, err := openCA(filepath.Join(dir, "ca"), nil)
@@ -174,21 +174,21 @@ func TestGivenCertificateIsReadAgainWhenItChanges(t *testing.T) {
 		return cert.Certificate[0]
 	}
 	if !slices.Equal(served(), first) {
-		t.Error("not the given certificate is served")
+		t.Error("the certificate of the file is not served")
 	}
 	second := replace(time.Minute)
 	if !slices.Equal(served(), second) {
-		t.Error("the old certificate is served after it was replaced")
+		t.Error("the old certificate is served after the files changed")
 	}
 	if err := os.WriteFile(keyFile, []byte("half"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if !slices.Equal(served(), second) {
-		t.Error("a half-written file replaced a good certificate")
+		t.Error("an incomplete file replaced a valid certificate")
 	}
 }
 
-// Servers that share a database are one to agents: a certificate of any of them is of the same CA.
+// Agents treat servers that share a database as one: the certificates of all servers are from the same CA.
 func TestServersCanShareACA(t *testing.T) {
 	t.Parallel()
 	first := t.TempDir()
@@ -208,27 +208,27 @@ func TestServersCanShareACA(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		made, err := certs.get(nil)
+		signed, err := certs.get(nil)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := made.Leaf.Verify(x509.VerifyOptions{Roots: roots, DNSName: host}); err != nil {
+		if _, err := signed.Leaf.Verify(x509.VerifyOptions{Roots: roots, DNSName: host}); err != nil {
 			t.Errorf("%s: %v", host, err)
 		}
 	}
 	if left, err := os.ReadDir(given.DataDir); err != nil || len(left) != 0 {
-		t.Errorf("a CA of its own was made: %v, %v", left, err)
+		t.Errorf("the server created its own CA: %v, %v", left, err)
 	}
-	made, err := one.get(nil)
+	signed, err := one.get(nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	leaf := filepath.Join(t.TempDir(), "leaf.pem")
-	if err := os.WriteFile(leaf, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: made.Certificate[0]}), 0o600); err != nil {
+	if err := os.WriteFile(leaf, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: signed.Certificate[0]}), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	given.CACertFile = leaf
 	if _, err := chooseCertificates(given); err == nil {
-		t.Error("a certificate that is no CA was taken for one")
+		t.Error("a certificate that is not a CA was accepted")
 	}
 }

@@ -20,49 +20,48 @@ import (
 
 // Config configures a Server.
 type Config struct {
-	// Address to listen on, such as 127.0.0.1:8080.
+	// Address is the address to listen on, such as 127.0.0.1:8080.
 	Address string
-	// AgentAddress is an optional second address that serves agents only.
+	// AgentAddress is an optional second address that serves only agents.
 	AgentAddress string
-	// CertFile and KeyFile hold the server's certificate; they are read again when they change.
+	// CertFile and KeyFile contain the server's certificate. They are reloaded when they change.
 	CertFile, KeyFile string
-	// DataDir is where an own CA is kept when no certificate is given. It is made on first use.
+	// DataDir is the folder of the server's own CA, which is created on first use if there is no certificate.
 	DataDir string
-	// CACertFile and CAKeyFile are an own CA that was given, and is made by nobody: for servers that
-	// share one.
+	// CACertFile and CAKeyFile are an existing CA, for servers that share one. It is never created.
 	CACertFile, CAKeyFile string
-	// Hosts are names and addresses for the own CA's server certificate, besides localhost, the
-	// loopback addresses and what is listened on. Naming one asks for TLS on loopback too.
+	// Hosts are names and addresses in the certificate of the own CA, in addition to localhost, the loopback
+	// addresses and the listen addresses. If there is one, TLS is also used on loopback.
 	Hosts []string
-	// Plaintext allows to listen without TLS on an address that is not loopback.
+	// Plaintext allows an address that is not loopback without TLS.
 	Plaintext bool
-	// StopGrace bounds an orderly stop; 10 s when zero.
+	// StopGrace limits a graceful stop; default 10 s.
 	StopGrace time.Duration
 	Log       *slog.Logger
 }
 
-// Server listens. Make it with New and Run it.
+// Server listens and serves. Create it with New, and call Run.
 type Server struct {
 	cfg   Config
 	log   *slog.Logger
-	certs certificates // nil in plain text
+	certs certificates // nil without TLS
 	grpc  *grpc.Server
 
-	agents   *handover
-	ports    []*port
-	sniffing openConns
-	sorters  sync.WaitGroup
+	agents      *connListener
+	ports       []*port
+	sniffing    openConns
+	dispatching sync.WaitGroup
 }
 
-// port is one address with the HTTP server behind it.
+// port is one listen address with its HTTP server.
 type port struct {
 	net.Listener
-	web  *handover
+	web  *connListener
 	http *http.Server
 }
 
-// New binds the addresses and reads or makes the certificates. Until Run, clients wait. handler
-// may use the Server after New has returned.
+// New binds the addresses and reads or creates the certificates. Clients wait until Run is called. handler may
+// use the Server after New has returned.
 func New(cfg Config, agents *grpc.Server, handler http.Handler) (*Server, error) {
 	cfg.StopGrace = cmp.Or(cfg.StopGrace, 10*time.Second)
 	certs, err := chooseCertificates(cfg)
@@ -74,13 +73,13 @@ func New(cfg Config, agents *grpc.Server, handler http.Handler) (*Server, error)
 		return nil, err
 	}
 	if cfg.AgentAddress != "" {
-		// An agent behind a proxy comes by WebSocket, so HTTP is served there too, but nothing else on it.
+		// An agent behind a proxy uses a WebSocket, so this port serves HTTP too, but only for that.
 		if err := s.bind(cfg.AgentAddress, http.NotFoundHandler()); err != nil {
 			s.closeListeners()
 			return nil, err
 		}
 	}
-	s.agents = newHandover(s.Addr())
+	s.agents = newConnListener(s.Addr())
 	return s, nil
 }
 
@@ -89,7 +88,7 @@ func (s *Server) bind(address string, handler http.Handler) error {
 	if err != nil {
 		return fmt.Errorf("listening on %s: %w", address, err)
 	}
-	s.ports = append(s.ports, &port{Listener: l, web: newHandover(l.Addr()), http: &http.Server{
+	s.ports = append(s.ports, &port{Listener: l, web: newConnListener(l.Addr()), http: &http.Server{
 		Handler:           s.route(handler),
 		ReadHeaderTimeout: 10 * time.Second,
 		IdleTimeout:       2 * time.Minute,
@@ -99,17 +98,17 @@ func (s *Server) bind(address string, handler http.Handler) error {
 	return nil
 }
 
-// Addr is the address that is really listened on.
+// Addr returns the bound address.
 func (s *Server) Addr() net.Addr { return s.ports[0].Addr() }
 
-// AgentAddr is where agents connect: the second address if there is one.
+// AgentAddr returns the address for agents: the second one if there is one.
 func (s *Server) AgentAddr() net.Addr { return s.ports[len(s.ports)-1].Addr() }
 
-// TLS reports whether clients have to speak TLS.
+// TLS reports whether clients must use TLS.
 func (s *Server) TLS() bool { return s.certs != nil }
 
-// CAPEM is the certificate of the server's own CA, which clients have to be given; nil when the
-// certificate was given by the operator, and in plain text.
+// CAPEM returns the certificate of the server's own CA, which clients need. It returns nil if the operator
+// provided a certificate, and without TLS.
 func (s *Server) CAPEM() []byte {
 	if s.certs == nil {
 		return nil
@@ -117,11 +116,11 @@ func (s *Server) CAPEM() []byte {
 	return s.certs.caPEM()
 }
 
-// Run serves until ctx ends; then agents are told to go, open requests may finish, and what is
-// left after the grace is cut. It returns nil after such a stop.
+// Run serves until ctx ends. Then it stops gracefully: gRPC clients receive GOAWAY, open requests may finish, and
+// whatever is open after StopGrace is closed. It returns nil after such a stop.
 func (s *Server) Run(ctx context.Context) error {
-	base, cut := context.WithCancel(context.WithoutCancel(ctx))
-	defer cut()
+	base, cancelStreams := context.WithCancel(context.WithoutCancel(ctx))
+	defer cancelStreams()
 	var group errgroup.Group
 	failed := make(chan struct{})
 	fail := sync.OnceFunc(func() { close(failed) })
@@ -145,22 +144,22 @@ func (s *Server) Run(ctx context.Context) error {
 	case <-ctx.Done():
 	case <-failed:
 	}
-	s.stop(context.WithoutCancel(ctx), cut)
+	s.stop(context.WithoutCancel(ctx), cancelStreams)
 	return group.Wait()
 }
 
-// wasStopped reports whether serving ended because it was told to, even before it had begun.
+// wasStopped reports whether err is the result of a stop, even of one before serving started.
 func wasStopped(err error) bool {
 	return errors.Is(err, http.ErrServerClosed) || errors.Is(err, net.ErrClosed) || errors.Is(err, grpc.ErrServerStopped)
 }
 
-// stop ends in order what can be, and cuts the rest when the grace is over.
-func (s *Server) stop(ctx context.Context, cut context.CancelFunc) {
+// stop stops gracefully, and closes what is open when the grace period ends.
+func (s *Server) stop(ctx context.Context, cancelStreams context.CancelFunc) {
 	ctx, cancel := context.WithTimeout(ctx, s.cfg.StopGrace)
 	defer cancel()
 	s.closeListeners()
-	// Short requests finish in a second; streams to browsers never would.
-	streams := time.AfterFunc(min(time.Second, s.cfg.StopGrace/2), cut)
+	// Most requests finish within a second. Event streams never end by themselves.
+	streams := time.AfterFunc(min(time.Second, s.cfg.StopGrace/2), cancelStreams)
 	defer streams.Stop()
 	var all sync.WaitGroup
 	all.Go(s.grpc.GracefulStop)
@@ -171,15 +170,15 @@ func (s *Server) stop(ctx context.Context, cut context.CancelFunc) {
 			}
 		})
 	}
-	hard := context.AfterFunc(ctx, s.grpc.Stop)
+	cancelForce := context.AfterFunc(ctx, s.grpc.Stop)
 	all.Wait()
-	hard()
+	cancelForce()
 	s.agents.close()
 	for _, p := range s.ports {
 		p.web.close()
 	}
 	s.sniffing.closeAll()
-	s.sorters.Wait()
+	s.dispatching.Wait()
 }
 
 func (s *Server) closeListeners() {
@@ -188,17 +187,17 @@ func (s *Server) closeListeners() {
 	}
 }
 
-// tlsConfig says which protocols a client gets, by what it offers.
+// tlsConfig selects the protocols of a client by the protocols that it offers.
 func (s *Server) tlsConfig() *tls.Config {
 	base := &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: s.certs.get}
 	agents, web := base.Clone(), base.Clone()
 	agents.NextProtos = []string{"h2"}
 	web.NextProtos = []string{"h2", "http/1.1"}
 	base.GetConfigForClient = func(hello *tls.ClientHelloInfo) (*tls.Config, error) {
-		mark, _ := hello.Conn.(*markedConn)
+		recorder, _ := hello.Conn.(*helloConn)
 		if offersOnlyH2(hello.SupportedProtos) {
-			if mark != nil {
-				mark.agent = true
+			if recorder != nil {
+				recorder.agent = true
 			}
 			return agents, nil
 		}

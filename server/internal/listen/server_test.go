@@ -27,7 +27,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// echo answers every frame with a Goodbye, and counts by which way streams came.
+// echo answers every frame with a Goodbye, and counts streams by transport.
 type echo struct {
 	agentv1.UnimplementedAgentServiceServer
 	native, overHTTP atomic.Int32
@@ -49,20 +49,20 @@ func (e *echo) Connect(stream grpc.BidiStreamingServer[agentv1.ConnectRequest, a
 	}
 }
 
-type door struct {
+type testServer struct {
 	*listen.Server
 	echo *echo
 	stop context.CancelFunc
 	done chan error
 }
 
-func open(t *testing.T, handler http.Handler, edit func(*listen.Config)) *door {
+func open(t *testing.T, handler http.Handler, edit func(*listen.Config)) *testServer {
 	t.Helper()
 	cfg := listen.Config{Address: "127.0.0.1:0", StopGrace: 2 * time.Second, Log: slog.New(slog.DiscardHandler)}
 	if edit != nil {
 		edit(&cfg)
 	}
-	d := &door{echo: &echo{}, done: make(chan error, 1)}
+	d := &testServer{echo: &echo{}, done: make(chan error, 1)}
 	srv := grpc.NewServer()
 	agentv1.RegisterAgentServiceServer(srv, d.echo)
 	var err error
@@ -81,11 +81,11 @@ func open(t *testing.T, handler http.Handler, edit func(*listen.Config)) *door {
 
 func hello(w http.ResponseWriter, r *http.Request) { _, _ = io.WriteString(w, "hello over "+r.Proto) }
 
-func roots(t *testing.T, d *door) *tls.Config {
+func roots(t *testing.T, d *testServer) *tls.Config {
 	t.Helper()
 	pool := x509.NewCertPool()
 	if !pool.AppendCertsFromPEM(d.CAPEM()) {
-		t.Fatal("CAPEM() holds no certificate")
+		t.Fatal("CAPEM() contains no certificate")
 	}
 	return &tls.Config{RootCAs: pool, ServerName: "localhost"}
 }
@@ -105,7 +105,7 @@ func get(t *testing.T, client *http.Client, url string) (int, string) {
 	return resp.StatusCode, string(body)
 }
 
-// ping opens a stream, sends a frame and gets one back.
+// ping opens a stream, sends a frame and receives one.
 func ping(t *testing.T, addr string, creds credentials.TransportCredentials) error {
 	t.Helper()
 	cc, err := grpc.NewClient("passthrough:///"+addr, grpc.WithTransportCredentials(creds))
@@ -130,11 +130,11 @@ func ping(t *testing.T, addr string, creds credentials.TransportCredentials) err
 	return nil
 }
 
-func TestOnePortServesEverybodyInPlainText(t *testing.T) {
+func TestOnePortInPlainText(t *testing.T) {
 	t.Parallel()
 	d := open(t, http.HandlerFunc(hello), nil)
 	if d.TLS() || d.CAPEM() != nil {
-		t.Error("a loopback listener has TLS without being asked")
+		t.Error("a loopback listener uses TLS without being configured for it")
 	}
 	if err := ping(t, d.Addr().String(), insecure.NewCredentials()); err != nil {
 		t.Errorf("gRPC: %v", err)
@@ -145,12 +145,12 @@ func TestOnePortServesEverybodyInPlainText(t *testing.T) {
 	}
 }
 
-func TestOnePortServesEverybodyWithTLS(t *testing.T) {
+func TestOnePortWithTLS(t *testing.T) {
 	t.Parallel()
 	d := open(t, http.HandlerFunc(hello), func(c *listen.Config) { c.DataDir, c.Hosts = t.TempDir(), []string{"kedge.test"} })
 	addr := d.Addr().String()
 	if !d.TLS() {
-		t.Fatal("no TLS although a host was named")
+		t.Fatal("no TLS although a host is configured")
 	}
 	if err := ping(t, addr, credentials.NewTLS(roots(t, d))); err != nil {
 		t.Errorf("gRPC that offers only h2: %v", err)
@@ -161,7 +161,7 @@ func TestOnePortServesEverybodyWithTLS(t *testing.T) {
 		t.Errorf("gRPC that offers http/1.1 too, as an ingress would: %v", err)
 	}
 	if native, overHTTP := d.echo.native.Load(), d.echo.overHTTP.Load(); native != 1 || overHTTP != 1 {
-		t.Errorf("%d streams came natively and %d over HTTP, want one each", native, overHTTP)
+		t.Errorf("%d native streams and %d over HTTP, want one each", native, overHTTP)
 	}
 	for _, tt := range []struct {
 		h2   bool
@@ -177,7 +177,7 @@ func TestOnePortServesEverybodyWithTLS(t *testing.T) {
 	}
 }
 
-func TestSilentClientsHoldUpNobody(t *testing.T) {
+func TestSilentClientsDelayNoOther(t *testing.T) {
 	t.Parallel()
 	for _, secure := range []bool{false, true} {
 		d := open(t, http.HandlerFunc(hello), func(c *listen.Config) {
@@ -191,7 +191,7 @@ func TestSilentClientsHoldUpNobody(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer conn.Close()
-			if i%2 == 0 { // half of them begin like an agent and go no further
+			if i%2 == 0 { // half of them start like an agent and then stop
 				_, _ = io.WriteString(conn, "PRI * HT")
 			}
 		}
@@ -200,7 +200,7 @@ func TestSilentClientsHoldUpNobody(t *testing.T) {
 			creds = credentials.NewTLS(roots(t, d))
 		}
 		if err := ping(t, d.Addr().String(), creds); err != nil {
-			t.Errorf("gRPC beside silent clients (TLS %v): %v", secure, err)
+			t.Errorf("gRPC with silent clients (TLS %v): %v", secure, err)
 		}
 		began := time.Now()
 		d.stop()
@@ -208,13 +208,13 @@ func TestSilentClientsHoldUpNobody(t *testing.T) {
 			t.Errorf("Run() = %v", err)
 		}
 		if took := time.Since(began); took > 4*time.Second {
-			t.Errorf("stopping took %s: silent clients were waited for", took)
+			t.Errorf("stopping took %s: it waited for silent clients", took)
 		}
 		d.done <- nil
 	}
 }
 
-func TestPrefaceMayComeByteByByte(t *testing.T) {
+func TestRequestMayArriveByteByByte(t *testing.T) {
 	t.Parallel()
 	d := open(t, http.HandlerFunc(hello), nil)
 	conn, err := net.Dial("tcp", d.Addr().String())
@@ -229,11 +229,11 @@ func TestPrefaceMayComeByteByByte(t *testing.T) {
 	}
 	answer, err := io.ReadAll(conn)
 	if err != nil || !strings.Contains(string(answer), "hello over HTTP/1.1") {
-		t.Errorf("answer = %q, %v: PUT begins like PRI and is not it", answer, err)
+		t.Errorf("response = %q, %v: PUT begins like PRI but is another request", answer, err)
 	}
 }
 
-func TestLargeHeadersAreRefused(t *testing.T) {
+func TestLargeHeadersAreRejected(t *testing.T) {
 	t.Parallel()
 	d := open(t, http.HandlerFunc(hello), nil)
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+d.Addr().String(), nil)
@@ -243,7 +243,7 @@ func TestLargeHeadersAreRefused(t *testing.T) {
 	req.Header.Set("X-Large", strings.Repeat("x", 200<<10))
 	resp, err := (&http.Transport{}).RoundTrip(req)
 	if err != nil {
-		return // cut off is fine too
+		return // a closed connection is also correct
 	}
 	_ = resp.Body.Close()
 	if resp.StatusCode != http.StatusRequestHeaderFieldsTooLarge {
@@ -258,18 +258,18 @@ func TestAgentPortServesOnlyAgents(t *testing.T) {
 		t.Fatal("both addresses are the same")
 	}
 	if err := ping(t, d.AgentAddr().String(), insecure.NewCredentials()); err != nil {
-		t.Errorf("gRPC on the agents' port: %v", err)
+		t.Errorf("gRPC on the agent port: %v", err)
 	}
 	client := &http.Client{Transport: &http.Transport{}}
 	if code, _ := get(t, client, "http://"+d.AgentAddr().String()+"/api/v1"); code != http.StatusNotFound {
-		t.Errorf("the API on the agents' port answers %d, want 404", code)
+		t.Errorf("the API on the agent port returns %d, want 404", code)
 	}
 	if code, _ := get(t, client, "http://"+d.AgentAddr().String()+listen.ConnectPath); code != http.StatusUpgradeRequired {
-		t.Errorf("the WebSocket path on the agents' port answers %d, want 426", code)
+		t.Errorf("the WebSocket path on the agent port returns %d, want 426", code)
 	}
 }
 
-func TestStopEndsWhatDoesNotEndByItself(t *testing.T) {
+func TestStopEndsOpenStreams(t *testing.T) {
 	t.Parallel()
 	entered := make(chan struct{}, 2)
 	endless := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -306,20 +306,20 @@ func TestStopEndsWhatDoesNotEndByItself(t *testing.T) {
 		t.Errorf("Run() = %v", err)
 	}
 	if took := time.Since(began); took > 10*time.Second {
-		t.Errorf("stopping took %s, want about the grace of 2 s", took)
+		t.Errorf("stopping took %s, want about the grace period of 2 s", took)
 	}
 	if _, err := stream.Recv(); status.Code(err) != codes.Unavailable {
-		t.Errorf("the stream that nobody ended was cut with %v, want Unavailable", err)
+		t.Errorf("the open stream ended with %v, want Unavailable", err)
 	}
 	d.done <- nil
 }
 
-func TestBusyAddressIsAnError(t *testing.T) {
+func TestAddressInUseIsAnError(t *testing.T) {
 	t.Parallel()
 	d := open(t, http.HandlerFunc(hello), nil)
 	_, err := listen.New(listen.Config{Address: d.Addr().String(), Log: slog.New(slog.DiscardHandler)}, grpc.NewServer(), http.NotFoundHandler())
 	var op *net.OpError
 	if !errors.As(err, &op) {
-		t.Errorf("New() on a busy address = %v, want the network's error", err)
+		t.Errorf("New() with an address in use = %v, want the error of the network", err)
 	}
 }

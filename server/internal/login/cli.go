@@ -18,23 +18,23 @@ import (
 )
 
 const (
-	// codeTTL is how long a CLI has to trade its code: it is on the same machine as the browser.
+	// codeTTL is how long a CLI may take to exchange its code. It is on the same machine as the browser.
 	codeTTL = time.Minute
-	// maxExchange bounds the body of an exchange; a code holds the groups of a person.
+	// maxExchange limits the body of an exchange. A code contains the groups of a person.
 	maxExchange = 256 << 10
 )
 
-// handover is what the one-time code of a CLI login holds. It gives a session to whoever knows the
-// verifier of the challenge, once.
-type handover struct {
+// oneTimeCode is the content of the code of a CLI login. It gives a session to the CLI that knows the verifier of
+// the challenge, once.
+type oneTimeCode struct {
 	ID        string
-	Who       control.Login
+	Login     control.Login
 	Challenge string
 	Expires   time.Time
 }
 
-// waiting reads where a CLI waits, and what it will prove.
-func waiting(query url.Values) (port int, challenge string, err error) {
+// cliParams returns the port on which a CLI listens, and its challenge.
+func cliParams(query url.Values) (port int, challenge string, err error) {
 	port, err = strconv.Atoi(query.Get("cli"))
 	if err != nil || port < 1 || port > 65535 {
 		return 0, "", errors.New("cli must be the port on which a CLI listens on loopback")
@@ -46,14 +46,14 @@ func waiting(query url.Values) (port int, challenge string, err error) {
 	return port, challenge, nil
 }
 
-// handOver sends the browser on to the CLI that waits on its machine, and nowhere else.
-func (l *Login) handOver(w http.ResponseWriter, r *http.Request, q question) {
-	code, err := l.codes.seal(handover{ID: random(), Who: q.Who, Challenge: q.Challenge, Expires: l.cfg.Now().Add(codeTTL)})
+// sendCode redirects the browser to the CLI with a one-time code.
+func (l *Login) sendCode(w http.ResponseWriter, r *http.Request, q confirmation) {
+	code, err := l.codes.seal(oneTimeCode{ID: random(), Login: q.Login, Challenge: q.Challenge, Expires: l.cfg.Now().Add(codeTTL)})
 	if err != nil {
-		l.refuse(w, r, http.StatusInternalServerError, "the login could not be finished", err)
+		l.reject(w, r, http.StatusInternalServerError, "the login failed", err)
 		return
 	}
-	q.sendBack(w, r, "code", code)
+	q.redirectToCLI(w, r, "code", code)
 }
 
 func (l *Login) serveExchange(w http.ResponseWriter, r *http.Request) {
@@ -61,32 +61,32 @@ func (l *Login) serveExchange(w http.ResponseWriter, r *http.Request) {
 	dec := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxExchange))
 	dec.DisallowUnknownFields()
 	if err := dec.Decode(&in); err != nil {
-		l.refuse(w, r, http.StatusBadRequest, "the body must be a JSON object with code and verifier", nil)
+		l.reject(w, r, http.StatusBadRequest, "the body must be a JSON object with code and verifier", nil)
 		return
 	}
 	h, err := l.redeem(in)
 	if err == nil {
-		err = l.once(r, h.ID)
+		err = l.useOnce(r, h.ID)
 	}
 	var internal *internalError
 	switch {
 	case errors.As(err, &internal):
-		l.refuse(w, r, http.StatusInternalServerError, "the code could not be checked: log in again", err)
+		l.reject(w, r, http.StatusInternalServerError, "the code could not be checked: log in again", err)
 		return
 	case err != nil:
-		l.refuse(w, r, http.StatusBadRequest, "the code is wrong, was used before, is older than a minute, or is not for this verifier: log in again", err)
+		l.reject(w, r, http.StatusBadRequest, "the code is invalid, was already used, is older than a minute, or does not match the verifier: log in again", err)
 		return
 	}
-	secret, session, ok := l.start(w, r, h.Who)
+	secret, session, ok := l.startSession(w, r, h.Login)
 	if !ok {
 		return
 	}
 	writeJSON(w, http.StatusOK, apiv1.Session{Token: secret, Name: session.Name, ExpiresAt: apiv1.Stamp(session.ExpiresAt)})
 }
 
-// redeem opens a code for whoever knows the verifier.
-func (l *Login) redeem(in apiv1.Exchange) (handover, error) {
-	var h handover
+// redeem opens a code and checks the verifier.
+func (l *Login) redeem(in apiv1.Exchange) (oneTimeCode, error) {
+	var h oneTimeCode
 	if err := l.codes.open(in.Code, &h); err != nil {
 		return h, err
 	}
@@ -94,27 +94,27 @@ func (l *Login) redeem(in apiv1.Exchange) (handover, error) {
 		return h, errors.New("the code expired")
 	}
 	if in.Verifier == "" || subtle.ConstantTimeCompare([]byte(challengeOf(in.Verifier)), []byte(h.Challenge)) != 1 {
-		return h, errors.New("the verifier is another login's")
+		return h, errors.New("the verifier is for another login")
 	}
 	return h, nil
 }
 
-// internalError is not the caller's doing.
+// internalError is an error that the caller did not cause.
 type internalError struct{ err error }
 
 func (e *internalError) Error() string { return e.err.Error() }
 func (e *internalError) Unwrap() error { return e.err }
 
-// once takes a code; a second time, on whatever replica, fails. The claims of idempotency keys are
-// exactly that, and they are forgotten long after a code has expired.
-func (l *Login) once(r *http.Request, id string) error {
+// useOnce marks a code as used. It fails if any replica has marked it before. It uses the claims of idempotency
+// keys, which are kept long after a code has expired.
+func (l *Login) useOnce(r *http.Request, id string) error {
 	sum := sha256.Sum256([]byte(id))
 	_, fresh, err := l.control.ClaimReply(r.Context(), auth.System(), store.Reply{Key: "login/" + id, Request: sum[:]})
 	if err != nil {
 		return &internalError{err}
 	}
 	if !fresh {
-		return errors.New("it was used before")
+		return errors.New("it was already used")
 	}
 	return nil
 }

@@ -16,14 +16,14 @@ import (
 
 const verifier = "a verifier that only this CLI knows"
 
-// forCLI is the query of a login by a CLI.
+// forCLI returns the query of a login by a CLI.
 func forCLI(port string) string {
 	sum := sha256.Sum256([]byte(verifier))
 	return "?" + url.Values{"cli": {port}, "challenge": {base64.RawURLEncoding.EncodeToString(sum[:])}}.Encode()
 }
 
-// code logs somebody in and returns what their CLI gets.
-func (w *world) code(t *testing.T) string {
+// code logs a person in and returns the code for their CLI.
+func (w *testServer) code(t *testing.T) string {
 	t.Helper()
 	w.person("jane", "devs")
 	browser := newBrowser(t)
@@ -33,12 +33,12 @@ func (w *world) code(t *testing.T) string {
 		t.Fatalf("got %d %s, sent to %q", got.status, got.body, got.next)
 	}
 	if w.session(t, browser) != nil {
-		t.Error("the browser has a session too")
+		t.Error("the browser received a session too")
 	}
 	return to.Query().Get("code")
 }
 
-// exchange trades a code as a CLI does.
+// exchange exchanges a code like a CLI.
 func exchange(t *testing.T, post func(body string) (int, string), code, verifier string) (token string, status int) {
 	t.Helper()
 	body, err := json.Marshal(map[string]string{"code": code, "verifier": verifier})
@@ -59,7 +59,7 @@ func exchange(t *testing.T, post func(body string) (int, string), code, verifier
 	return got.Token, status
 }
 
-func (w *world) post(t *testing.T) func(string) (int, string) {
+func (w *testServer) post(t *testing.T) func(string) (int, string) {
 	t.Helper()
 	return func(body string) (int, string) {
 		got := w.visit(t, http.DefaultClient, "POST", "/api/v1/auth/exchange", body)
@@ -69,14 +69,14 @@ func (w *world) post(t *testing.T) func(string) (int, string) {
 
 func TestCLILogsIn(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newTestServer(t)
 	code := w.code(t)
 	token, status := exchange(t, w.post(t), code, verifier)
 	if status != 200 {
 		t.Fatalf("got %d", status)
 	}
 	if name, role, _ := w.whoami(t, http.DefaultClient, "Authorization", "Bearer "+token); name != "jane@example.com" || role != "deployer" {
-		t.Errorf("the server knows %q, %q", name, role)
+		t.Errorf("whoami returns %q, %q", name, role)
 	}
 	if _, status := exchange(t, w.post(t), code, verifier); status != 400 {
 		t.Errorf("the code a second time: got %d", status)
@@ -94,15 +94,15 @@ func TestCLILogsIn(t *testing.T) {
 	}
 }
 
-func TestCodeIsForOneCLIForAMinute(t *testing.T) {
+func TestCodeIsValidForOneCLIAndOneMinute(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newTestServer(t)
 	code := w.code(t)
 	changed := []byte(code)
 	changed[len(code)/2] ^= 1
 	for reason, c := range map[string]struct{ code, verifier string }{
-		"another verifier": {code, "a guess"}, "no verifier": {code, ""}, "a code that was changed": {string(changed), verifier},
-		"no code": {"", verifier}, "no code of ours": {"AAAA", verifier},
+		"another verifier": {code, "a guess"}, "no verifier": {code, ""}, "a changed code": {string(changed), verifier},
+		"no code": {"", verifier}, "an unknown code": {"AAAA", verifier},
 	} {
 		if _, status := exchange(t, w.post(t), c.code, c.verifier); status != 400 {
 			t.Errorf("%s: got %d", reason, status)
@@ -115,7 +115,7 @@ func TestCodeIsForOneCLIForAMinute(t *testing.T) {
 		t.Errorf("the cookie of a login as a code: got %d", status)
 	}
 	if _, status := exchange(t, w.post(t), code, verifier); status != 200 {
-		t.Errorf("wrong tries used up the code: got %d", status)
+		t.Errorf("failed attempts used up the code: got %d", status)
 	}
 	late := w.code(t)
 	w.ahead.Store(int64(time.Minute + time.Second))
@@ -124,11 +124,11 @@ func TestCodeIsForOneCLIForAMinute(t *testing.T) {
 	}
 }
 
-// Any replica can take the next step, because nothing is kept between the steps; and a code that one
-// has taken is taken for all.
+// Any replica can handle the next step, because the server keeps no state between the steps. A code that one
+// replica has used is used for all.
 func TestAnotherReplicaCanFinishTheLogin(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newTestServer(t)
 	replica, err := login.New(w.cfg, w.control)
 	if err != nil {
 		t.Fatal(err)
@@ -155,9 +155,9 @@ func TestAnotherReplicaCanFinishTheLogin(t *testing.T) {
 	}
 }
 
-func TestCLIHasToSayWhereItWaits(t *testing.T) {
+func TestCLIParametersAreValidated(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newTestServer(t)
 	for _, query := range []string{
 		"?cli=4321", "?challenge=x", "?cli=0&challenge=" + strings.Repeat("A", 43), "?cli=65536&challenge=" + strings.Repeat("A", 43),
 		"?cli=evil.example.com&challenge=" + strings.Repeat("A", 43), "?cli=1@evil&challenge=" + strings.Repeat("A", 43), "?cli=80&challenge=short",
@@ -176,7 +176,7 @@ func TestCLIHasToSayWhereItWaits(t *testing.T) {
 // Over TLS the cookies are sent over TLS alone.
 func TestCookiesAreAsClosedAsTheyCanBe(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, func(c *login.Config) { c.ExternalURL = func() string { return "https://kedge.example.com" } })
+	w := newTestServer(t, func(c *login.Config) { c.ExternalURL = func() string { return "https://kedge.example.com" } })
 	l, err := login.New(w.cfg, w.control)
 	if err != nil {
 		t.Fatal(err)

@@ -15,34 +15,34 @@ import (
 
 const confirmPath = "/api/v1/auth/confirm"
 
-var questionField = regexp.MustCompile(`name="question" value="([^"]+)"`)
+var confirmationField = regexp.MustCompile(`name="question" value="([^"]+)"`)
 
-// ask logs somebody in for a CLI, up to the page that asks them.
-func (w *world) ask(t *testing.T, browser *http.Client) page {
+// ask logs a person in for a CLI, up to the confirmation page.
+func (w *testServer) ask(t *testing.T, browser *http.Client) page {
 	t.Helper()
 	got := w.visit(t, browser, "GET", loginPath+forCLI("4321"), "")
-	if got.status != 200 || questionField.FindString(got.body) == "" {
+	if got.status != 200 || confirmationField.FindString(got.body) == "" {
 		t.Fatalf("got %d %s, sent to %q", got.status, got.body, got.next)
 	}
 	return got
 }
 
 // answer sends the form of the page.
-func (w *world) answer(t *testing.T, browser *http.Client, asked page, answer string, header ...string) page {
+func (w *testServer) answer(t *testing.T, browser *http.Client, asked page, answer string, header ...string) page {
 	t.Helper()
-	question := html.UnescapeString(questionField.FindStringSubmatch(asked.body)[1])
-	return w.send(t, browser, question, answer, header...)
+	confirmation := html.UnescapeString(confirmationField.FindStringSubmatch(asked.body)[1])
+	return w.send(t, browser, confirmation, answer, header...)
 }
 
-func (w *world) send(t *testing.T, browser *http.Client, question, answer string, header ...string) page {
+func (w *testServer) send(t *testing.T, browser *http.Client, confirmation, answer string, header ...string) page {
 	t.Helper()
-	body := url.Values{"question": {question}, "answer": {answer}}.Encode()
+	body := url.Values{"question": {confirmation}, "answer": {answer}}.Encode()
 	return w.visit(t, browser, "POST", confirmPath, body,
 		append([]string{"Content-Type", "application/x-www-form-urlencoded", "Sec-Fetch-Site", "same-origin"}, header...)...)
 }
 
-// sessions is how many there are of anybody.
-func (w *world) sessions(t *testing.T) int {
+// sessions returns the number of all sessions.
+func (w *testServer) sessions(t *testing.T) int {
 	t.Helper()
 	people, err := w.control.People(t.Context(), admin, store.Page{})
 	if err != nil {
@@ -55,11 +55,11 @@ func (w *world) sessions(t *testing.T) int {
 	return n
 }
 
-// Whoever follows a link that somebody else made sees a question first, which names the program that
-// asks by a code, and nothing is handed over by looking at it.
-func TestPersonIsAskedBeforeACLIGetsTheSession(t *testing.T) {
+// A person who follows a link of an attacker sees a page first. It shows a code that identifies the program, and
+// gives nothing to the program until the person confirms.
+func TestUserConfirmsTheLoginOfACLI(t *testing.T) {
 	t.Parallel()
-	w, browser := newWorld(t), newBrowser(t)
+	w, browser := newTestServer(t), newBrowser(t)
 	w.person("jane", "devs")
 	got := w.ask(t, browser)
 	query, err := url.ParseQuery(strings.TrimPrefix(forCLI("4321"), "?"))
@@ -74,7 +74,7 @@ func TestPersonIsAskedBeforeACLIGetsTheSession(t *testing.T) {
 	policy := got.header.Get("Content-Security-Policy")
 	for _, part := range []string{"default-src 'none'", "frame-ancestors 'none'", "base-uri 'none'", "form-action 'self' http://127.0.0.1:4321"} {
 		if !strings.Contains(policy, part) {
-			t.Errorf("the policy is %q, without %q", policy, part)
+			t.Errorf("the policy %q lacks %q", policy, part)
 		}
 	}
 	if got.header.Get("X-Frame-Options") != "DENY" || got.header.Get("Cache-Control") != "no-store" || !strings.HasPrefix(got.header.Get("Content-Type"), "text/html") {
@@ -84,52 +84,54 @@ func TestPersonIsAskedBeforeACLIGetsTheSession(t *testing.T) {
 		t.Errorf("the cookie is %q", cookie)
 	}
 	if strings.Contains(got.body, "code=") || w.sessions(t) != 0 || w.session(t, browser) != nil {
-		t.Error("something was handed over already")
+		t.Error("the CLI received a code before the confirmation")
 	}
 	for reason, next := range map[string]page{
 		"a link instead of the form": w.visit(t, browser, "GET", confirmPath, ""),
-		"no, said the person":        w.answer(t, browser, got, "no"),
+		"no confirmation":            w.answer(t, browser, got, "no"),
 	} {
 		if strings.Contains(next.next, "code=") || w.sessions(t) != 0 {
 			t.Errorf("%s: got %d, sent to %q", reason, next.status, next.next)
 		}
 		if strings.HasPrefix(reason, "no") && next.next != "http://127.0.0.1:4321/?error=denied" {
-			t.Errorf("%s: the CLI is told %q", reason, next.next)
+			t.Errorf("%s: the CLI receives %q", reason, next.next)
 		}
 	}
 }
 
-func TestAnswerThatThePersonDidNotGiveIsRefused(t *testing.T) {
+func TestForgedConfirmationIsRejected(t *testing.T) {
 	t.Parallel()
 	cases := []struct {
 		reason string
 		status int
-		do     func(t *testing.T, w *world, browser *http.Client, asked page) page
+		do     func(t *testing.T, w *testServer, browser *http.Client, asked page) page
 	}{
-		{"another site sends the form", 403, func(t *testing.T, w *world, browser *http.Client, asked page) page {
+		{"another site sends the form", 403, func(t *testing.T, w *testServer, browser *http.Client, asked page) page {
 			return w.answer(t, browser, asked, "yes", "Sec-Fetch-Site", "cross-site")
 		}},
-		{"another site, with an old browser", 403, func(t *testing.T, w *world, browser *http.Client, asked page) page {
+		{"another site, with an old browser", 403, func(t *testing.T, w *testServer, browser *http.Client, asked page) page {
 			return w.answer(t, browser, asked, "yes", "Sec-Fetch-Site", "", "Origin", "https://evil.example.com")
 		}},
-		{"another browser has the form", 400, func(t *testing.T, w *world, _ *http.Client, asked page) page {
+		{"another browser has the form", 400, func(t *testing.T, w *testServer, _ *http.Client, asked page) page {
 			return w.answer(t, newBrowser(t), asked, "yes")
 		}},
-		{"another browser, which was asked for itself", 400, func(t *testing.T, w *world, _ *http.Client, asked page) page {
+		{"another browser with its own confirmation", 400, func(t *testing.T, w *testServer, _ *http.Client, asked page) page {
 			other := newBrowser(t)
 			w.person("eve")
 			w.ask(t, other)
 			return w.answer(t, other, asked, "yes")
 		}},
-		{"a form that was changed", 400, func(t *testing.T, w *world, browser *http.Client, _ page) page {
+		{"a changed form", 400, func(t *testing.T, w *testServer, browser *http.Client, _ page) page {
 			return w.send(t, browser, strings.Repeat("A", 200), "yes")
 		}},
-		{"no form", 400, func(t *testing.T, w *world, browser *http.Client, _ page) page { return w.send(t, browser, "", "yes") }},
-		{"too late", 400, func(t *testing.T, w *world, browser *http.Client, asked page) page {
+		{"no form", 400, func(t *testing.T, w *testServer, browser *http.Client, _ page) page {
+			return w.send(t, browser, "", "yes")
+		}},
+		{"too late", 400, func(t *testing.T, w *testServer, browser *http.Client, asked page) page {
 			w.ahead.Store(int64(5*time.Minute + time.Second))
 			return w.answer(t, browser, asked, "yes")
 		}},
-		{"a second time", 400, func(t *testing.T, w *world, browser *http.Client, asked page) page {
+		{"a second time", 400, func(t *testing.T, w *testServer, browser *http.Client, asked page) page {
 			at, err := url.Parse(w.server.URL + confirmPath)
 			if err != nil {
 				t.Fatal(err)
@@ -146,7 +148,7 @@ func TestAnswerThatThePersonDidNotGiveIsRefused(t *testing.T) {
 	for _, c := range cases {
 		t.Run(c.reason, func(t *testing.T) {
 			t.Parallel()
-			w, browser := newWorld(t), newBrowser(t)
+			w, browser := newTestServer(t), newBrowser(t)
 			w.person("jane", "devs")
 			got := c.do(t, w, browser, w.ask(t, browser))
 			if got.status != c.status || strings.Contains(got.next, "code=") || w.sessions(t) != 0 {

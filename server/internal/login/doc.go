@@ -1,14 +1,14 @@
-// Package login lets people in whom an OpenID Connect provider vouches for: the authorization code
-// flow with PKCE, state and nonce. It serves /api/v1/auth/ and decides nothing: what somebody may do
-// is looked up by control, from the names and groups that the provider gave.
+// Package login logs people in with an OpenID Connect provider: the authorization code flow with PKCE, state and
+// nonce. It serves /api/v1/auth/. It makes no decisions: control determines the roles from the name and groups
+// that the provider sends.
 //
 //	browser ─▶ /login ─▶ provider ─▶ /callback ─▶ session in a cookie
-//	CLI     ─▶ /login?cli=PORT&challenge=… ─▶ provider ─▶ /callback ─▶ a page that asks the person
+//	CLI     ─▶ /login?cli=PORT&challenge=… ─▶ provider ─▶ /callback ─▶ page that asks for confirmation
 //	        ─▶ POST /confirm ─▶ code to 127.0.0.1:PORT ─▶ /exchange ─▶ session
 //
-// The page is there because anybody can send anybody a link: without it, whoever follows one and is
-// logged in at the provider would hand a session to the program that made the link.
+// The page prevents phishing: without it, a person who is logged in at the provider and follows a link of an
+// attacker would give the attacker's program a session.
 //
-// Nothing is kept in memory between the steps: what a login is about travels sealed, in a cookie or in
-// the one-time code, so any replica can take the next step. Tokens, codes and claims are never logged.
+// The server keeps no state between the steps. The state of a login is sealed in a cookie or in the one-time
+// code, so any replica can handle the next step. Tokens, codes and claims are never logged.
 package login

@@ -19,17 +19,17 @@ import (
 
 const (
 	prefix = "/api/v1/auth/"
-	// attemptTTL is how long somebody may take to log in at the provider.
+	// attemptTTL is how long a person may take to log in at the provider.
 	attemptTTL = 10 * time.Minute
 )
 
-// attempt is what a login is about, between its start and the way back from the provider.
+// attempt is the state of a login between its start and the callback of the provider.
 type attempt struct {
 	State     string
 	Nonce     string
 	Verifier  string
-	Return    string // where the browser goes afterwards
-	Port      int    // of a CLI that waits on loopback; 0 when a browser logs in
+	Return    string // where to redirect the browser afterwards
+	Port      int    // of a CLI that listens on loopback; 0 for a browser
 	Challenge string // of that CLI
 	Expires   time.Time
 }
@@ -43,7 +43,7 @@ func (l *Login) routes() {
 	l.mux.HandleFunc("POST "+prefix+"logout", l.serveLogout)
 	l.mux.HandleFunc("POST "+prefix+"exchange", l.serveExchange)
 	l.mux.HandleFunc(prefix, func(w http.ResponseWriter, r *http.Request) {
-		l.refuse(w, r, http.StatusNotFound, "there is nothing here, or not by this method: see /api/v1/openapi.json", nil)
+		l.reject(w, r, http.StatusNotFound, "no such path or method: see /api/v1/openapi.json", nil)
 	})
 }
 
@@ -51,37 +51,37 @@ func (l *Login) routes() {
 func (l *Login) ServeHTTP(w http.ResponseWriter, r *http.Request) { l.mux.ServeHTTP(w, r) }
 
 func (l *Login) serveConfig(w http.ResponseWriter, r *http.Request) {
-	w.Header().Set("Cache-Control", "no-store") // it differs by cookie
+	w.Header().Set("Cache-Control", "no-store") // the response depends on the cookie
 	writeJSON(w, http.StatusOK, apiv1.LoginConfig{
 		OIDC: true, Issuer: l.cfg.Issuer, LoginURL: l.cfg.ExternalURL() + prefix + "login", Session: l.SessionToken(r) != "",
 	})
 }
 
 func (l *Login) serveLogin(w http.ResponseWriter, r *http.Request) {
-	a, err := l.begin(r.URL.Query())
+	a, err := l.newAttempt(r.URL.Query())
 	if err != nil {
-		l.refuse(w, r, http.StatusBadRequest, err.Error(), nil)
+		l.reject(w, r, http.StatusBadRequest, err.Error(), nil)
 		return
 	}
 	p, err := l.discover(r.Context())
 	if err != nil {
-		l.refuse(w, r, http.StatusServiceUnavailable, "the identity provider cannot be reached: try again later, or use an API token", err)
+		l.reject(w, r, http.StatusServiceUnavailable, "the identity provider is unreachable: try again later, or use an API token", err)
 		return
 	}
 	sealed, err := l.attempts.seal(a)
 	if err != nil {
-		l.refuse(w, r, http.StatusInternalServerError, "the login could not be started", err)
+		l.reject(w, r, http.StatusInternalServerError, "starting the login failed", err)
 		return
 	}
 	l.setCookie(w, attemptCookie(a.State), sealed, prefix, attemptTTL)
 	http.Redirect(w, r, l.oauth(p).AuthCodeURL(a.State, oidc.Nonce(a.Nonce), oauth2.S256ChallengeOption(a.Verifier)), http.StatusFound)
 }
 
-// begin reads what a login is about.
-func (l *Login) begin(query url.Values) (attempt, error) {
+// newAttempt returns the state of a new login.
+func (l *Login) newAttempt(query url.Values) (attempt, error) {
 	a := attempt{State: random(), Nonce: random(), Verifier: oauth2.GenerateVerifier(), Return: "/", Expires: l.cfg.Now().Add(attemptTTL)}
 	if to := query.Get("return"); to != "" {
-		if !local(to) {
+		if !isLocal(to) {
 			return a, errors.New("return must be a path of this server, such as /deployments")
 		}
 		a.Return = to
@@ -90,13 +90,13 @@ func (l *Login) begin(query url.Values) (attempt, error) {
 		return a, nil
 	}
 	var err error
-	a.Port, a.Challenge, err = waiting(query)
+	a.Port, a.Challenge, err = cliParams(query)
 	return a, err
 }
 
-// local reports whether a browser that follows to stays on this server. Browsers take a backslash for
-// a slash, and drop tabs and line ends.
-func local(to string) bool {
+// isLocal reports whether a URL stays on this server. Browsers treat a backslash as a slash, and ignore tabs and
+// line breaks.
+func isLocal(to string) bool {
 	u, err := url.Parse(to)
 	clean := !strings.ContainsFunc(to, func(r rune) bool { return r < 0x20 || r == 0x7f || r == '\\' })
 	return err == nil && clean && u.Scheme == "" && u.Host == "" && u.User == nil &&
@@ -107,23 +107,23 @@ func (l *Login) serveCallback(w http.ResponseWriter, r *http.Request) {
 	query := r.URL.Query()
 	a, err := l.attemptOf(w, r, query.Get("state"))
 	if err != nil {
-		l.refuse(w, r, http.StatusBadRequest, "this login was not started in this browser, took too long, or is over already: start again", err)
+		l.reject(w, r, http.StatusBadRequest, "this login was started in another browser, expired, or is already complete: log in again", err)
 		return
 	}
 	if refusal := query.Get("error"); refusal != "" {
-		l.refuse(w, r, http.StatusForbidden, "the identity provider refused: "+plainText(refusal+": "+query.Get("error_description")), nil)
+		l.reject(w, r, http.StatusForbidden, "the identity provider rejected the login: "+plainText(refusal+": "+query.Get("error_description")), nil)
 		return
 	}
-	who, err := l.vouch(r.Context(), a, query.Get("code"))
+	who, err := l.verifyCode(r.Context(), a, query.Get("code"))
 	if err != nil {
-		l.refuse(w, r, http.StatusForbidden, "the identity provider does not vouch for you; the reason is in the log of the server", err)
+		l.reject(w, r, http.StatusForbidden, "the identity provider did not confirm your identity; the log of the server contains the cause", err)
 		return
 	}
 	if a.Port != 0 {
-		l.askToConfirm(w, r, a, who)
+		l.showConfirmPage(w, r, a, who)
 		return
 	}
-	secret, session, ok := l.start(w, r, who)
+	secret, session, ok := l.startSession(w, r, who)
 	if !ok {
 		return
 	}
@@ -131,39 +131,39 @@ func (l *Login) serveCallback(w http.ResponseWriter, r *http.Request) {
 	http.Redirect(w, r, a.Return, http.StatusFound)
 }
 
-// attemptOf finds the login that a browser comes back from, and ends it: it can be used once.
+// attemptOf returns the login of a callback and removes its cookie, so that it can be used once.
 func (l *Login) attemptOf(w http.ResponseWriter, r *http.Request, state string) (attempt, error) {
 	var a attempt
 	if state == "" || len(state) > 64 {
-		return a, errors.New("there is no state")
+		return a, errors.New("the state is missing")
 	}
 	cookie, err := r.Cookie(attemptCookie(state))
 	if err != nil {
-		return a, errors.New("there is no cookie for the state")
+		return a, errors.New("the cookie of the login is missing")
 	}
 	l.setCookie(w, attemptCookie(state), "", prefix, -time.Second)
 	if err := l.attempts.open(cookie.Value, &a); err != nil {
 		return a, err
 	}
 	if subtle.ConstantTimeCompare([]byte(state), []byte(a.State)) != 1 {
-		return a, errors.New("the state is another login's")
+		return a, errors.New("the state is for another login")
 	}
 	if !l.cfg.Now().Before(a.Expires) {
-		return a, errors.New("it expired")
+		return a, errors.New("the login expired")
 	}
 	return a, nil
 }
 
-// start begins a session; when it cannot, the request is answered and ok is false.
-func (l *Login) start(w http.ResponseWriter, r *http.Request, who control.Login) (secret string, session fleet.APIToken, ok bool) {
+// startSession starts a session. If that fails, it responds to the request and returns false.
+func (l *Login) startSession(w http.ResponseWriter, r *http.Request, who control.Login) (secret string, session fleet.APIToken, ok bool) {
 	who.Address = r.RemoteAddr
 	secret, session, err := l.control.StartSession(r.Context(), who)
 	var invalid *fleet.InvalidError
 	switch {
 	case errors.As(err, &invalid):
-		l.refuse(w, r, http.StatusForbidden, invalid.Problem, err)
+		l.reject(w, r, http.StatusForbidden, invalid.Problem, err)
 	case err != nil:
-		l.refuse(w, r, http.StatusInternalServerError, "the session could not be started", err)
+		l.reject(w, r, http.StatusInternalServerError, "starting the session failed", err)
 	}
 	return secret, session, err == nil
 }
@@ -173,25 +173,25 @@ func (l *Login) serveLogout(w http.ResponseWriter, r *http.Request) {
 	if token == "" {
 		token = l.SessionToken(r)
 		if err := l.cross.Check(r); err != nil {
-			l.refuse(w, r, http.StatusForbidden, "a page of another site made this request in your name: it was refused", err)
+			l.reject(w, r, http.StatusForbidden, "the request came from a page of another site, so it was rejected", err)
 			return
 		}
 	}
-	err := l.end(r, token)
+	err := l.endSession(r, token)
 	var conflict *control.ConflictError
 	switch {
 	case errors.As(err, &conflict):
-		l.refuse(w, r, http.StatusConflict, conflict.Reason, nil)
+		l.reject(w, r, http.StatusConflict, conflict.Reason, nil)
 		return
-	case err != nil && !errors.Is(err, auth.ErrUnauthenticated): // who is not logged in is logged out
-		l.refuse(w, r, http.StatusInternalServerError, "the session could not be ended: try again", err)
+	case err != nil && !errors.Is(err, auth.ErrUnauthenticated): // a caller without a session is already logged out
+		l.reject(w, r, http.StatusInternalServerError, "ending the session failed: try again", err)
 		return
 	}
 	l.setCookie(w, l.sessionCookie(), "", "/", -time.Second)
 	w.WriteHeader(http.StatusNoContent)
 }
 
-func (l *Login) end(r *http.Request, token string) error {
+func (l *Login) endSession(r *http.Request, token string) error {
 	if token == "" {
 		return nil
 	}

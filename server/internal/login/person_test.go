@@ -8,22 +8,22 @@ import (
 	"github.com/kedge-dev/kedge/internal/testkit/oidcserver"
 )
 
-// somebody is a person whom the provider calls by sub, whatever the name.
-func somebody(sub, name string) oidcserver.User {
+// user returns a person by subject and name.
+func user(sub, name string) oidcserver.User {
 	return oidcserver.User{Subject: sub, Email: name + "@example.com", EmailVerified: true, PreferredUsername: name}
 }
 
-// A name that the provider gives to another person later brings nothing along of what the first one had.
-func TestNameIsNotInherited(t *testing.T) {
+// If the provider gives a name to another person later, that person does not get the roles of the first one.
+func TestNameOfAnotherPersonIsRejected(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newTestServer(t)
 	member := fleet.Member{Kind: fleet.MemberPerson, Subject: "jane@example.com", Role: fleet.RoleAdmin}
 	if err := w.control.PutMember(t.Context(), admin, fleet.DefaultTenant, member); err != nil {
 		t.Fatal(err)
 	}
 	log := func(sub, name string) (page, string) {
 		browser := newBrowser(t)
-		w.provider.QueueUser(somebody(sub, name))
+		w.provider.QueueUser(user(sub, name))
 		got := w.visit(t, browser, "GET", loginPath, "")
 		_, role, _ := w.whoami(t, browser)
 		return got, role
@@ -38,12 +38,12 @@ func TestNameIsNotInherited(t *testing.T) {
 		t.Errorf("another Jane is %q: %d %s", role, got.status, got.body)
 	}
 	if _, role := log("1", "jane.doe"); role != "" {
-		t.Errorf("Jane by a name that nobody has given a role is %q", role)
+		t.Errorf("Jane with a name without a role is %q", role)
 	}
 	if err := w.control.ForgetPerson(t.Context(), admin, "jane@example.com"); err != nil {
 		t.Fatal(err)
 	}
 	if got, role := log("2", "jane"); got.status != 200 || role != "" {
-		t.Errorf("another Jane, with the name free again, is %q: %d %s", role, got.status, got.body)
+		t.Errorf("another Jane, after the name was released, is %q: %d %s", role, got.status, got.body)
 	}
 }

@@ -1,4 +1,5 @@
-// Package machine says how much memory there is for the server and what it starts. It changes nothing.
+// Package machine determines the memory of the machine or of the control group of this process. It changes
+// nothing.
 package machine
 
 import (
@@ -12,23 +13,23 @@ import (
 	"strings"
 )
 
-// Memory is a limit and what sets it.
+// Memory is a memory limit and its source.
 type Memory struct {
 	Bytes  int64
-	Source string // for people: a file, or the machine
+	Source string // for people: a file name, or the machine
 }
 
-// ErrUnknown says that this system does not tell how much memory there is.
-var ErrUnknown = errors.New("this system does not say how much memory it has")
+// ErrUnknown is returned when the memory limit cannot be determined.
+var ErrUnknown = errors.New("the operating system does not report the amount of memory")
 
-// Limit returns the lowest limit that holds for this process: that of its control group or of one above it
-// (version 1 or 2), or the memory of the machine.
-func Limit() (Memory, error) { return limitBelow("/") }
+// Limit returns the lowest memory limit of this process: of its control group or a parent group (version 1 or 2),
+// or the memory of the machine.
+func Limit() (Memory, error) { return limitIn("/") }
 
-// limitBelow is Limit for a system whose root folder is elsewhere.
-func limitBelow(root string) (Memory, error) {
-	least := Memory{Bytes: total(filepath.Join(root, "proc/meminfo")), Source: "the memory of the machine"}
-	groups, _ := os.ReadFile(filepath.Join(root, "proc/self/cgroup")) // without any there is no limit
+// limitIn is Limit with another root folder.
+func limitIn(root string) (Memory, error) {
+	lowest := Memory{Bytes: total(filepath.Join(root, "proc/meminfo")), Source: "the memory of the machine"}
+	groups, _ := os.ReadFile(filepath.Join(root, "proc/self/cgroup")) // without the file there is no limit
 	lines := bufio.NewScanner(bytes.NewReader(groups))
 	for lines.Scan() {
 		// "0::/path" is version 2; "4:memory:/path" is version 1.
@@ -39,26 +40,26 @@ func limitBelow(root string) (Memory, error) {
 		switch {
 		case fields[0] == "0" && fields[1] == "":
 			for _, mount := range []string{"sys/fs/cgroup", "sys/fs/cgroup/unified"} {
-				least = least.lower(root, mount, fields[2], "memory.max")
+				lowest = lowest.lower(root, mount, fields[2], "memory.max")
 			}
 		case strings.Contains(","+fields[1]+",", ",memory,"):
-			least = least.lower(root, "sys/fs/cgroup/memory", fields[2], "memory.limit_in_bytes")
+			lowest = lowest.lower(root, "sys/fs/cgroup/memory", fields[2], "memory.limit_in_bytes")
 		}
 	}
-	if least.Bytes <= 0 {
+	if lowest.Bytes <= 0 {
 		return Memory{}, ErrUnknown
 	}
-	return least, nil
+	return lowest, nil
 }
 
-// lower returns the lowest of m and the limits of a group and all above it. In a container the group may
-// be shown as the root of the mount, whatever its path says.
+// lower returns the lowest of m and the limits of a control group and its parents. In a container the group may
+// be mounted as the root, although its path differs.
 func (m Memory) lower(root, mount, group, file string) Memory {
 	for at := path.Clean("/" + group); ; at = path.Dir(at) {
 		name := path.Join("/", mount, at, file)
 		text, err := os.ReadFile(filepath.Join(root, name)) //nolint:gosec // the kernel names the group
 		if err == nil {
-			// "max" and numbers beyond the machine's memory mean none.
+			// "max" and numbers above the memory of the machine mean no limit.
 			n, err := strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64)
 			if err == nil && n > 0 && (m.Bytes <= 0 || n < m.Bytes) {
 				m = Memory{Bytes: n, Source: name}
@@ -70,7 +71,7 @@ func (m Memory) lower(root, mount, group, file string) Memory {
 	}
 }
 
-// total reads how much memory the machine has; 0 when that is not known.
+// total returns the memory of the machine, or 0 if it is unknown.
 func total(meminfo string) int64 {
 	text, err := os.ReadFile(meminfo)
 	if err != nil {

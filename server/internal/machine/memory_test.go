@@ -8,7 +8,7 @@ import (
 )
 
 // covers: T11
-func TestTheLowestLimitCounts(t *testing.T) {
+func TestLowestLimitWins(t *testing.T) {
 	t.Parallel()
 	const meminfo = "MemTotal:       16777216 kB\nMemFree:         1 kB\n"
 	tests := map[string]struct {
@@ -63,13 +63,13 @@ func TestTheLowestLimitCounts(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			got, err := limitBelow(root)
+			got, err := limitIn(root)
 			if want := (Memory{c.bytes, c.source}); err != nil || got != want {
 				t.Errorf("got %+v, %v, want %+v", got, err, want)
 			}
 		})
 	}
-	if _, err := limitBelow(t.TempDir()); !errors.Is(err, ErrUnknown) {
-		t.Errorf("where nothing is known: got error %v", err)
+	if _, err := limitIn(t.TempDir()); !errors.Is(err, ErrUnknown) {
+		t.Errorf("without any file: got error %v", err)
 	}
 }

@@ -1,12 +1,11 @@
-// Package seal encrypts the secrets that the server keeps, and knows nothing of what they are for.
+// Package seal encrypts the secrets that the server stores. It knows nothing about their purpose.
 //
-// Every secret is encrypted under a data key of its own (AES-256-GCM), and that key under a key of
-// the server. The server's keys are in a file of lines "id:base64 of 32 bytes": the first one seals,
-// all of them open. So a key is rotated by putting a new line first, sealing everything anew, and
-// taking the old line out.
+// Every secret is encrypted with its own data key (AES-256-GCM), and that key with a key of the server. The
+// server's keys are lines "id:base64 of 32 bytes" of a file. The first key encrypts, and all keys decrypt. To
+// rotate a key, add a new first line, encrypt all secrets again, and remove the old line.
 //
-// A sealed secret is bound to the words that it was sealed with, which name its owner: the row of one
-// credential cannot be opened as that of another.
+// An encrypted secret is bound to its owner as associated data: the secret of one credential cannot be decrypted
+// as that of another.
 package seal
 
 import (
@@ -23,9 +22,8 @@ import (
 	"github.com/kedge-dev/kedge/internal/fleet"
 )
 
-// ErrWrongKey says that no key of the ring opens a secret: the key file is not the one that it was
-// sealed with, or the secret was damaged.
-var ErrWrongKey = errors.New("the secret cannot be opened with the keys of this server")
+// ErrWrongKey is returned when no key decrypts a secret: the key file is another one, or the secret was damaged.
+var ErrWrongKey = errors.New("the secret cannot be decrypted with the keys of this server")
 
 const keySize = 32
 
@@ -37,18 +35,18 @@ type Ring struct {
 
 var keyID = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$`)
 
-// NewKey returns a fresh line for a key file.
+// NewKey returns a line with a new key for a key file.
 func NewKey(id string) (string, error) {
 	if !keyID.MatchString(id) {
-		return "", fmt.Errorf("%q is not a name for a key: use letters, digits, dots and dashes", id)
+		return "", fmt.Errorf("%q is not a valid key id: use letters, digits, dots, underscores and dashes", id)
 	}
 	key := make([]byte, keySize)
 	_, _ = rand.Read(key) // never fails
 	return id + ":" + base64.StdEncoding.EncodeToString(key) + "\n", nil
 }
 
-// Parse reads the lines of a key file; empty ones and comments (#) are passed over. Its errors name
-// lines and ids, never keys.
+// Parse parses a key file. It ignores empty lines and comments (#). Its errors contain line numbers and ids, but
+// no keys.
 func Parse(data []byte) (*Ring, error) {
 	r := &Ring{keys: map[string]cipher.AEAD{}}
 	n := 0
@@ -62,8 +60,8 @@ func Parse(data []byte) (*Ring, error) {
 		if !ok || !keyID.MatchString(id) {
 			return nil, fmt.Errorf("line %d of the key file is not \"id:key\"", n)
 		}
-		if _, twice := r.keys[id]; twice {
-			return nil, fmt.Errorf("line %d of the key file: the key %q is there twice", n, id)
+		if _, duplicate := r.keys[id]; duplicate {
+			return nil, fmt.Errorf("line %d of the key file: the key %q is a duplicate", n, id)
 		}
 		key, err := base64.StdEncoding.DecodeString(strings.TrimSpace(encoded))
 		if err != nil || len(key) != keySize {
@@ -77,7 +75,7 @@ func Parse(data []byte) (*Ring, error) {
 		}
 	}
 	if r.newest == "" {
-		return nil, errors.New("the key file holds no key")
+		return nil, errors.New("the key file contains no key")
 	}
 	return r, nil
 }
@@ -87,14 +85,14 @@ func newAEAD(key []byte) (cipher.AEAD, error) {
 	if err != nil {
 		return nil, fmt.Errorf("preparing a key: %w", err)
 	}
-	return cipher.NewGCMWithRandomNonce(block) // so that nobody else has to see to nonces
+	return cipher.NewGCMWithRandomNonce(block) // it creates the nonces
 }
 
-// KeyID names the key that seals.
+// KeyID returns the id of the key that encrypts.
 func (r *Ring) KeyID() string { return r.newest }
 
-// Seal encrypts a secret, bound to about.
-func (r *Ring) Seal(secret Secret, about string) (fleet.Sealed, error) {
+// Seal encrypts a secret for an owner.
+func (r *Ring) Seal(secret Secret, owner string) (fleet.Sealed, error) {
 	key := make([]byte, keySize)
 	_, _ = rand.Read(key) // never fails
 	data, err := newAEAD(key)
@@ -103,31 +101,31 @@ func (r *Ring) Seal(secret Secret, about string) (fleet.Sealed, error) {
 	}
 	return fleet.Sealed{
 		KeyID: r.newest,
-		Key:   r.keys[r.newest].Seal(nil, nil, key, bind("key", about)),          //nolint:gosec // it makes its own nonce
-		Data:  data.Seal(nil, nil, []byte(secret.Reveal()), bind("data", about)), //nolint:gosec // so does this
+		Key:   r.keys[r.newest].Seal(nil, nil, key, bind("key", owner)),          //nolint:gosec // it creates its own nonce
+		Data:  data.Seal(nil, nil, []byte(secret.Reveal()), bind("data", owner)), //nolint:gosec // so does this
 	}, nil
 }
 
-// Open decrypts what Seal returned for the same about. It fails with ErrWrongKey.
-func (r *Ring) Open(s fleet.Sealed, about string) (Secret, error) {
+// Open decrypts a secret of the same owner. It returns ErrWrongKey if that fails.
+func (r *Ring) Open(s fleet.Sealed, owner string) (Secret, error) {
 	outer, ok := r.keys[s.KeyID]
 	if !ok {
-		return Secret{}, fmt.Errorf("%w: it was sealed with the key %q, which is not in the key file", ErrWrongKey, s.KeyID)
+		return Secret{}, fmt.Errorf("%w: it was encrypted with the key %q, which is not in the key file", ErrWrongKey, s.KeyID)
 	}
-	key, err := outer.Open(nil, nil, s.Key, bind("key", about))
+	key, err := outer.Open(nil, nil, s.Key, bind("key", owner))
 	if err != nil {
-		return Secret{}, fmt.Errorf("%w: the key %q is another one, or the secret was damaged", ErrWrongKey, s.KeyID)
+		return Secret{}, fmt.Errorf("%w: the key %q in the key file is another one, or the secret was damaged", ErrWrongKey, s.KeyID)
 	}
 	inner, err := newAEAD(key)
 	if err != nil {
 		return Secret{}, err
 	}
-	text, err := inner.Open(nil, nil, s.Data, bind("data", about))
+	text, err := inner.Open(nil, nil, s.Data, bind("data", owner))
 	if err != nil {
 		return Secret{}, fmt.Errorf("%w: the secret was damaged", ErrWrongKey)
 	}
 	return Secret{text: string(text)}, nil
 }
 
-// bind keeps the two layers apart, so that neither can be taken for the other.
-func bind(layer, about string) []byte { return []byte("kedge " + layer + "\x00" + about) }
+// bind returns the associated data of a layer. It differs, so that one layer is not valid as the other.
+func bind(layer, owner string) []byte { return []byte("kedge " + layer + "\x00" + owner) }

@@ -12,11 +12,11 @@ import (
 	"fmt"
 )
 
-// errSealed says that something was not sealed here, or was changed since.
-var errSealed = errors.New("it was not made by this server, or was changed")
+// errSealed is returned for a text that this server did not seal, or that was changed.
+var errSealed = errors.New("it was not created by this server, or was changed")
 
-// sealer hides values and notices changes. Each purpose has a key of its own, so that a value of one
-// cannot pass for another's.
+// sealer encrypts and authenticates values. Each purpose has its own key, so that a value of one purpose is not
+// valid for another.
 type sealer struct{ aead cipher.AEAD }
 
 func newSealer(key []byte, purpose string) (sealer, error) {
@@ -32,17 +32,17 @@ func newSealer(key []byte, purpose string) (sealer, error) {
 	return sealer{aead}, err
 }
 
-// seal makes text that fits into a cookie and a URL.
+// seal returns a text that is valid in a cookie and in a URL.
 func (s sealer) seal(v any) (string, error) {
 	plain, err := json.Marshal(v)
 	if err != nil {
 		return "", fmt.Errorf("encoding: %w", err)
 	}
-	sealed := s.aead.Seal(nil, nil, plain, nil) //nolint:gosec // G407: this AEAD makes a random nonce for every message
+	sealed := s.aead.Seal(nil, nil, plain, nil) //nolint:gosec // G407: this AEAD creates a random nonce for every message
 	return base64.RawURLEncoding.EncodeToString(sealed), nil
 }
 
-// open fails with errSealed for everything that seal did not make.
+// open opens a sealed text. It returns errSealed if the text is not from seal.
 func (s sealer) open(text string, v any) error {
 	sealed, err := base64.RawURLEncoding.DecodeString(text)
 	if err != nil {
@@ -55,11 +55,11 @@ func (s sealer) open(text string, v any) error {
 	return nil
 }
 
-// challengeOf is what a verifier is checked against (RFC 7636, S256).
+// challengeOf returns the challenge of a verifier (RFC 7636, S256).
 func challengeOf(verifier string) string {
 	sum := sha256.Sum256([]byte(verifier))
 	return base64.RawURLEncoding.EncodeToString(sum[:])
 }
 
-// random is a fresh text that nobody can guess.
+// random returns a new random text.
 func random() string { return rand.Text() }

@@ -32,31 +32,31 @@ var (
 	key   = []byte(strings.Repeat("k", 32))
 )
 
-// world is a server with its database, and an identity provider.
-type world struct {
+// testServer is a server with its database and an identity provider.
+type testServer struct {
 	provider *oidcserver.Provider
 	control  *control.Service
 	server   *httptest.Server
 	cfg      login.Config
-	ahead    atomic.Int64 // of the server's clock
-	asked    url.Values   // what the provider was last asked for
-	nonce    string       // when not "", what the provider takes for the nonce
+	ahead    atomic.Int64 // offset of the server's clock
+	asked    url.Values   // the last request to the provider
+	nonce    string       // if not "", the nonce that the provider uses
 
 	mu  sync.Mutex
 	log bytes.Buffer
 }
 
-func (w *world) Write(p []byte) (int, error) {
+func (w *testServer) Write(p []byte) (int, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.log.Write(p)
 }
 
-func (w *world) now() time.Time { return time.Now().Add(time.Duration(w.ahead.Load())) }
+func (w *testServer) now() time.Time { return time.Now().Add(time.Duration(w.ahead.Load())) }
 
-func newWorld(t *testing.T, change ...func(*login.Config)) *world {
+func newTestServer(t *testing.T, change ...func(*login.Config)) *testServer {
 	t.Helper()
-	w := &world{}
+	w := &testServer{}
 	w.startProvider(t)
 	w.startControl(t)
 	mux := http.NewServeMux()
@@ -83,7 +83,7 @@ func newWorld(t *testing.T, change ...func(*login.Config)) *world {
 	return w
 }
 
-func (w *world) startProvider(t *testing.T) {
+func (w *testServer) startProvider(t *testing.T) {
 	t.Helper()
 	w.provider = oidcserver.Start(t)
 	w.provider.OnAuthorize = func(query url.Values) {
@@ -94,7 +94,7 @@ func (w *world) startProvider(t *testing.T) {
 	}
 }
 
-func (w *world) startControl(t *testing.T) {
+func (w *testServer) startControl(t *testing.T) {
 	t.Helper()
 	dir := t.TempDir()
 	st, err := sqlite.Open(t.Context(), sqlite.Config{Path: filepath.Join(dir, "kedge.db")})
@@ -119,14 +119,14 @@ func (w *world) startControl(t *testing.T) {
 	}
 }
 
-// person is somebody whom the provider lets in next.
-func (w *world) person(name string, groups ...string) {
+// person sets the person whom the provider logs in next.
+func (w *testServer) person(name string, groups ...string) {
 	w.provider.QueueUser(oidcserver.User{
 		Subject: "id-of-" + name, Email: name + "@example.com", EmailVerified: true, PreferredUsername: name, Groups: groups,
 	})
 }
 
-// browser has cookies and follows redirects, but not to a CLI.
+// newBrowser returns a client with cookies that follows redirects, but not to a CLI.
 func newBrowser(t *testing.T) *http.Client {
 	t.Helper()
 	jar, err := cookiejar.New(nil)
@@ -141,16 +141,16 @@ func newBrowser(t *testing.T) *http.Client {
 	}}
 }
 
-// page is what a browser shows.
+// page is the response that a browser shows.
 type page struct {
 	status int
-	url    *url.URL // where it ended
-	next   string   // where it was sent and did not go
+	url    *url.URL // the final URL
+	next   string   // the redirect that was not followed
 	header http.Header
 	body   string
 }
 
-func (w *world) visit(t *testing.T, browser *http.Client, method, path, body string, header ...string) page {
+func (w *testServer) visit(t *testing.T, browser *http.Client, method, path, body string, header ...string) page {
 	t.Helper()
 	target := path
 	if strings.HasPrefix(path, "/") {
@@ -175,8 +175,8 @@ func (w *world) visit(t *testing.T, browser *http.Client, method, path, body str
 	return page{resp.StatusCode, resp.Request.URL, resp.Header.Get("Location"), resp.Header, string(text)}
 }
 
-// whoami is how the server knows a browser, or a token.
-func (w *world) whoami(t *testing.T, browser *http.Client, header ...string) (name, role string, status int) {
+// whoami returns the name and role of a browser or a token.
+func (w *testServer) whoami(t *testing.T, browser *http.Client, header ...string) (name, role string, status int) {
 	t.Helper()
 	got := w.visit(t, browser, "GET", "/api/v1/whoami", "", header...)
 	var who struct{ Name, Role string }
@@ -186,8 +186,8 @@ func (w *world) whoami(t *testing.T, browser *http.Client, header ...string) (na
 	return who.Name, who.Role, got.status
 }
 
-// session is the cookie that a browser carries; nil when there is none.
-func (w *world) session(t *testing.T, browser *http.Client) *http.Cookie {
+// session returns the session cookie of a browser, or nil.
+func (w *testServer) session(t *testing.T, browser *http.Client) *http.Cookie {
 	t.Helper()
 	at, err := url.Parse(w.server.URL)
 	if err != nil {
@@ -201,8 +201,8 @@ func (w *world) session(t *testing.T, browser *http.Client) *http.Cookie {
 	return nil
 }
 
-// logged is everything that was logged so far.
-func (w *world) logged() string {
+// logged returns the log.
+func (w *testServer) logged() string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.log.String()

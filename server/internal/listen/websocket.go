@@ -13,16 +13,16 @@ import (
 	"github.com/kedge-dev/kedge/internal/obs"
 )
 
-// ConnectPath is where agents connect by WebSocket.
+// ConnectPath is the path for agents that connect with a WebSocket.
 const ConnectPath = "/agent/v1/connect"
 
-// bodyTimeout bounds how long a request may take to arrive.
+// bodyTimeout limits how long a request may take to arrive.
 const bodyTimeout = 60 * time.Second
 
-// maxMessage bounds one WebSocket message; gRPC writes far less at once.
+// maxMessage limits one WebSocket message. gRPC writes much smaller ones.
 const maxMessage = 1 << 20
 
-// route serves agents that come over HTTP and passes everything else on.
+// route serves gRPC over HTTP and WebSockets, and passes all other requests to handler.
 func (s *Server) route(handler http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch {
@@ -31,34 +31,34 @@ func (s *Server) route(handler http.Handler) http.Handler {
 		case r.URL.Path == ConnectPath:
 			s.connectWebSocket(w, r)
 		default:
-			// A body that trickles in holds a goroutine and a descriptor. Handlers that need longer, or
-			// less, set their own.
+			// A slow body occupies a goroutine and a file descriptor. Handlers that need another limit set their
+			// own.
 			_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(bodyTimeout))
 			handler.ServeHTTP(w, r)
 		}
 	})
 }
 
-// connectWebSocket hands a WebSocket to the gRPC server as one more connection and stays until it
-// is closed: net/http tidies up after a handler that returns.
+// connectWebSocket passes a WebSocket to the gRPC server as a connection. It returns when the connection is
+// closed, because net/http closes the connection of a handler that returns.
 func (s *Server) connectWebSocket(w http.ResponseWriter, r *http.Request) {
-	ws, err := websocket.Accept(w, r, nil) // answers the client itself when it fails
+	ws, err := websocket.Accept(w, r, nil) // it responds to the client if it fails
 	if err != nil {
-		s.log.Debug("accepting a WebSocket", obs.KeyAddress, r.RemoteAddr, obs.Err(err))
+		s.log.Debug("accepting a WebSocket failed", obs.KeyAddress, r.RemoteAddr, obs.Err(err))
 		return
 	}
 	conn := websocket.NetConn(context.WithoutCancel(r.Context()), ws, websocket.MessageBinary)
-	ws.SetReadLimit(maxMessage) // NetConn has lifted it
+	ws.SetReadLimit(maxMessage) // NetConn removed the limit
 	sock := &socket{Conn: conn, ws: ws, closed: make(chan struct{})}
-	if !s.agents.give(sock) {
+	if !s.agents.deliver(sock) {
 		_ = sock.Close()
 		return
 	}
 	<-sock.closed
 }
 
-// socket tells when it is closed, and closes at once: the closing handshake would wait for a peer
-// that may be gone, and gRPC has said its goodbye already.
+// socket signals when it is closed. It closes without the closing handshake, which would wait for a peer that may
+// be gone. gRPC has ended its streams before.
 type socket struct {
 	net.Conn
 	ws     *websocket.Conn
@@ -69,7 +69,7 @@ type socket struct {
 func (s *socket) Close() error {
 	err := s.ws.CloseNow()
 	s.once.Do(func() {
-		_ = s.Conn.Close() // stops the timers; the connection is closed
+		_ = s.Conn.Close() // stops the timers
 		close(s.closed)
 	})
 	return err

@@ -11,8 +11,8 @@ import (
 	"github.com/kedge-dev/kedge/server/internal/listen"
 )
 
-// A stop may come before serving has begun: a program that is started and stopped at once.
-func TestStopBeforeServingHasBegunIsOrderly(t *testing.T) {
+// A program may be stopped right after it started, before it serves.
+func TestStopBeforeServing(t *testing.T) {
 	t.Parallel()
 	for range 50 {
 		s, err := listen.New(listen.Config{Address: "127.0.0.1:0", DataDir: t.TempDir(), Log: slog.New(slog.DiscardHandler)}, grpc.NewServer(), http.NotFoundHandler())

@@ -10,18 +10,18 @@ import (
 	"github.com/kedge-dev/kedge/server/internal/login"
 )
 
-// A provider that accepts connections and says nothing holds up nobody for longer than its timeout, however many
-// log in, and somebody who has gone not at all.
-func TestProviderThatHangsDelaysNobodyTwice(t *testing.T) {
+// If a provider accepts connections and does not answer, all concurrent logins fail after one timeout, and a
+// canceled login returns at once.
+func TestUnresponsiveProviderDelaysAllLoginsOnce(t *testing.T) {
 	t.Parallel()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = l.Close() }) // connections wait in its queue
-	w := newWorld(t, func(c *login.Config) { c.Issuer = "http://" + l.Addr().String() })
+	t.Cleanup(func() { _ = l.Close() }) // connections wait in its backlog
+	w := newTestServer(t, func(c *login.Config) { c.Issuer = "http://" + l.Addr().String() })
 	first := make(chan struct{})
-	go func() { // it asks, and waits
+	go func() { // it sends the request, and waits
 		defer close(first)
 		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, w.server.URL+loginPath, nil)
 		if err != nil {
@@ -31,7 +31,7 @@ func TestProviderThatHangsDelaysNobodyTwice(t *testing.T) {
 			_ = resp.Body.Close()
 		}
 	}()
-	conn, err := l.Accept() // the question has arrived
+	conn, err := l.Accept() // the request has arrived
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -55,9 +55,9 @@ func TestProviderThatHangsDelaysNobodyTwice(t *testing.T) {
 		}()
 	}
 	for range others {
-		// One timeout of the provider is 10 s; one after another they would take at least 50 s.
+		// One timeout is 10 s. Sequential timeouts would take at least 50 s.
 		if took := <-done; took > 40*time.Second {
-			t.Errorf("somebody waited %s for a provider that hangs", took)
+			t.Errorf("the logins took %s with a provider that does not respond", took)
 		}
 	}
 	<-first

@@ -31,7 +31,7 @@ func parse(t *testing.T, lines ...string) *seal.Ring {
 	return ring
 }
 
-func TestASecretComesBackUnderItsKeyOnly(t *testing.T) {
+func TestSecretOpensOnlyWithItsKeyAndOwner(t *testing.T) {
 	t.Parallel()
 	old, fresh, other := newKey(t, "2025"), newKey(t, "2026"), newKey(t, "2025")
 	sealed, err := parse(t, old).Seal(seal.NewSecret("hunter2"), "ten-a/crd-1")
@@ -39,7 +39,7 @@ func TestASecretComesBackUnderItsKeyOnly(t *testing.T) {
 		t.Fatal(err)
 	}
 	if bytes.Contains(sealed.Data, []byte("hunter2")) {
-		t.Fatal("the secret is in the clear")
+		t.Fatal("the secret is not encrypted")
 	}
 	damaged := sealed
 	damaged.Data = append([]byte{}, sealed.Data...)
@@ -48,22 +48,22 @@ func TestASecretComesBackUnderItsKeyOnly(t *testing.T) {
 		reason string
 		ring   *seal.Ring
 		sealed fleet.Sealed
-		about  string
+		owner  string
 		opens  bool
 	}{
-		"Same":       {"its own key opens it", parse(t, old), sealed, "ten-a/crd-1", true},
-		"Rotated":    {"so does a file with a newer key first", parse(t, "# rotated\n\n", fresh, old), sealed, "ten-a/crd-1", true},
-		"Missing":    {"a file without its key does not", parse(t, fresh), sealed, "ten-a/crd-1", false},
-		"OtherKey":   {"nor another key of the same name", parse(t, other), sealed, "ten-a/crd-1", false},
-		"OtherOwner": {"nor as somebody else's", parse(t, old), sealed, "ten-b/crd-1", false},
-		"Damaged":    {"nor after it was changed", parse(t, old), damaged, "ten-a/crd-1", false},
-		"Swapped":    {"nor with its layers swapped", parse(t, old), fleet.Sealed{KeyID: sealed.KeyID, Key: sealed.Data, Data: sealed.Key}, "ten-a/crd-1", false},
-		"Nothing":    {"nor when there is nothing", parse(t, old), fleet.Sealed{KeyID: sealed.KeyID}, "ten-a/crd-1", false},
+		"Same":       {"its key opens it", parse(t, old), sealed, "ten-a/crd-1", true},
+		"Rotated":    {"a file with a newer first key opens it", parse(t, "# rotated\n\n", fresh, old), sealed, "ten-a/crd-1", true},
+		"Missing":    {"a file without its key does not open it", parse(t, fresh), sealed, "ten-a/crd-1", false},
+		"OtherKey":   {"another key with the same id does not open it", parse(t, other), sealed, "ten-a/crd-1", false},
+		"OtherOwner": {"it cannot be opened for another owner", parse(t, old), sealed, "ten-b/crd-1", false},
+		"Damaged":    {"it cannot be opened after a change", parse(t, old), damaged, "ten-a/crd-1", false},
+		"Swapped":    {"it cannot be opened with swapped layers", parse(t, old), fleet.Sealed{KeyID: sealed.KeyID, Key: sealed.Data, Data: sealed.Key}, "ten-a/crd-1", false},
+		"Nothing":    {"an empty secret cannot be opened", parse(t, old), fleet.Sealed{KeyID: sealed.KeyID}, "ten-a/crd-1", false},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			got, err := tc.ring.Open(tc.sealed, tc.about)
+			got, err := tc.ring.Open(tc.sealed, tc.owner)
 			if tc.opens {
 				if err != nil || got.Reveal() != "hunter2" {
 					t.Fatalf("%s: %v", tc.reason, err)
@@ -77,7 +77,7 @@ func TestASecretComesBackUnderItsKeyOnly(t *testing.T) {
 	}
 }
 
-func TestTheFirstKeySealsAndNoTwoSealsAreAlike(t *testing.T) {
+func TestFirstKeySealsWithARandomNonce(t *testing.T) {
 	t.Parallel()
 	ring := parse(t, newKey(t, "b"), newKey(t, "a"))
 	one, err := ring.Seal(seal.NewSecret("x"), "")
@@ -92,11 +92,11 @@ func TestTheFirstKeySealsAndNoTwoSealsAreAlike(t *testing.T) {
 		t.Errorf("sealed with %q", one.KeyID)
 	}
 	if bytes.Equal(one.Data, two.Data) || bytes.Equal(one.Key, two.Key) {
-		t.Error("equal secrets can be told from their sealed form")
+		t.Error("equal secrets have equal encrypted forms")
 	}
 }
 
-func TestBadKeyFilesAreRefusedWithoutShowingKeys(t *testing.T) {
+func TestInvalidKeyFilesAreRejectedWithoutShowingKeys(t *testing.T) {
 	t.Parallel()
 	good := newKey(t, "a")
 	cases := map[string]string{
@@ -115,11 +115,11 @@ func TestBadKeyFilesAreRefusedWithoutShowingKeys(t *testing.T) {
 		})
 	}
 	if _, err := seal.NewKey("no:colon"); err == nil {
-		t.Error("a bad name was taken")
+		t.Error("an invalid id was accepted")
 	}
 }
 
-func TestASecretIsNeverPrinted(t *testing.T) {
+func TestSecretIsNeverPrinted(t *testing.T) {
 	t.Parallel()
 	s := seal.NewSecret("hunter2")
 	holder := struct {
