@@ -76,14 +76,14 @@ func (st *Reconciler) noteRefusal(ctx context.Context, d *fleet.Deployment, gran
 	if d.SourceError == refusal || (d.SourceError != "" && !ours) || (refusal == "" && !granted && d.EnvironmentTenant != d.TenantID) {
 		return nil
 	}
-	if err := st.tx.Deployments().SetSourceError(ctx, d.TenantID, d.ID, refusal, st.s.cfg.Now()); err != nil {
+	if err := st.tx.Deployments().SetSourceError(ctx, d.TenantID, d.ID, refusal, st.planner.cfg.Now()); err != nil {
 		return err
 	}
 	d.SourceError = refusal
 	if refusal == "" {
 		return nil
 	}
-	return st.s.tell(ctx, st.tx, fleet.Event{
+	return st.planner.tell(ctx, st.tx, fleet.Event{
 		TenantID: d.TenantID, Type: fleet.EventWarning, Reason: "BeyondGrant", Deployment: d.Name, Message: refusal,
 	})
 }
