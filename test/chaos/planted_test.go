@@ -53,9 +53,9 @@ var bugs = []planted{
 		script:   []string{"create", "create", "create", "rest", "push", "rest", "push", "rest", "push", "rest", "push", "rest"},
 		reason:   "the commit before arrives once more, after the newer one, with a higher version",
 		file:     "server/internal/reposync/evaluate_commit.go",
-		old:      "	for _, o := range changed {\n		w.keepVerdicts(o)\n	}\n",
+		old:      "	for _, o := range changed {\n		w.rememberEvaluations(o)\n	}\n",
 		new: `	for _, o := range changed {
-		w.keepVerdicts(o)
+		w.rememberEvaluations(o)
 		if planted == "reordered-commit" && len(o.parts) == 1 && o.parts[0].Was.Digest != "" {
 			time.AfterFunc(200*time.Millisecond, func() {
 				_ = w.svc.store.Update(context.Background(), func(tx store.Tx) error {
@@ -94,8 +94,8 @@ var bugs = []planted{
 		script:   []string{"create", "create", "create", "rest", "freeze or lift", "push", "push", "push", "rest"},
 		reason:   "what is rendered in a freeze is sent",
 		file:     "server/internal/rollout/desired.go",
-		old:      "	if held == \"\" {\n		if err := st.give(",
-		new:      "	if held == \"\" || planted == \"sent-in-freeze\" {\n		if err := st.give(",
+		old:      "	if held == \"\" {\n		if err := st.writeDesired(",
+		new:      "	if held == \"\" || planted == \"sent-in-freeze\" {\n		if err := st.writeDesired(",
 	},
 	{
 		name: "edit-in-parts", class: otherSpec, seed: 1, steps: 24, limit: patience,

@@ -6,18 +6,21 @@ import (
 	"github.com/kedge-dev/kedge/server/internal/rollout"
 )
 
-// The types in which agents are told what to have and report what they have; see package rollout.
 type (
 	// Application is one target of an agent that polls; see package polling.
 	Application = polling.Application
 
-	AgentTarget  = rollout.AgentTarget
+	// AgentTarget is a target as its agent gets it; see package rollout.
+	AgentTarget = rollout.AgentTarget
+	// AgentReports is what one agent reported; see package rollout.
 	AgentReports = rollout.AgentReports
-	AgentEvent   = rollout.AgentEvent
+	// AgentEvent is an event that an agent reports; see package rollout.
+	AgentEvent = rollout.AgentEvent
 )
 
-// The types in which images are set; see package imageupdate.
 type (
-	SetImages   = imageupdate.SetImages
+	// SetImages asks for new images of a deployment; see package imageupdate.
+	SetImages = imageupdate.SetImages
+	// ImageUpdate is what came of SetImages; see package imageupdate.
 	ImageUpdate = imageupdate.ImageUpdate
 )

@@ -14,10 +14,11 @@ import (
 // ErrStale says that something was changed since the caller read it. Nothing was changed.
 var ErrStale = errors.New("it was changed meanwhile: read it again and decide anew")
 
-// Errors that say why a request was refused; see their packages.
 type (
+	// ConflictError says that the state of something refuses what was asked for.
 	ConflictError = fleet.ConflictError
-	QuotaError    = quota.ExceededError
+	// QuotaError says that a tenant has as much as it may have.
+	QuotaError = quota.ExceededError
 )
 
 // Match is the state of a specification that a caller saw: of which thing, since a name may have been given

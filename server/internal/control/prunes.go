@@ -94,7 +94,7 @@ func (s *Service) holders(ctx context.Context, tx store.Tx, d fleet.Deployment, 
 // answered reports whether what an agent says of a target is about just what is desired of it now: only
 // then is what it holds back what a confirmation would let go.
 func (s *Service) answered(t fleet.Target) bool {
-	return (t.Desired.Digest != "" || t.Desired.Tombstone) && !rollout.HoldsOn(t) && t.Observed.Version == t.Desired.Version && !s.planner.Ahead(t)
+	return (t.Desired.Digest != "" || t.Desired.Tombstone) && !rollout.KeepsPruneHold(t) && t.Observed.Version == t.Desired.Version && !s.planner.Ahead(t)
 }
 
 // ConfirmPrune lets agents delete objects that they hold back, for the bundle that they have now and for no

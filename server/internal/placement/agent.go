@@ -64,7 +64,7 @@ func (p *Placer) assignIn(
 		return false, err
 	}
 	added := false
-	destinations := map[fleet.TenantID]destination{}
+	destinations := map[fleet.TenantID]Destination{}
 	for _, d := range deployments {
 		w, ok := destinations[d.TenantID]
 		if !ok {
@@ -107,7 +107,7 @@ func (p *Placer) unassignFrom(
 }
 
 // assignOne assigns one agent and reconciles only its target, not the others of d.
-func (p *Placer) assignOne(ctx context.Context, tx store.Tx, d fleet.Deployment, w destination, a fleet.Agent, t fleet.Target) (assignment, error) {
+func (p *Placer) assignOne(ctx context.Context, tx store.Tx, d fleet.Deployment, w Destination, a fleet.Agent, t fleet.Target) (assignment, error) {
 	id, change, err := p.assign(ctx, tx, d, w, a, t)
 	if err == nil && change != assignmentSame {
 		err = p.ReconcileOne(ctx, tx, d, id)

@@ -28,7 +28,7 @@ const (
 //	                        ▲                          │ agent deleted
 //	                        └──enrolled anew in the same cluster, selected─┘
 func (p *Placer) assign(
-	ctx context.Context, tx store.Tx, d fleet.Deployment, w destination, a fleet.Agent, t fleet.Target,
+	ctx context.Context, tx store.Tx, d fleet.Deployment, w Destination, a fleet.Agent, t fleet.Target,
 ) (fleet.TargetID, assignment, error) {
 	if !w.Selects(a) {
 		change, err := p.unassign(ctx, tx, d, w, t)
@@ -75,11 +75,11 @@ func variantFor(d fleet.Deployment, a fleet.Agent) (name, problem string) {
 // attach takes a target up again that was let go. It has no bundle until it is settled. One that an
 // agent takes up which was enrolled anew prunes nothing at first: nobody has said what became of it
 // meanwhile.
-func (p *Placer) attach(ctx context.Context, tx store.Tx, d fleet.Deployment, w destination, t fleet.Target, anew bool) error {
+func (p *Placer) attach(ctx context.Context, tx store.Tx, d fleet.Deployment, w Destination, t fleet.Target, anew bool) error {
 	if err := tx.Targets().SetPlace(ctx, t); err != nil {
 		return err
 	}
-	again := fleet.Desired{Version: p.planner.Next(rollout.Newest(t)), Namespace: d.Namespace, Policy: w.Grant.Applied(d.Policy), HoldPrune: anew || p.planner.Ahead(t) || rollout.HoldsOn(t), HandOvers: t.Desired.HandOvers}
+	again := fleet.Desired{Version: p.planner.Next(rollout.Newest(t)), Namespace: d.Namespace, Policy: w.Grant.Applied(d.Policy), HoldPrune: anew || p.planner.Ahead(t) || rollout.KeepsPruneHold(t), HandOvers: t.Desired.HandOvers}
 	if err := tx.Targets().SetDesired(ctx, t.TenantID, t.ID, again); err != nil {
 		return err
 	}
@@ -97,7 +97,7 @@ func (p *Placer) attach(ctx context.Context, tx store.Tx, d fleet.Deployment, w 
 
 // unassign detaches a target that d's environment does not select, unless there is none or it has left
 // already.
-func (p *Placer) unassign(ctx context.Context, tx store.Tx, d fleet.Deployment, w destination, t fleet.Target) (assignment, error) {
+func (p *Placer) unassign(ctx context.Context, tx store.Tx, d fleet.Deployment, w Destination, t fleet.Target) (assignment, error) {
 	if t.ID == "" || HasLeft(t) {
 		return assignmentSame, nil
 	}
@@ -114,7 +114,7 @@ func (p *Placer) unassign(ctx context.Context, tx store.Tx, d fleet.Deployment, 
 	if err != nil {
 		return assignmentSame, err
 	}
-	return assignmentChanged, p.Detach(ctx, tx, t, why, held == "" && !p.planner.Ahead(t) && !rollout.HoldsOn(t))
+	return assignmentChanged, p.Detach(ctx, tx, t, why, held == "" && !p.planner.Ahead(t) && !rollout.KeepsPruneHold(t))
 }
 
 // Detach lets go of a target: its objects stay as they are, and are listed, unless they are to be
@@ -129,7 +129,7 @@ func (p *Placer) Detach(ctx context.Context, tx store.Tx, t fleet.Target, why st
 		last.Tombstone, last.Commit = true, ""
 		what = "its objects are deleted"
 	} else {
-		last.Detached, last.HoldPrune = true, rollout.HoldsOn(t) // it may come back before its agent has heard of this
+		last.Detached, last.HoldPrune = true, rollout.KeepsPruneHold(t) // it may come back before its agent has heard of this
 		t.DetachedAt, t.DetachedWhy, t.GrantID = p.cfg.Now(), why, ""
 		if err := tx.Targets().SetPlace(ctx, t); err != nil {
 			return err

@@ -8,25 +8,25 @@ import (
 	"github.com/kedge-dev/kedge/server/internal/store"
 )
 
-// knownCluster is what an agent has told of the cluster that it is in.
-type knownCluster struct {
+// KnownCluster is what an agent has told of the cluster that it is in.
+type KnownCluster struct {
 	connected bool   // it has been here
 	Cluster   string // "" when it could not tell, or when its replicas do not agree
 }
 
 // ClusterOf finds out from every replica that was ever connected: one that may not read the UID of
 // its cluster says nothing against the others.
-func ClusterOf(ctx context.Context, tx store.Tx, id fleet.AgentID) (knownCluster, error) {
+func ClusterOf(ctx context.Context, tx store.Tx, id fleet.AgentID) (KnownCluster, error) {
 	rows, err := tx.Connections().OfAgentsAllTenants(ctx, []fleet.AgentID{id})
 	if err != nil {
-		return knownCluster{}, err
+		return KnownCluster{}, err
 	}
-	out := knownCluster{connected: len(rows) > 0}
+	out := KnownCluster{connected: len(rows) > 0}
 	for _, row := range rows {
 		switch {
 		case row.ClusterUID == "" || row.ClusterUID == out.Cluster:
 		case out.Cluster != "":
-			return knownCluster{connected: true}, nil
+			return KnownCluster{connected: true}, nil
 		default:
 			out.Cluster = row.ClusterUID
 		}
@@ -38,7 +38,7 @@ func ClusterOf(ctx context.Context, tx store.Tx, id fleet.AgentID) (knownCluster
 // Who takes up what is in another cluster reports what is there instead, and then the objects of the first
 // cluster are listed nowhere. So one that has not been here yet is given it on trust, until recognise; and
 // where nobody can tell, the target stays as it is and the agent gets another one.
-func (w knownCluster) mayContinue(t fleet.Target) bool {
+func (w KnownCluster) mayContinue(t fleet.Target) bool {
 	switch {
 	case t.LeftIn == "":
 		return t.Observed.Version == fleet.Version{} // nothing is listed that could be lost
@@ -50,7 +50,7 @@ func (w knownCluster) mayContinue(t fleet.Target) bool {
 
 // newestLeft is the target of one deployment that an agent goes on with, of those that are left behind: the one
 // that was left last, in a cluster that is known if there is such a one; the zero value when there is none.
-func (w knownCluster) newestLeft(behind []fleet.Target) fleet.Target {
+func (w KnownCluster) newestLeft(behind []fleet.Target) fleet.Target {
 	var out fleet.Target
 	for _, t := range behind {
 		known, before := t.LeftIn != "", out.LeftIn != ""

@@ -11,28 +11,28 @@ import (
 	"github.com/kedge-dev/kedge/server/internal/store"
 )
 
-// destination is where the targets of a deployment belong.
-type destination struct {
+// Destination is where the targets of a deployment belong.
+type Destination struct {
 	Env   fleet.Environment
 	Grant fleet.Grant // zero when the environment is the tenant's own
 	open  bool        // it is the tenant's own, or granted
 }
 
-func (w destination) Selects(a fleet.Agent) bool { return w.open && w.Env.Selects(a) }
+func (w Destination) Selects(a fleet.Agent) bool { return w.open && w.Env.Selects(a) }
 
 // DestinationOf finds where d goes. An environment that is no longer granted is still known, and
 // closed.
-func DestinationOf(ctx context.Context, tx store.Tx, d fleet.Deployment) (destination, error) {
+func DestinationOf(ctx context.Context, tx store.Tx, d fleet.Deployment) (Destination, error) {
 	env, err := tx.Environments().Get(ctx, d.EnvironmentTenant, d.EnvironmentID)
 	if err != nil {
-		return destination{}, fmt.Errorf("environment of deployment %q: %w", d.Name, err)
+		return Destination{}, fmt.Errorf("environment of deployment %q: %w", d.Name, err)
 	}
 	return destinationIn(ctx, tx, d.TenantID, env)
 }
 
 // destinationIn is env as it is for the deployments of a tenant.
-func destinationIn(ctx context.Context, tx store.Tx, tenant fleet.TenantID, env fleet.Environment) (destination, error) {
-	w := destination{Env: env, open: env.TenantID == tenant}
+func destinationIn(ctx context.Context, tx store.Tx, tenant fleet.TenantID, env fleet.Environment) (Destination, error) {
+	w := Destination{Env: env, open: env.TenantID == tenant}
 	if w.open {
 		return w, nil
 	}
@@ -84,7 +84,7 @@ func Candidates(ctx context.Context, tx store.Tx, env fleet.Environment) ([]flee
 // placeOn is place with the candidates of the environment at hand. Only the tenant that acts is held
 // to its quota of targets: what another one does with its own agents is not refused because of d.
 func (p *Placer) placeOn(
-	ctx context.Context, tx store.Tx, d fleet.Deployment, w destination, agents []fleet.Agent, acting fleet.TenantID,
+	ctx context.Context, tx store.Tx, d fleet.Deployment, w Destination, agents []fleet.Agent, acting fleet.TenantID,
 ) error {
 	if !d.DeletedAt.IsZero() {
 		return nil
@@ -97,7 +97,7 @@ func (p *Placer) placeOn(
 
 // Assign is placeOn without settling.
 func (p *Placer) Assign(
-	ctx context.Context, tx store.Tx, d fleet.Deployment, w destination, agents []fleet.Agent, acting fleet.TenantID,
+	ctx context.Context, tx store.Tx, d fleet.Deployment, w Destination, agents []fleet.Agent, acting fleet.TenantID,
 ) error {
 	targets, err := tx.Targets().OfDeployment(ctx, d.TenantID, d.ID)
 	if err != nil {

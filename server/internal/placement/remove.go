@@ -12,6 +12,7 @@ import (
 // Deletion says what becomes of the objects of a deployment that is deleted.
 type Deletion int
 
+// What becomes of the objects of a deployment that is deleted.
 const (
 	DeleteObjects Deletion = iota // agents delete them, by tombstones, because a user has asked for that
 	PruneObjects                  // agents delete them, by tombstones, because a commit says so

@@ -49,7 +49,7 @@ func (w *worker) configure(ctx context.Context, todo work, refs map[string]gitso
 		w.configured = map[fleet.AgentID]string{}
 	}
 	known := knownProjects{projects, sha256.Sum256(fmt.Append(nil, projects))}
-	trees := newForest(w.svc.git, todo.access)
+	trees := newTreeCache(w.svc.git, todo.access)
 	var failed error
 	for _, c := range todo.configs {
 		done, err := w.configureOne(ctx, c, ref, trees, known)
@@ -94,7 +94,7 @@ type knownProjects struct {
 }
 
 // configureOne reads the file of one agent and applies it, unless that was done.
-func (w *worker) configureOne(ctx context.Context, c fleet.AgentConfig, ref gitsource.Ref, trees *forest, projects knownProjects) (applied bool, err error) {
+func (w *worker) configureOne(ctx context.Context, c fleet.AgentConfig, ref gitsource.Ref, trees *treeCache, projects knownProjects) (applied bool, err error) {
 	look := ConfigFile{Config: c, Commit: ref.Commit, Projects: projects.urls}
 	if ref.Err != nil {
 		look.State, look.Findings = fleet.ConfigRefused, []fleet.ConfigFinding{{Message: ref.Err.Error()}}
@@ -292,6 +292,7 @@ func (s *Manager) concernConfigs(ctx context.Context, tx store.Tx, c store.Chang
 // ConfigResult is what became of a look at a file.
 type ConfigResult int
 
+// The results of applying the file of an agent.
 const (
 	ConfigDone      ConfigResult = iota // it is live, or recorded as wrong
 	ConfigTryAgain                      // something beside the file is in the way

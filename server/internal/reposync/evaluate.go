@@ -27,8 +27,8 @@ type unitKey struct {
 	pending    bool
 }
 
-// verdict is what a worker found out about a unit at one content of its folder.
-type verdict struct {
+// evaluation is what a worker found out about a unit at one content of its folder.
+type evaluation struct {
 	input   string           // what else than the tree it depends on
 	folder  string           // ID of the folder, which is all that plain manifests depend on
 	root    string           // ID of the whole tree; with equal inputs, equal IDs mean that nothing has to be looked at
@@ -73,14 +73,14 @@ type outcome struct {
 
 type part struct {
 	Unit
-	verdict
+	evaluation
 }
 
-// judge finds out what a commit means for a deployment. An error is ours (Git, disk); a user's
+// evaluate finds out what a commit means for a deployment. An error is ours (Git, disk); a user's
 // mistake is in the outcome. For a run it looks anew even at what was looked at before, and leaves the
 // shape of the deployment alone: the commit may be an old one.
-func (w *worker) judge(ctx context.Context, d fleet.Deployment, ref gitsource.Ref, trees *forest, run bool) (outcome, error) {
-	o, err := w.judgeOnce(ctx, d, ref, trees, run)
+func (w *worker) evaluate(ctx context.Context, d fleet.Deployment, ref gitsource.Ref, trees *treeCache, run bool) (outcome, error) {
+	o, err := w.evaluateOnce(ctx, d, ref, trees, run)
 	if err != nil || run || !o.misshapen() {
 		return o, err
 	}
@@ -88,10 +88,10 @@ func (w *worker) judge(ctx context.Context, d fleet.Deployment, ref gitsource.Re
 	if err != nil || !same {
 		return outcome{deployment: d, commit: ref.Commit}, err // edited meanwhile, which wakes the worker again
 	}
-	return w.judgeOnce(ctx, shaped, ref, trees, run)
+	return w.evaluateOnce(ctx, shaped, ref, trees, run)
 }
 
-func (w *worker) judgeOnce(ctx context.Context, d fleet.Deployment, ref gitsource.Ref, trees *forest, fresh bool) (outcome, error) {
+func (w *worker) evaluateOnce(ctx context.Context, d fleet.Deployment, ref gitsource.Ref, trees *treeCache, fresh bool) (outcome, error) {
 	units := []Unit{soleUnit(d)}
 	var held map[string]bool
 	if d.Varies() && ref.Err == nil {
@@ -101,13 +101,13 @@ func (w *worker) judgeOnce(ctx context.Context, d fleet.Deployment, ref gitsourc
 		}
 		units, held = read.units, read.held
 	}
-	out, err := w.judgeUnits(ctx, d, units, ref, trees, fresh)
+	out, err := w.evaluateUnits(ctx, d, units, ref, trees, fresh)
 	out.held = held
 	return out, err
 }
 
-// judgeUnits finds out what a commit means for the units of a deployment.
-func (w *worker) judgeUnits(ctx context.Context, d fleet.Deployment, units []Unit, ref gitsource.Ref, trees *forest, fresh bool) (outcome, error) {
+// evaluateUnits finds out what a commit means for the units of a deployment.
+func (w *worker) evaluateUnits(ctx context.Context, d fleet.Deployment, units []Unit, ref gitsource.Ref, trees *treeCache, fresh bool) (outcome, error) {
 	out := outcome{deployment: d, commit: ref.Commit}
 	if ref.Err != nil {
 		out.problem, out.problemReason = ref.Err.Error(), revisionReason(ref.Err)
@@ -118,7 +118,7 @@ func (w *worker) judgeUnits(ctx context.Context, d fleet.Deployment, units []Uni
 		return outcome{}, err
 	}
 	for _, u := range units {
-		v, err := w.judgeUnit(ctx, d, u, tree, fresh)
+		v, err := w.evaluateUnit(ctx, d, u, tree, fresh)
 		if err != nil {
 			return outcome{}, err
 		}
@@ -134,7 +134,7 @@ func (o outcome) detected() fleet.SourceKind {
 	if o.deployment.Source.Kind != fleet.SourceDetected {
 		return fleet.SourceDetected
 	}
-	broken := func(p part) bool { return p.verdict.problem != "" && p.kind != fleet.SourceHelm }
+	broken := func(p part) bool { return p.evaluation.problem != "" && p.kind != fleet.SourceHelm }
 	if o.deployment.Chart() && slices.ContainsFunc(o.parts, broken) {
 		return o.deployment.Detected
 	}

@@ -20,8 +20,8 @@ import (
 	"github.com/kedge-dev/kedge/server/internal/store"
 )
 
-// forest holds the trees that one look at a repository needs, each made once.
-type forest struct {
+// treeCache holds the trees that one look at a repository needs, each made once.
+type treeCache struct {
 	git    Git
 	access gitsource.Access
 
@@ -30,11 +30,11 @@ type forest struct {
 	units map[fleet.DeploymentID]unitRead // read ahead; each is used once
 }
 
-func newForest(git Git, access gitsource.Access) *forest {
-	return &forest{git: git, access: access, trees: map[string]filetree.Tree{}}
+func newTreeCache(git Git, access gitsource.Access) *treeCache {
+	return &treeCache{git: git, access: access, trees: map[string]filetree.Tree{}}
 }
 
-func (f *forest) at(ctx context.Context, commit string) (filetree.Tree, error) {
+func (f *treeCache) at(ctx context.Context, commit string) (filetree.Tree, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if t, ok := f.trees[commit]; ok {
@@ -48,9 +48,9 @@ func (f *forest) at(ctx context.Context, commit string) (filetree.Tree, error) {
 	return t, nil
 }
 
-// readAhead reads what has to be rendered for deployments that are about to be judged, in one transaction: a repository may have
+// readAhead reads what has to be rendered for deployments that are about to be evaluated, in one transaction: a repository may have
 // a thousand of them, and a push looks at each.
-func (f *forest) readAhead(ctx context.Context, w *worker, deployments []fleet.Deployment) error {
+func (f *treeCache) readAhead(ctx context.Context, w *worker, deployments []fleet.Deployment) error {
 	read, err := w.readUnits(ctx, deployments)
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -62,7 +62,7 @@ func (f *forest) readAhead(ctx context.Context, w *worker, deployments []fleet.D
 }
 
 // unitsOf returns what has to be rendered for a deployment, read ahead or now.
-func (f *forest) unitsOf(ctx context.Context, w *worker, d fleet.Deployment) (unitRead, error) {
+func (f *treeCache) unitsOf(ctx context.Context, w *worker, d fleet.Deployment) (unitRead, error) {
 	f.mu.Lock()
 	u, ok := f.units[d.ID]
 	delete(f.units, d.ID)
@@ -83,27 +83,27 @@ const (
 	chunkDeployments = 64
 	chunkTargets     = 2000
 	chunkBytes       = 8 << 20
-	// straggler is how long the deployments of a commit wait for one of them whose render takes long, so
+	// groupTimeout is how long the deployments of a commit wait for one of them whose render takes long, so
 	// that they change together. Then those go ahead that take nothing away.
-	straggler = 500 * time.Millisecond
+	groupTimeout = 500 * time.Millisecond
 )
 
 // evaluateAll looks at the deployments and commits what changed. Several are looked at at once: one whose render takes
 // for ever delays no other (invariant 12).
-func (w *worker) evaluateAll(ctx context.Context, r *round, deployments []fleet.Deployment, access gitsource.Access, refs map[string]gitsource.Ref) error {
+func (w *worker) evaluateAll(ctx context.Context, r *pass, deployments []fleet.Deployment, access gitsource.Access, refs map[string]gitsource.Ref) error {
 	limit, err := w.chunk(ctx)
 	if err != nil {
 		return err
 	}
-	outcomes := make(chan judged)
-	go w.judgeAll(ctx, deployments, limit, access, refs, outcomes)
-	c := collector{w: w, round: r, limit: limit}
+	outcomes := make(chan evaluatedOutcome)
+	go w.evaluateEach(ctx, deployments, limit, access, refs, outcomes)
+	c := collector{w: w, pass: r, limit: limit}
 	if !r.due.onlyAdded() { // which lose nothing
 		c.scope.Previous = w.evaluatedSoFar()
 	}
 	var failed error
 	for open := true; open; {
-		var o judged
+		var o evaluatedOutcome
 		select {
 		case o, open = <-outcomes:
 		case <-c.late:
@@ -120,7 +120,7 @@ func (w *worker) evaluateAll(ctx context.Context, r *round, deployments []fleet.
 		}
 	}
 	if err := c.except(ctx); err != nil {
-		r.passed = true
+		r.skipped = true
 		failed = errors.Join(failed, err)
 	}
 	return errors.Join(failed, c.flush(ctx))
@@ -136,29 +136,29 @@ func (c *collector) except(ctx context.Context) error {
 	return c.w.exceptEvaluated(ctx, c.failed)
 }
 
-// judged is one deployment that was looked at.
-type judged struct {
+// evaluatedOutcome is one deployment that was looked at.
+type evaluatedOutcome struct {
 	outcome
 	err error
 }
 
-// judgeAll sends what it finds out about every deployment, as it finds it, and closes out. What it reads of them it reads for
+// evaluateEach sends what it finds out about every deployment, as it finds it, and closes out. What it reads of them it reads for
 // at most batch of them at once.
-func (w *worker) judgeAll(ctx context.Context, deployments []fleet.Deployment, batch int, access gitsource.Access, refs map[string]gitsource.Ref, out chan<- judged) {
-	trees := newForest(w.svc.git, access)
+func (w *worker) evaluateEach(ctx context.Context, deployments []fleet.Deployment, batch int, access gitsource.Access, refs map[string]gitsource.Ref, out chan<- evaluatedOutcome) {
+	trees := newTreeCache(w.svc.git, access)
 	var g errgroup.Group
 	// One more than renders may take: what needs none goes past them.
 	g.SetLimit(w.svc.cfg.RendersAtOnce + 1)
 	for chunk := range slices.Chunk(deployments, batch) {
 		if err := trees.readAhead(ctx, w, chunk); err != nil {
 			for _, d := range chunk {
-				out <- judged{outcome{deployment: d}, err}
+				out <- evaluatedOutcome{outcome{deployment: d}, err}
 			}
 			continue
 		}
 		for _, d := range chunk {
 			g.Go(func() error {
-				for _, found := range w.judgeSpecs(ctx, d, refs, trees) {
+				for _, found := range w.evaluateSpecs(ctx, d, refs, trees) {
 					out <- found
 				}
 				return nil
@@ -174,7 +174,7 @@ func (w *worker) judgeAll(ctx context.Context, deployments []fleet.Deployment, b
 // deployment that is yet to come, and are not to be deleted in between.
 type collector struct {
 	w       *worker
-	round   *round
+	pass   *pass
 	limit   int
 	changed []outcome
 	bytes   int
@@ -185,19 +185,19 @@ type collector struct {
 }
 
 func (c *collector) add(ctx context.Context, o outcome) error {
-	c.w.lookedAt(o.deployment)
+	c.w.markEvaluatedSpec(o.deployment)
 	if o.unevaluated() {
 		c.scope.Unevaluated = append(c.scope.Unevaluated, o.deployment)
 	}
 	noteEvaluated(&c.scope, o)
-	if !o.needed() && !c.round.due.rewound {
-		c.w.keepVerdicts(o)
+	if !o.needed() && !c.pass.due.rewound {
+		c.w.rememberEvaluations(o)
 		c.w.evaluatedAt(o)
-		c.w.free(c.round, o.deployment.ID)
+		c.w.free(c.pass, o.deployment.ID)
 		return nil
 	}
 	if len(c.changed) == 0 {
-		c.late = time.After(straggler)
+		c.late = time.After(groupTimeout)
 	}
 	c.changed = append(c.changed, o)
 	c.bytes += o.bytes()
@@ -229,7 +229,7 @@ func (c *collector) goAhead(ctx context.Context) error {
 // flush writes everything that is left. What takes objects away is looked at again later when there is a deployment
 // that could not be looked at with it: the objects may have moved there.
 func (c *collector) flush(ctx context.Context) error {
-	if c.round.passed {
+	if c.pass.skipped {
 		return c.goAhead(ctx)
 	}
 	rest := append(c.changed, c.losing...)
@@ -245,14 +245,14 @@ func (c *collector) flush(ctx context.Context) error {
 			return err
 		}
 		if overtaken {
-			c.round.passed, c.changed = true, append(c.changed, chunk...)
+			c.pass.skipped, c.changed = true, append(c.changed, chunk...)
 		}
 	}
-	if c.round.passed {
+	if c.pass.skipped {
 		return c.goAhead(ctx)
 	}
 	c.w.mu.Lock()
-	newest := c.round.configs == c.w.configs
+	newest := c.pass.configs == c.w.configs
 	c.w.mu.Unlock()
 	if !newest || len(c.failed) > 0 {
 		return nil
@@ -262,7 +262,7 @@ func (c *collector) flush(ctx context.Context) error {
 
 // write commits a chunk: all of it, or with whole set nothing if any of it was overtaken.
 func (c *collector) write(ctx context.Context, chunk []outcome, whole bool) (overtaken bool, err error) {
-	overtaken, err = c.w.commit(ctx, chunk, &c.scope, c.round.due, whole)
+	overtaken, err = c.w.commit(ctx, chunk, &c.scope, c.pass.due, whole)
 	if err != nil || overtaken && whole {
 		return overtaken, err
 	}
@@ -273,7 +273,7 @@ func (c *collector) write(ctx context.Context, chunk []outcome, whole bool) (ove
 	for i, o := range chunk {
 		ids[i] = o.deployment.ID
 	}
-	c.w.free(c.round, ids...)
+	c.w.free(c.pass, ids...)
 	return overtaken, nil
 }
 
@@ -303,7 +303,7 @@ func (o outcome) unevaluated() bool {
 	if o.problem != "" {
 		return o.problem != rollout.SourceError(o.deployment)
 	}
-	return slices.ContainsFunc(o.parts, func(p part) bool { return p.verdict.problem != "" && (!p.reused || p.touched) })
+	return slices.ContainsFunc(o.parts, func(p part) bool { return p.evaluation.problem != "" && (!p.reused || p.touched) })
 }
 
 // takesAway reports whether a deployment would no longer have objects that it had.

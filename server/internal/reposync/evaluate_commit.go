@@ -19,13 +19,13 @@ func (o outcome) summary() string {
 		return o.problem
 	}
 	for _, p := range o.parts {
-		if p.verdict.problem == "" {
+		if p.evaluation.problem == "" {
 			continue
 		}
 		if p.agent == "" {
-			return p.verdict.problem
+			return p.evaluation.problem
 		}
-		return fmt.Sprintf("for agent %q: %s", p.agent, p.verdict.problem)
+		return fmt.Sprintf("for agent %q: %s", p.agent, p.evaluation.problem)
 	}
 	return ""
 }
@@ -36,13 +36,13 @@ func (o outcome) needed() bool {
 		return o.pending.needed()
 	}
 	return o.summary() != rollout.SourceError(o.deployment) || o.detected() != o.deployment.Detected || slices.ContainsFunc(o.parts, func(p part) bool {
-		return p.packed != nil || (p.agent != "" && p.verdict.problem != p.Unit.problem)
+		return p.packed != nil || (p.agent != "" && p.evaluation.problem != p.Unit.problem)
 	})
 }
 
 // usable reports whether there is anything that targets can be given.
 func (o outcome) usable() bool {
-	return o.problem == "" && (len(o.parts) == 0 || slices.ContainsFunc(o.parts, func(p part) bool { return p.verdict.problem == "" }))
+	return o.problem == "" && (len(o.parts) == 0 || slices.ContainsFunc(o.parts, func(p part) bool { return p.evaluation.problem == "" }))
 }
 
 func (o outcome) bytes() int {
@@ -91,7 +91,7 @@ func (w *worker) commit(ctx context.Context, changed []outcome, scope *rollout.C
 		w.svc.cfg.Observe(w.svc.cfg.Now().Sub(due.at))
 	}
 	for _, o := range changed {
-		w.keepVerdicts(o)
+		w.rememberEvaluations(o)
 	}
 	return overtaken, nil
 }
@@ -207,7 +207,7 @@ func (w *worker) commitParts(ctx context.Context, tx store.Tx, st *rollout.Recon
 			return false, err
 		}
 		digest := p.digest
-		if p.verdict.problem != "" {
+		if p.evaluation.problem != "" {
 			broken[p.Variant], digest = true, p.Was.Digest
 		}
 		if digest != "" {
@@ -243,10 +243,10 @@ func (w *worker) putBundle(ctx context.Context, tx store.Tx, tenant fleet.Tenant
 
 // commitVariant records a variant when anything of it is new.
 func (w *worker) commitVariant(ctx context.Context, tx store.Tx, d fleet.Deployment, o outcome, p part) error {
-	if p.agent == "" || (p.packed == nil && p.verdict.problem == p.Unit.problem) {
+	if p.agent == "" || (p.packed == nil && p.evaluation.problem == p.Unit.problem) {
 		return nil
 	}
-	v := fleet.Variant{Name: p.Variant, Rendered: p.Was, Reason: p.reason, Error: p.verdict.problem}
+	v := fleet.Variant{Name: p.Variant, Rendered: p.Was, Reason: p.reason, Error: p.evaluation.problem}
 	if p.packed != nil {
 		v.Rendered = fleet.Rendered{
 			Commit: o.commit, Key: p.key, Digest: p.digest, At: w.svc.cfg.Now(), Reads: p.packed.reads, Volatile: p.packed.volatile,

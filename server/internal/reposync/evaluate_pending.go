@@ -44,31 +44,31 @@ func (p *pendingOutcome) obstacle() (fleet.PendingReason, string) {
 	return fleet.PendingUnrendered, p.summary()
 }
 
-// judgeSpecs finds out what the newest commits mean for a deployment: for its pending spec, if that is of this
+// evaluateSpecs finds out what the newest commits mean for a deployment: for its pending spec, if that is of this
 // repository, and, unless that can replace it, for its spec in force, if that is. A pending spec that cannot be
 // read takes nothing from the spec in force; it is an outcome, and a failure beside it.
-func (w *worker) judgeSpecs(ctx context.Context, d fleet.Deployment, refs map[string]gitsource.Ref, trees *forest) []judged {
+func (w *worker) evaluateSpecs(ctx context.Context, d fleet.Deployment, refs map[string]gitsource.Ref, trees *treeCache) []evaluatedOutcome {
 	o := outcome{deployment: d, skipped: true}
-	pending, err := w.judgePending(ctx, d, refs, trees)
+	pending, err := w.evaluatePending(ctx, d, refs, trees)
 	if err != nil {
-		return []judged{{o, err}}
+		return []evaluatedOutcome{{o, err}}
 	}
 	ref, resolved := refs[d.Source.Revision]
 	replaced := pending.promotable() && !pending.refused
 	if d.RepositoryID == w.id && resolved && !replaced {
-		o, err = w.judge(ctx, d, ref, trees, false)
+		o, err = w.evaluate(ctx, d, ref, trees, false)
 		o.deployment.Name = d.Name
 		if err != nil {
 			o = outcome{deployment: d, skipped: true}
 		}
 	}
 	o.pending = pending
-	out := []judged{{outcome: o}}
+	out := []evaluatedOutcome{{outcome: o}}
 	if pending != nil {
 		err = errors.Join(pending.failure, err)
 	}
 	if err != nil {
-		out = append(out, judged{o, err})
+		out = append(out, evaluatedOutcome{o, err})
 	}
 	if pending == nil && o.skipped {
 		return out[1:] // nothing was found out
@@ -76,8 +76,8 @@ func (w *worker) judgeSpecs(ctx context.Context, d fleet.Deployment, refs map[st
 	return out
 }
 
-// judgePending is judge for the pending spec of d; nil when there is none to look at. An error is of the store.
-func (w *worker) judgePending(ctx context.Context, d fleet.Deployment, refs map[string]gitsource.Ref, trees *forest) (*pendingOutcome, error) {
+// evaluatePending is evaluate for the pending spec of d; nil when there is none to look at. An error is of the store.
+func (w *worker) evaluatePending(ctx context.Context, d fleet.Deployment, refs map[string]gitsource.Ref, trees *treeCache) (*pendingOutcome, error) {
 	if d.PendingSpec == 0 {
 		return nil, nil
 	}
@@ -101,7 +101,7 @@ func (w *worker) judgePending(ctx context.Context, d fleet.Deployment, refs map[
 	if !d.Source.Equal(next.Source) {
 		next.Detected = fleet.SourceDetected
 	}
-	if out.outcome, out.failure = w.judgeNext(ctx, d, next, ref, trees); out.failure != nil {
+	if out.outcome, out.failure = w.evaluateNext(ctx, d, next, ref, trees); out.failure != nil {
 		out.outcome = outcome{deployment: next, commit: ref.Commit}
 	}
 	if !out.promotable() {
@@ -115,18 +115,18 @@ func (w *worker) judgePending(ctx context.Context, d fleet.Deployment, refs map[
 	return out, err
 }
 
-// judgeNext looks at what d shall become. Unlike judge it writes nothing: what it finds out of the shape of the
+// evaluateNext looks at what d shall become. Unlike evaluate it writes nothing: what it finds out of the shape of the
 // source is in the outcome.
-func (w *worker) judgeNext(ctx context.Context, d, next fleet.Deployment, ref gitsource.Ref, trees *forest) (outcome, error) {
-	o, err := w.judgeNextOnce(ctx, d, next, ref, trees)
+func (w *worker) evaluateNext(ctx context.Context, d, next fleet.Deployment, ref gitsource.Ref, trees *treeCache) (outcome, error) {
+	o, err := w.evaluateNextOnce(ctx, d, next, ref, trees)
 	if err != nil || !o.misshapen() {
 		return o, err
 	}
 	next.Detected = o.detected()
-	return w.judgeNextOnce(ctx, d, next, ref, trees)
+	return w.evaluateNextOnce(ctx, d, next, ref, trees)
 }
 
-func (w *worker) judgeNextOnce(ctx context.Context, d, next fleet.Deployment, ref gitsource.Ref, trees *forest) (outcome, error) {
+func (w *worker) evaluateNextOnce(ctx context.Context, d, next fleet.Deployment, ref gitsource.Ref, trees *treeCache) (outcome, error) {
 	var units []Unit
 	err := w.svc.store.View(ctx, func(tx store.Tx) (err error) {
 		units, err = w.nextUnits(ctx, tx, d, next)
@@ -135,7 +135,7 @@ func (w *worker) judgeNextOnce(ctx context.Context, d, next fleet.Deployment, re
 	if err != nil {
 		return outcome{}, err
 	}
-	return w.judgeUnits(ctx, next, units, ref, trees, false)
+	return w.evaluateUnits(ctx, next, units, ref, trees, false)
 }
 
 // nextUnits are what has to be rendered for d when it becomes next: one for each variant of the agents that it goes to

@@ -9,15 +9,15 @@ import (
 	"github.com/kedge-dev/kedge/internal/render"
 )
 
-// plains has equal plain manifests of a repository parsed once, whichever deployments they are of: their key is known before. What is
+// plainRenders has equal plain manifests of a repository parsed once, whichever deployments they are of: their key is known before. What is
 // built by a library is shared by [render.Cache].
-type plains struct {
-	mu      sync.Mutex
-	flights map[string]*plainFlight
-	landed  []string // keys of those that are done, the oldest first
+type plainRenders struct {
+	mu       sync.Mutex
+	flights  map[string]*plainRender
+	finished []string // keys of those that are done, the oldest first
 }
 
-type plainFlight struct {
+type plainRender struct {
 	done chan struct{}
 	out  *packed // nil when it has failed: then each finds out by itself
 }
@@ -29,22 +29,22 @@ const (
 	plainBytes = 1 << 20
 )
 
-func (p *plains) board(key string) (f *plainFlight, first bool) {
+func (p *plainRenders) join(key string) (f *plainRender, first bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if f, ok := p.flights[key]; ok {
 		return f, false
 	}
 	if p.flights == nil {
-		p.flights = map[string]*plainFlight{}
+		p.flights = map[string]*plainRender{}
 	}
-	f = &plainFlight{done: make(chan struct{})}
+	f = &plainRender{done: make(chan struct{})}
 	p.flights[key] = f
 	return f, true
 }
 
-// land ends a flight, and lets go of old ones.
-func (p *plains) land(key string, f *plainFlight) {
+// finish ends a flight, and lets go of old ones.
+func (p *plainRenders) finish(key string, f *plainRender) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	close(f.done)
@@ -52,18 +52,18 @@ func (p *plains) land(key string, f *plainFlight) {
 		delete(p.flights, key)
 		return
 	}
-	p.landed = append(p.landed, key)
-	if len(p.landed) > plainsKept {
-		delete(p.flights, p.landed[0])
-		p.landed = slices.Delete(p.landed, 0, 1)
+	p.finished = append(p.finished, key)
+	if len(p.finished) > plainsKept {
+		delete(p.flights, p.finished[0])
+		p.finished = slices.Delete(p.finished, 0, 1)
 	}
 }
 
 // renderPlain is renderOne of plain manifests with that key.
 func (w *worker) renderPlain(ctx context.Context, key string, tree filetree.Tree, req render.Request) (*packed, string, error) {
-	f, first := w.plains.board(key)
+	f, first := w.plainRenders.join(key)
 	if first {
-		defer w.plains.land(key, f)
+		defer w.plainRenders.finish(key, f)
 		out, key, err := w.renderOne(ctx, tree, req)
 		f.out = out
 		return out, key, err

@@ -36,7 +36,7 @@ func (g *countedGit) Tree(ctx context.Context, access gitsource.Access, commit s
 // Equal plain manifests are parsed once, and what differs is not shared.
 func TestEqualPlainManifestsAreParsedOnce(t *testing.T) {
 	t.Parallel()
-	s, w, _ := roundsOf(t, "a", "b", "c", "d")
+	s, w, _ := passesOf(t, "a", "b", "c", "d")
 	git := &countedGit{}
 	s.sources.git = git
 	for _, tt := range []struct {
@@ -60,24 +60,24 @@ func TestEqualPlainManifestsAreParsedOnce(t *testing.T) {
 
 func TestWhatFailsOrIsLargeIsNotShared(t *testing.T) {
 	t.Parallel()
-	var p plains
+	var p plainRenders
 	for i, out := range []*packed{nil, {content: make([]byte, plainBytes+1)}} {
-		f, first := p.board("k")
+		f, first := p.join("k")
 		if !first {
 			t.Fatalf("%d: somebody has it", i)
 		}
 		f.out = out
-		p.land("k", f)
+		p.finish("k", f)
 	}
 	for i := range plainsKept + 1 {
-		f, first := p.board(string(rune('a' + i)))
+		f, first := p.join(string(rune('a' + i)))
 		if !first {
 			t.Fatal("somebody has it")
 		}
 		f.out = &packed{}
-		p.land(string(rune('a'+i)), f)
+		p.finish(string(rune('a'+i)), f)
 	}
-	if _, first := p.board("a"); !first || len(p.flights) != plainsKept+1 {
+	if _, first := p.join("a"); !first || len(p.flights) != plainsKept+1 {
 		t.Errorf("%d are kept", len(p.flights))
 	}
 }
@@ -85,8 +85,8 @@ func TestWhatFailsOrIsLargeIsNotShared(t *testing.T) {
 // Those who wait get what the first has found.
 func TestWhoWaitsForAnEqualRenderGetsIt(t *testing.T) {
 	t.Parallel()
-	_, w, _ := roundsOf(t, "a")
-	f, _ := w.plains.board("k")
+	_, w, _ := passesOf(t, "a")
+	f, _ := w.plainRenders.join("k")
 	f.out = &packed{digest: "sha256:x"}
 	var all sync.WaitGroup
 	for range 3 {
@@ -97,6 +97,6 @@ func TestWhoWaitsForAnEqualRenderGetsIt(t *testing.T) {
 			}
 		})
 	}
-	w.plains.land("k", f)
+	w.plainRenders.finish("k", f)
 	all.Wait()
 }

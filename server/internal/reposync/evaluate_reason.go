@@ -16,7 +16,7 @@ func (o outcome) reason() fleet.Reason {
 		return o.problemReason
 	}
 	for _, p := range o.parts {
-		if p.verdict.problem != "" {
+		if p.evaluation.problem != "" {
 			return p.reason
 		}
 	}

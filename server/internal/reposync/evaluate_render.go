@@ -23,17 +23,17 @@ func (w *worker) request(d fleet.Deployment, u Unit) render.Request {
 	}
 }
 
-func (w *worker) judgeUnit(ctx context.Context, d fleet.Deployment, u Unit, tree filetree.Tree, fresh bool) (verdict, error) {
+func (w *worker) evaluateUnit(ctx context.Context, d fleet.Deployment, u Unit, tree filetree.Tree, fresh bool) (evaluation, error) {
 	req := w.request(d, u)
 	// A missing folder has no ID; render says so in the user's words.
 	folder, _ := tree.ID(ctx, u.Source.Path)
 	root, err := tree.ID(ctx, ".")
 	if err != nil {
-		return verdict{}, err
+		return evaluation{}, err
 	}
 	input := fmt.Sprintf("%q %q %q %q %t %q %q %q %q %t %q %q", req.Kind, req.Path, req.Globs, req.Namespace, req.AllowEmpty, req.Variables,
 		req.Helm.ReleaseName, req.Helm.ValuesFiles, req.Helm.Values, req.Helm.SkipCRDs, req.Helm.Set, req.Capabilities.Hash())
-	last, ok := w.lastVerdict(unitKey{d.ID, u.Variant, u.pending})
+	last, ok := w.lastEvaluation(unitKey{d.ID, u.Variant, u.pending})
 	if ok && !fresh && last.input == input && (last.problem != "" || last.key == u.Was.Key) &&
 		!(last.transient && w.svc.cfg.Now().Sub(last.at) > transientFor) {
 		covers, err := last.covers(ctx, tree, req, root, folder)
@@ -43,13 +43,13 @@ func (w *worker) judgeUnit(ctx context.Context, d fleet.Deployment, u Unit, tree
 			return last, err
 		}
 	}
-	v, err := w.look(ctx, u, tree, req)
+	v, err := w.renderUnit(ctx, u, tree, req)
 	v.folder, v.root, v.input, v.at = folder, root, input, w.svc.cfg.Now()
 	return v, err
 }
 
-// covers reports whether a tree holds nothing else than the one that the verdict is of, as far as it was looked at.
-func (v verdict) covers(ctx context.Context, tree filetree.Tree, req render.Request, root, folder string) (bool, error) {
+// covers reports whether a tree holds nothing else than the one that the evaluation is of, as far as it was looked at.
+func (v evaluation) covers(ctx context.Context, tree filetree.Tree, req render.Request, root, folder string) (bool, error) {
 	if v.root == root || v.kind == fleet.SourcePlain && folder != "" && v.folder == folder {
 		return true, nil
 	}
@@ -63,9 +63,9 @@ func (v verdict) covers(ctx context.Context, tree filetree.Tree, req render.Requ
 	return key == v.key, err
 }
 
-// mayWantMore reports whether a tree holds something else than the one that a verdict with a problem is of, where its source
+// mayWantMore reports whether a tree holds something else than the one that a evaluation with a problem is of, where its source
 // was not read because of the problem. A kustomization may refer to any folder of the repository.
-func (v verdict) mayWantMore(root, folder string) bool {
+func (v evaluation) mayWantMore(root, folder string) bool {
 	if v.problem == "" {
 		return false
 	}
@@ -75,15 +75,15 @@ func (v verdict) mayWantMore(root, folder string) bool {
 	return v.folder != folder
 }
 
-// look renders what has to be rendered.
-func (w *worker) look(ctx context.Context, u Unit, tree filetree.Tree, req render.Request) (verdict, error) {
-	v := verdict{kind: req.Kind}
-	err := w.lookInto(ctx, u, tree, req, &v)
+// renderUnit renders what has to be rendered.
+func (w *worker) renderUnit(ctx context.Context, u Unit, tree filetree.Tree, req render.Request) (evaluation, error) {
+	v := evaluation{kind: req.Kind}
+	err := w.renderChanged(ctx, u, tree, req, &v)
 	if !render.IsUserError(err) {
 		return v, err
 	}
 	var mistake *render.Error
-	broken := verdict{kind: v.kind, problem: err.Error(), reason: renderReason(err), transient: errors.As(err, &mistake) && mistake.Transient}
+	broken := evaluation{kind: v.kind, problem: err.Error(), reason: renderReason(err), transient: errors.As(err, &mistake) && mistake.Transient}
 	var failed *render.Failed
 	if errors.As(err, &failed) && textBytes(failed.Reads) <= maxFailedReads {
 		broken.reads = failed.Reads
@@ -105,7 +105,7 @@ func textBytes(texts []string) int {
 	return n
 }
 
-func (w *worker) lookInto(ctx context.Context, u Unit, tree filetree.Tree, req render.Request, v *verdict) (err error) {
+func (w *worker) renderChanged(ctx context.Context, u Unit, tree filetree.Tree, req render.Request, v *evaluation) (err error) {
 	if v.kind == fleet.SourceDetected {
 		if v.kind, err = render.Detect(ctx, tree, req.Path, req.Globs); err != nil {
 			return err
@@ -163,7 +163,7 @@ func (w *worker) renderOne(ctx context.Context, tree filetree.Tree, req render.R
 	return out, result.Key, nil
 }
 
-func (w *worker) lastVerdict(key unitKey) (verdict, bool) {
+func (w *worker) lastEvaluation(key unitKey) (evaluation, bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	v, ok := w.seen[key]
@@ -174,8 +174,8 @@ func (w *worker) lastVerdict(key unitKey) (verdict, bool) {
 // ends must not be all that a server does.
 const transientFor = 5 * time.Minute
 
-// keepVerdicts remembers what was found out, without the bundles: those are in the store.
-func (w *worker) keepVerdicts(o outcome) {
+// rememberEvaluations remembers what was found out, without the bundles: those are in the store.
+func (w *worker) rememberEvaluations(o outcome) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	parts := o.parts
@@ -183,7 +183,7 @@ func (w *worker) keepVerdicts(o outcome) {
 		parts = slices.Concat(parts, o.pending.parts)
 	}
 	for _, p := range parts {
-		v := p.verdict
+		v := p.evaluation
 		v.packed = nil
 		w.seen[unitKey{o.deployment.ID, p.Variant, p.pending}] = v
 	}

@@ -12,7 +12,7 @@ func addWanted(c *rollout.CommitScope, o outcome) error {
 		o = o.pending.outcome
 	}
 	for _, p := range o.parts {
-		if p.packed == nil || p.verdict.problem != "" {
+		if p.packed == nil || p.evaluation.problem != "" {
 			continue
 		}
 		if err := c.Add(o.deployment, p.Variant, p.packed.digest, p.packed.content); err != nil {
@@ -24,7 +24,7 @@ func addWanted(c *rollout.CommitScope, o outcome) error {
 
 // noteEvaluated notes a deployment that was evaluated whole.
 func noteEvaluated(c *rollout.CommitScope, o outcome) {
-	broken := slices.ContainsFunc(o.parts, func(p part) bool { return p.verdict.problem != "" })
+	broken := slices.ContainsFunc(o.parts, func(p part) bool { return p.evaluation.problem != "" })
 	if o.skipped || o.problem != "" || broken || o.pending != nil {
 		return
 	}

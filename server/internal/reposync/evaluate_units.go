@@ -105,7 +105,7 @@ func (w *worker) newUnitFinder(tx store.Tx, d fleet.Deployment, variants []fleet
 	for _, v := range variants {
 		f.known[v.Name] = v
 	}
-	f.first, f.rest = f.spokesmen(targets)
+	f.first, f.rest = f.representatives(targets)
 	return f
 }
 
@@ -120,10 +120,10 @@ func (f *unitFinder) read(ctx context.Context) unitRead {
 	return unitRead{units: f.out, held: f.held}
 }
 
-// spokesmen are those of the targets that get anything whose agents say what their variants are: one of each, and
+// representatives are those of the targets that get anything whose agents say what their variants are: one of each, and
 // of a volatile chart all, since each may be one that keeps its variant. The rest is asked where that one
 // was relabelled meanwhile.
-func (f *unitFinder) spokesmen(targets []fleet.Target) (first, rest []fleet.Target) {
+func (f *unitFinder) representatives(targets []fleet.Target) (first, rest []fleet.Target) {
 	found := map[string]bool{}
 	for _, t := range targets {
 		switch {

@@ -134,8 +134,8 @@ func TestVariantsOfManyDeploymentsAreReadAtOnce(t *testing.T) {
 	var views atomic.Int64
 	s.sources.store = countingStore{s.store, &views}
 	refs := map[string]gitsource.Ref{first.Source.Revision: {Commit: strings.Repeat("a", 40)}}
-	out := make(chan judged)
-	go newWorker(s.sources, repo).judgeAll(t.Context(), all, chunkDeployments, gitsource.Access{}, refs, out)
+	out := make(chan evaluatedOutcome)
+	go newWorker(s.sources, repo).evaluateEach(t.Context(), all, chunkDeployments, gitsource.Access{}, refs, out)
 	for o := range out {
 		if o.err != nil || len(o.parts) != 3 {
 			t.Errorf("%s: %d variants, %v", o.deployment.Name, len(o.parts), o.err)

@@ -229,7 +229,7 @@ func (s *Manager) follow(ctx context.Context) error {
 		s.wake(repo, wakeup{check: true, rewound: true, allRuns: true})
 	}
 	err = s.feed.FollowAll(ctx, func(batch []store.Change) {
-		if err := s.told(ctx, batch); err != nil {
+		if err := s.wakeConcerned(ctx, batch); err != nil {
 			cancel(fmt.Errorf("reading what changed: %w", err))
 		}
 	})

@@ -21,10 +21,10 @@ func (*dated) Tree(_ context.Context, _ gitsource.Access, commit string) (filetr
 	return memtree.New(map[string]string{"cm.yaml": text}), nil
 }
 
-// look judges a commit as the leader of a repository does, without writing anything yet.
+// look evaluates a commit as the leader of a repository does, without writing anything yet.
 func look(t *testing.T, w *worker, commit string) []outcome {
 	t.Helper()
-	w.seen = map[unitKey]verdict{}
+	w.seen = map[unitKey]evaluation{}
 	todo, err := w.read(t.Context(), wakeup{check: true})
 	if err != nil {
 		t.Fatal(err)
@@ -43,7 +43,7 @@ func look(t *testing.T, w *worker, commit string) []outcome {
 		for _, revision := range todo.revisions() {
 			refs[revision] = gitsource.Ref{Commit: strings.Repeat(commit, 40)}
 		}
-		for _, found := range w.judgeSpecs(t.Context(), d, refs, newForest(w.svc.git, todo.access)) {
+		for _, found := range w.evaluateSpecs(t.Context(), d, refs, newTreeCache(w.svc.git, todo.access)) {
 			if found.err != nil {
 				t.Fatal(found.err)
 			}
@@ -87,7 +87,7 @@ func TestALeaderThatWasOvertakenWritesNothing(t *testing.T) {
 			if _, err := slow.commit(ctx, look(t, slow, "1"), nil, wakeup{}, false); err != nil {
 				t.Fatal(err)
 			}
-			slow.take()
+			slow.takePending()
 			late := look(t, slow, "2")
 			if _, err := successor.commit(ctx, look(t, successor, "3"), nil, wakeup{}, false); err != nil {
 				t.Fatal(err)
@@ -110,7 +110,7 @@ func TestALeaderThatWasOvertakenWritesNothing(t *testing.T) {
 			if err != nil || len(kept) != 2 {
 				t.Errorf("kept are %+v, %v: want those of the first and of the last commit", kept, err)
 			}
-			if !slow.take().check {
+			if !slow.takePending().check {
 				t.Error("who was overtaken does not look again: if it still leads, nobody will")
 			}
 		})
@@ -135,7 +135,7 @@ func TestALeaderWhoseVariantAnotherHasRenderedWritesNothing(t *testing.T) {
 	if _, err := slow.commit(ctx, look(t, slow, "1"), nil, wakeup{}, false); err != nil {
 		t.Fatal(err)
 	}
-	slow.take()
+	slow.takePending()
 	if _, err := s.enroll(ctx, newAgent{Name: "boston", Labels: map[string]string{"region": "us"}}); err != nil {
 		t.Fatal(err)
 	}
@@ -150,7 +150,7 @@ func TestALeaderWhoseVariantAnotherHasRenderedWritesNothing(t *testing.T) {
 	if err != nil || len(kept) != 2 || len(kept[0].Bundles) != 2 {
 		t.Errorf("kept are %+v, %v: want one before boston came and one after", kept, err)
 	}
-	if !slow.take().check {
+	if !slow.takePending().check {
 		t.Error("who was overtaken does not look again")
 	}
 }

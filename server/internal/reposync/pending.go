@@ -38,7 +38,7 @@ func (w *worker) delayPending(ctx context.Context, todo work, problem error) err
 }
 
 // claimPending takes the deployments whose pending specs are asked for, as claimAll does, and adds them to asked.
-func (w *worker) claimPending(r *round, todo work, refs map[string]gitsource.Ref, asked map[fleet.DeploymentID]bool) map[fleet.DeploymentID]bool {
+func (w *worker) claimPending(r *pass, todo work, refs map[string]gitsource.Ref, asked map[fleet.DeploymentID]bool) map[fleet.DeploymentID]bool {
 	why := todo.due
 	why.check = true
 	out := map[fleet.DeploymentID]bool{}
@@ -46,7 +46,7 @@ func (w *worker) claimPending(r *round, todo work, refs map[string]gitsource.Ref
 		_, resolved := refs[p.Source.Revision]
 		switch {
 		case w.elsewhere(r, p.DeploymentID, why):
-			r.passed = true
+			r.skipped = true
 		case resolved && todo.asksFor(p):
 			w.claim(r, p.DeploymentID, why)
 			asked[p.DeploymentID], out[p.DeploymentID] = true, true

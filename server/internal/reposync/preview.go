@@ -15,7 +15,7 @@ import (
 type Preview struct {
 	worker *worker // of its own: it renders, and drives nothing
 	repo   fleet.Repository
-	trees  *forest // nil before open
+	trees  *treeCache // nil before open
 }
 
 // NewPreview makes a preview of a repository; it does no I/O.
@@ -35,7 +35,7 @@ func (p *Preview) Open(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	p.trees = newForest(p.worker.svc.git, access)
+	p.trees = newTreeCache(p.worker.svc.git, access)
 	return nil
 }
 
@@ -57,7 +57,7 @@ func (p *Preview) Render(ctx context.Context, d fleet.Deployment, u Unit, commit
 	if err != nil {
 		return Rendering{}, err
 	}
-	v, err := p.worker.look(ctx, u, tree, p.worker.request(d, u))
+	v, err := p.worker.renderUnit(ctx, u, tree, p.worker.request(d, u))
 	if err != nil || v.problem != "" {
 		return Rendering{Problem: v.problem}, err
 	}

@@ -23,8 +23,8 @@ func (s *Manager) PromoteRendered(ctx context.Context, tx store.Tx, d fleet.Depl
 		return fleet.Deployment{}, err
 	}
 	found := &pendingOutcome{spec: p, outcome: outcome{deployment: d.With(p), commit: d.Rendered.Commit, parts: []part{{
-		Unit:    Unit{Source: p.Source, Was: d.Rendered, pending: true},
-		verdict: verdict{digest: d.Rendered.Digest, key: d.Rendered.Key},
+		Unit:       Unit{Source: p.Source, Was: d.Rendered, pending: true},
+		evaluation: evaluation{digest: d.Rendered.Digest, key: d.Rendered.Key},
 	}}}}
 	st := s.planner.NewResolvedReconciler(tx, nil)
 	promoted, _, _, err := newWorker(s, repo).commitPending(ctx, tx, st, outcome{deployment: d, skipped: true, pending: found})

@@ -13,9 +13,9 @@ import (
 	"github.com/kedge-dev/kedge/server/internal/store"
 )
 
-// told wakes the workers that a batch of changes concerns. Those that another replica leads are
+// wakeConcerned wakes the workers that a batch of changes concerns. Those that another replica leads are
 // woken too, and do nothing.
-func (s *Manager) told(ctx context.Context, batch []store.Change) error {
+func (s *Manager) wakeConcerned(ctx context.Context, batch []store.Change) error {
 	if slices.ContainsFunc(batch, func(c store.Change) bool { return c.Kind == store.ChangeTenant }) {
 		if err := s.countTenants(ctx); err != nil {
 			return err

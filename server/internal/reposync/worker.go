@@ -22,7 +22,7 @@ import (
 //	   ▲                                                      │ error: retry by backoff              │
 //	   └──────────────────────────────────────────────────────┴──────────────────────────────────────┘
 //
-// Evaluating and what follows is a round, which may outlast its wakeup, see round. It runs on one replica at a time. What it remembers only saves work: one that starts anew, here or
+// Evaluating and what follows is a pass, which may outlast its wakeup, see pass. It runs on one replica at a time. What it remembers only saves work: one that starts anew, here or
 // on another replica, comes to the same result.
 type worker struct {
 	svc    *Manager
@@ -36,17 +36,17 @@ type worker struct {
 	woken   int
 	repo    fleet.Repository             // as it was last read
 	known   map[fleet.DeploymentID]int64 // Spec of each deployment as it was last looked at
-	seen    map[unitKey]verdict
-	busy    map[fleet.DeploymentID]*round
+	seen    map[unitKey]evaluation
+	busy    map[fleet.DeploymentID]*pass
 	configs int                           // how often files of agents were looked at
 	owed    map[fleet.DeploymentID]wakeup // why those are to be looked at again when they are free
 	// evaluated is the commit at which each deployment was last evaluated.
 	evaluated map[fleet.DeploymentID]string
 	checkedAt time.Time // when the remote was last asked
 
-	plains plains
-	rounds sync.WaitGroup
-	left   chan *round // that were left behind and are done
+	plainRenders plainRenders
+	passes       sync.WaitGroup
+	left         chan *pass // that were left behind and are done
 
 	// Owned by the goroutine of run.
 	log      *slog.Logger
@@ -60,7 +60,7 @@ type worker struct {
 
 func newWorker(svc *Manager, repo fleet.Repository) *worker {
 	return &worker{
-		svc: svc, id: repo.ID, tenant: repo.TenantID, repo: repo, signal: make(chan struct{}, 1), left: make(chan *round),
+		svc: svc, id: repo.ID, tenant: repo.TenantID, repo: repo, signal: make(chan struct{}, 1), left: make(chan *pass),
 		known: map[fleet.DeploymentID]int64{}, log: svc.cfg.Log.With(obs.KeyRepository, repo.URL),
 	}
 }
@@ -101,7 +101,7 @@ func (w *worker) spec() int64 {
 	return w.repo.Spec
 }
 
-func (w *worker) take() wakeup {
+func (w *worker) takePending() wakeup {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	due := w.pending
@@ -112,8 +112,8 @@ func (w *worker) take() wakeup {
 // run works for as long as this replica leads the repository. What happened before, elsewhere, is
 // not known: it begins by looking at everything.
 func (w *worker) run(ctx context.Context) {
-	w.seen, w.failures, w.problem = map[unitKey]verdict{}, 0, nil
-	w.busy, w.owed = map[fleet.DeploymentID]*round{}, map[fleet.DeploymentID]wakeup{}
+	w.seen, w.failures, w.problem = map[unitKey]evaluation{}, 0, nil
+	w.busy, w.owed = map[fleet.DeploymentID]*pass{}, map[fleet.DeploymentID]wakeup{}
 	w.configured = map[fleet.AgentID]string{}
 	w.evaluated, w.recorded = map[fleet.DeploymentID]string{}, map[string]store.EvaluatedRef{}
 	w.wake(wakeup{check: true, rewound: true, allRuns: true})
@@ -121,7 +121,7 @@ func (w *worker) run(ctx context.Context) {
 	// be of another branch.
 	timer := time.NewTimer(w.pause())
 	defer timer.Stop()
-	defer w.rounds.Wait()
+	defer w.passes.Wait()
 	for {
 		poll := false
 		select {
@@ -132,12 +132,12 @@ func (w *worker) run(ctx context.Context) {
 			poll = true
 		case r := <-w.left:
 			// That it went well says nothing about the repository as it is by now.
-			if err := errors.Join(w.blame(ctx, r), w.catchUp(ctx)); err != nil && ctx.Err() == nil {
+			if err := errors.Join(w.passFailure(ctx, r), w.catchUp(ctx)); err != nil && ctx.Err() == nil {
 				timer.Reset(w.failed(r.due, err))
 			}
 			continue
 		}
-		due := w.take()
+		due := w.takePending()
 		due.check = due.check || poll
 		left, err := w.runOnce(ctx, due)
 		switch {
@@ -233,11 +233,11 @@ func (w *worker) runOnce(ctx context.Context, due wakeup) (left bool, err error)
 			return false, errors.Join(failed, err)
 		}
 	}
-	r := newRound(due)
+	r := newPass(due)
 	if due.check || due.concerns("") {
 		r.configs = w.configs
 	}
-	left, err = w.evaluateRound(ctx, r, todo, refs)
+	left, err = w.evaluatePass(ctx, r, todo, refs)
 	if err == nil {
 		err = w.recordEvaluated(ctx, todo, refs)
 	}
@@ -245,27 +245,27 @@ func (w *worker) runOnce(ctx context.Context, due wakeup) (left bool, err error)
 	if len(todo.runs) == 0 {
 		return left, failed
 	}
-	runs := newRound(wakeup{runs: due.runs, allRuns: due.allRuns})
-	runs.behind = left
-	runs.passed = left || err != nil || r.passed
-	more := w.play(ctx, runs, false, func() error { return w.startRuns(ctx, runs, todo, refs) })
+	runs := newPass(wakeup{runs: due.runs, allRuns: due.allRuns})
+	runs.afterUnfinished = left
+	runs.skipped = left || err != nil || r.skipped
+	more := w.startPass(ctx, runs, false, func() error { return w.startRuns(ctx, runs, todo, refs) })
 	if !more {
-		failed = errors.Join(failed, w.blame(ctx, runs))
+		failed = errors.Join(failed, w.passFailure(ctx, runs))
 	}
 	return left || more, failed
 }
 
-// evaluateRound makes the round that looks at deployments.
-func (w *worker) evaluateRound(ctx context.Context, r *round, todo work, refs map[string]gitsource.Ref) (left bool, err error) {
+// evaluatePass makes the pass that looks at deployments.
+func (w *worker) evaluatePass(ctx context.Context, r *pass, todo work, refs map[string]gitsource.Ref) (left bool, err error) {
 	deployments, err := w.claimAll(ctx, r, todo, refs)
 	if err != nil {
 		w.freeAll(r)
 		return false, err
 	}
-	if w.play(ctx, r, len(todo.runs) > 0, func() error { return w.evaluateAll(ctx, r, deployments, todo.access, refs) }) {
+	if w.startPass(ctx, r, len(todo.runs) > 0, func() error { return w.evaluateAll(ctx, r, deployments, todo.access, refs) }) {
 		return true, nil
 	}
-	if err := w.blame(ctx, r); err != nil {
+	if err := w.passFailure(ctx, r); err != nil {
 		return false, err
 	}
 	return false, w.note(ctx, nil)
@@ -343,11 +343,11 @@ func (w *worker) remember(repo fleet.Repository, todo work) {
 	}
 	maps.DeleteFunc(w.known, func(id fleet.DeploymentID, _ int64) bool { return !left[id] })
 	maps.DeleteFunc(w.evaluated, func(id fleet.DeploymentID, _ string) bool { return !left[id] })
-	maps.DeleteFunc(w.seen, func(key unitKey, _ verdict) bool { return !left[key.deployment] })
+	maps.DeleteFunc(w.seen, func(key unitKey, _ evaluation) bool { return !left[key.deployment] })
 }
 
-// lookedAt remembers that a deployment was looked at as it is: only an edit makes it look again.
-func (w *worker) lookedAt(d fleet.Deployment) {
+// markEvaluatedSpec remembers that a deployment was looked at as it is: only an edit makes it look again.
+func (w *worker) markEvaluatedSpec(d fleet.Deployment) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.known[d.ID] = d.Spec

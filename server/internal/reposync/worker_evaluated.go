@@ -49,7 +49,7 @@ func (w *worker) exceptEvaluated(ctx context.Context, deployments []fleet.Deploy
 }
 
 // recordEvaluated writes up to which commits the deployments were evaluated, where that is news. A deployment that is
-// still with a round, or could not be evaluated, is an exception until it was.
+// still with a pass, or could not be evaluated, is an exception until it was.
 func (w *worker) recordEvaluated(ctx context.Context, todo work, refs map[string]gitsource.Ref) error {
 	var news []store.EvaluatedRef
 	for revision, ref := range refs {
@@ -66,7 +66,7 @@ func (w *worker) recordEvaluated(ctx context.Context, todo work, refs map[string
 	return w.writeEvaluated(ctx, news, todo.ownRevisions())
 }
 
-// catchUp takes exceptions back, of deployments that a round which was left behind has evaluated by now.
+// catchUp takes exceptions back, of deployments that a pass which was left behind has evaluated by now.
 func (w *worker) catchUp(ctx context.Context) error {
 	var news []store.EvaluatedRef
 	inUse := make([]string, 0, len(w.recorded))
@@ -155,8 +155,8 @@ func EvaluatedCommit(ctx context.Context, tx store.Tx, d fleet.Deployment) (stri
 // the replica that looks knows it alone.
 const checkedFlush = time.Hour
 
-// looked remembers when the remote was asked, and reports whether that is to be stored.
-func (w *worker) looked(at time.Time) bool {
+// markChecked remembers when the remote was asked, and reports whether that is to be stored.
+func (w *worker) markChecked(at time.Time) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.checkedAt = at

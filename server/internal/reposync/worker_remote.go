@@ -78,7 +78,7 @@ func (w *worker) note(ctx context.Context, problem error) error {
 	if errors.As(problem, &remote) {
 		reason = string(remote.Reason)
 	}
-	flush := w.looked(w.svc.cfg.Now())
+	flush := w.markChecked(w.svc.cfg.Now())
 	if w.problem != nil && *w.problem == message && !flush {
 		return nil
 	}

@@ -66,8 +66,8 @@ func (w *worker) delayRuns(ctx context.Context, todo work, problem error) error 
 }
 
 // startRuns starts the runs that waited for Git, each in a transaction of its own.
-func (w *worker) startRuns(ctx context.Context, r *round, todo work, refs map[string]gitsource.Ref) error {
-	trees := newForest(w.svc.git, todo.access)
+func (w *worker) startRuns(ctx context.Context, r *pass, todo work, refs map[string]gitsource.Ref) error {
+	trees := newTreeCache(w.svc.git, todo.access)
 	failures := make([]error, len(todo.runs))
 	var g errgroup.Group
 	g.SetLimit(w.svc.cfg.RendersAtOnce + 1)
@@ -87,7 +87,7 @@ func (w *worker) startRuns(ctx context.Context, r *round, todo work, refs map[st
 	return errors.Join(failures...)
 }
 
-func (w *worker) startRun(ctx context.Context, r *round, run fleet.SyncRun, refs map[string]gitsource.Ref, trees *forest) error {
+func (w *worker) startRun(ctx context.Context, r *pass, run fleet.SyncRun, refs map[string]gitsource.Ref, trees *treeCache) error {
 	// Read anew: the newest commit was recorded since.
 	var d fleet.Deployment
 	err := w.svc.store.View(ctx, func(tx store.Tx) (err error) {
@@ -106,7 +106,7 @@ func (w *worker) startRun(ctx context.Context, r *round, run fleet.SyncRun, refs
 		w.wake(wakeup{runs: map[fleet.DeploymentID]bool{d.ID: true}})
 		return nil
 	}
-	o, err := w.judge(ctx, d, ref, trees, true)
+	o, err := w.evaluate(ctx, d, ref, trees, true)
 	if err != nil {
 		return err
 	}
@@ -125,13 +125,13 @@ func (w *worker) startRun(ctx context.Context, r *round, run fleet.SyncRun, refs
 }
 
 // putOff reports whether a run has to wait: it would take objects away, and a deployment that they may have moved to
-// could not be looked at. Where that is with an earlier round, whoever waits for it knows of the run already.
-func (w *worker) putOff(ctx context.Context, r *round, o outcome) (bool, error) {
-	if !r.passed {
+// could not be looked at. Where that is with an earlier pass, whoever waits for it knows of the run already.
+func (w *worker) putOff(ctx context.Context, r *pass, o outcome) (bool, error) {
+	if !r.skipped {
 		return false, nil
 	}
 	loses, err := w.takesAway(ctx, o)
-	if err == nil && loses && r.behind {
+	if err == nil && loses && r.afterUnfinished {
 		w.postpone(r, wakeup{check: true, runs: map[fleet.DeploymentID]bool{o.deployment.ID: true}})
 	}
 	return loses, err
@@ -187,7 +187,7 @@ func (w *worker) commitRun(ctx context.Context, tx store.Tx, was fleet.SyncRun, 
 	if err != nil {
 		return false, err
 	}
-	w.lookedAt(d)
+	w.markEvaluatedSpec(d)
 	if done {
 		return false, w.svc.planner.NextRun(ctx, tx, d.TenantID, d.ID)
 	}
@@ -230,8 +230,8 @@ func (w *worker) endRun(ctx context.Context, tx store.Tx, st *rollout.Reconciler
 func (o outcome) bundles() (digests, problems map[string]string) {
 	digests, problems = map[string]string{}, map[string]string{}
 	for _, p := range o.parts {
-		if p.verdict.problem != "" {
-			problems[p.Variant] = p.verdict.problem
+		if p.evaluation.problem != "" {
+			problems[p.Variant] = p.evaluation.problem
 		} else {
 			digests[p.Variant] = p.digest
 		}

@@ -41,7 +41,7 @@ func (s *Planner) refuseVersion(ctx context.Context, tx store.Tx, t fleet.Target
 // catchUpSoon does what follows from an agent that is ahead of the server: at once, or later when the
 // same target was ahead several times in a row.
 func (s *Planner) catchUpSoon(ctx context.Context, tx store.Tx, t fleet.Target, has fleet.Version) error {
-	if !s.aheads.allow(s.cfg.Now(), t.ID, t.AgentID, has) {
+	if !s.aheadLimiter.allow(s.cfg.Now(), t.ID, t.AgentID, has) {
 		return nil
 	}
 	return s.catchUp(ctx, tx, t, has)
@@ -55,9 +55,9 @@ const (
 	aheadKept  = 1024 // targets above which quiet ones are dropped
 )
 
-// aheads bounds how often the source of one target is read anew because its agent is ahead. The zero
+// aheadLimiter bounds how often the source of one target is read anew because its agent is ahead. The zero
 // value is ready.
-type aheads struct {
+type aheadLimiter struct {
 	mu      sync.Mutex
 	targets map[fleet.TargetID]*aheadTarget
 	changed chan struct{} // made by due; holds one signal
@@ -73,7 +73,7 @@ type aheadTarget struct {
 }
 
 // allow reports whether a target may be caught up with now. If not, due returns it later.
-func (a *aheads) allow(now time.Time, id fleet.TargetID, agent fleet.AgentID, has fleet.Version) bool {
+func (a *aheadLimiter) allow(now time.Time, id fleet.TargetID, agent fleet.AgentID, has fleet.Version) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.targets == nil {
@@ -104,7 +104,7 @@ func (a *aheads) allow(now time.Time, id fleet.TargetID, agent fleet.AgentID, ha
 	return true
 }
 
-func (a *aheads) signalLocked() {
+func (a *aheadLimiter) signalLocked() {
 	if a.changed == nil {
 		a.changed = make(chan struct{}, 1)
 	}
@@ -115,7 +115,7 @@ func (a *aheads) signalLocked() {
 }
 
 // due returns the targets whose time has come, how long the next one has to wait, and what tells of more.
-func (a *aheads) due(now time.Time) (ready map[fleet.TargetID]aheadTarget, wait time.Duration, changed <-chan struct{}) {
+func (a *aheadLimiter) due(now time.Time) (ready map[fleet.TargetID]aheadTarget, wait time.Duration, changed <-chan struct{}) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.changed == nil {
@@ -140,7 +140,7 @@ func (s *Planner) FollowAhead(ctx context.Context) error {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
-		ready, wait, changed := s.aheads.due(s.cfg.Now())
+		ready, wait, changed := s.aheadLimiter.due(s.cfg.Now())
 		for id, t := range ready {
 			if err := s.AgentAhead(ctx, fleet.Agent{ID: t.agent}, id, t.has); err != nil && ctx.Err() == nil {
 				s.cfg.Log.Warn("catching up with an agent that is ahead", obs.KeyTarget, string(id), obs.Err(err))

@@ -44,7 +44,7 @@ const rewoundMessage = "the agent is ahead of the server's database: reading the
 func (s *Planner) catchUp(ctx context.Context, tx store.Tx, t fleet.Target, has fleet.Version) error {
 	switch {
 	case t.Desired.Tombstone:
-		return s.buryAgain(ctx, tx, t, has)
+		return s.repeatTombstone(ctx, tx, t, has)
 	case t.Desired.Detached:
 		newer := t.Desired
 		newer.Version = s.Next(has)
@@ -54,9 +54,9 @@ func (s *Planner) catchUp(ctx context.Context, tx store.Tx, t fleet.Target, has 
 	}
 }
 
-// buryAgain repeats a tombstone above what the agent has, if its deployment was deleted: that cannot be
+// repeatTombstone repeats a tombstone above what the agent has, if its deployment was deleted: that cannot be
 // taken back. Of one that lives the tombstone may be older than a return of the agent, so it is only let go.
-func (s *Planner) buryAgain(ctx context.Context, tx store.Tx, t fleet.Target, has fleet.Version) error {
+func (s *Planner) repeatTombstone(ctx context.Context, tx store.Tx, t fleet.Target, has fleet.Version) error {
 	d, err := tx.Deployments().Get(ctx, t.TenantID, t.DeploymentID)
 	if errors.Is(err, store.ErrNotFound) {
 		return nil

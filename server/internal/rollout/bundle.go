@@ -10,6 +10,7 @@ import (
 	"github.com/kedge-dev/kedge/server/internal/store"
 )
 
+// Objects unpacks the objects of a bundle.
 func Objects(digest string, content []byte) ([]manifest.Object, error) {
 	set, err := manifest.Unpack(digest, content, wire.MaxBundleContent)
 	if err != nil {

@@ -38,6 +38,6 @@ const editFresh = 5 * time.Minute
 // given in this step comes of it. Nothing after that does: who edits has seen the commits until then, and not
 // those that mend a source which could not be used, see pendingProblem.
 func (st *Reconciler) NoteEdit(d fleet.Deployment, p fleet.PendingSpec) {
-	fresh := !p.EditedAt.IsZero() && st.s.cfg.Now().Sub(p.EditedAt) <= editFresh
+	fresh := !p.EditedAt.IsZero() && st.planner.cfg.Now().Sub(p.EditedAt) <= editFresh
 	st.edits[d.ID] = fresh && !d.Policy.Manual && !d.Pin.Active()
 }

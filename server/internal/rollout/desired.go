@@ -29,9 +29,9 @@ func (s *Planner) ReconcileTargets(ctx context.Context, tx store.Tx, d fleet.Dep
 
 // Reconciler gives targets what they shall be, within one transaction, for one deployment or many.
 type Reconciler struct {
-	s     *Planner
-	tx    store.Tx
-	holds *Suspensions
+	planner *Planner
+	tx      store.Tx
+	holds   *Suspensions
 	// resolved says that the sources were read from Git for this very step, so that targets whose
 	// agents are ahead of the server may go on.
 	resolved bool
@@ -51,8 +51,9 @@ type Reconciler struct {
 	stopped map[fleet.TargetID]bool
 }
 
+// NewReconciler makes a reconciler for one transaction.
 func (s *Planner) NewReconciler(tx store.Tx) *Reconciler {
-	return &Reconciler{s: s, tx: tx, holds: NewSuspensions(tx), broken: map[fleet.DeploymentID]map[string]bool{}, edits: map[fleet.DeploymentID]bool{}, handOvers: NewHandOvers(s, tx, nil)}
+	return &Reconciler{planner: s, tx: tx, holds: NewSuspensions(tx), broken: map[fleet.DeploymentID]map[string]bool{}, edits: map[fleet.DeploymentID]bool{}, handOvers: NewHandOvers(s, tx, nil)}
 }
 
 // NewResolvedReconciler is newSettler for a step whose sources were read from Git. scope is what is known of the other
@@ -78,6 +79,8 @@ func (st *Reconciler) RefreshHandOvers(ctx context.Context, tenant fleet.TenantI
 	return st.handOvers.Refresh(ctx, tenant, changed)
 }
 
+// Reconcile gives targets of d what they shall have now, and moves the sync runs of d on. Nothing is written when
+// nothing differs.
 func (st *Reconciler) Reconcile(ctx context.Context, d fleet.Deployment, targets []fleet.Target) error {
 	if !d.DeletedAt.IsZero() {
 		return nil
@@ -87,7 +90,7 @@ func (st *Reconciler) Reconcile(ctx context.Context, d fleet.Deployment, targets
 		return err
 	}
 	if held == "" {
-		if err := st.give(ctx, &d, targets); err != nil {
+		if err := st.writeDesired(ctx, &d, targets); err != nil {
 			return fmt.Errorf("settling deployment %q: %w", d.Name, err)
 		}
 		if err := st.retryPending(ctx, d); err != nil {
@@ -100,9 +103,9 @@ func (st *Reconciler) Reconcile(ctx context.Context, d fleet.Deployment, targets
 	return nil
 }
 
-// give writes what the targets shall be, into the store and into targets.
-func (st *Reconciler) give(ctx context.Context, d *fleet.Deployment, targets []fleet.Target) error {
-	w, err := st.wish(ctx, *d)
+// writeDesired writes what the targets shall be, into the store and into targets.
+func (st *Reconciler) writeDesired(ctx context.Context, d *fleet.Deployment, targets []fleet.Target) error {
+	w, err := st.choose(ctx, *d)
 	if err != nil {
 		return err
 	}
@@ -123,12 +126,12 @@ func (st *Reconciler) give(ctx context.Context, d *fleet.Deployment, targets []f
 		if err != nil {
 			return err
 		}
-		unread = unread || Attached(t) && !Refused(t) && (rewound(t) || st.s.restored(t)) && w.chosen && !st.resolved
-		if _, known := w.of(t); !known && Attached(t) && !Refused(t) {
+		unread = unread || Attached(t) && !Refused(t) && (rewound(t) || st.planner.restored(t)) && w.chosen && !st.resolved
+		if _, known := w.forTarget(t); !known && Attached(t) && !Refused(t) {
 			missing = true
 		}
 		if granted && Attached(t) && want.Digest != "" {
-			why, err := st.s.Refusal(ctx, st.tx, *d, want.Digest, grant.Limits)
+			why, err := st.planner.Refusal(ctx, st.tx, *d, want.Digest, grant.Limits)
 			if err != nil {
 				return err
 			}
@@ -146,7 +149,7 @@ func (st *Reconciler) give(ctx context.Context, d *fleet.Deployment, targets []f
 		if err := st.tx.Targets().SetDesired(ctx, d.TenantID, t.ID, want); err != nil {
 			return err
 		}
-		wasBehind = wasBehind || st.s.Ahead(t)
+		wasBehind = wasBehind || st.planner.Ahead(t)
 		want.Limits = t.Desired.Limits
 		targets[i].Desired = want
 	}
@@ -167,9 +170,9 @@ func (st *Reconciler) give(ctx context.Context, d *fleet.Deployment, targets []f
 }
 
 // decideWhole is decide with what the target hands over to others.
-func (st *Reconciler) decideWhole(ctx context.Context, d fleet.Deployment, t fleet.Target, w wish) (fleet.Desired, bool, error) {
+func (st *Reconciler) decideWhole(ctx context.Context, d fleet.Deployment, t fleet.Target, w choice) (fleet.Desired, bool, error) {
 	want, change := st.decide(d, t, w)
-	if !change && (len(t.Desired.HandOvers) == 0 || !Attached(t) || st.s.Ahead(t)) {
+	if !change && (len(t.Desired.HandOvers) == 0 || !Attached(t) || st.planner.Ahead(t)) {
 		return want, false, nil
 	}
 	handOvers, err := st.handOvers.Of(ctx, t, want)
@@ -180,7 +183,7 @@ func (st *Reconciler) decideWhole(ctx context.Context, d fleet.Deployment, t fle
 		return want, false, nil
 	}
 	if !change {
-		want.Version = st.s.Next(Newest(t))
+		want.Version = st.planner.Next(Newest(t))
 	}
 	want.HandOvers = handOvers
 	return want, true, nil
@@ -196,15 +199,15 @@ func (st *Reconciler) decideWhole(ctx context.Context, d fleet.Deployment, t fle
 //	nothing chosen or rendered for it               as it is
 //	chosen under another source than is in force    bundle, namespace and policy stay together as they are
 //	else                                            the next version, if anything differs
-func (st *Reconciler) decide(d fleet.Deployment, t fleet.Target, w wish) (fleet.Desired, bool) {
+func (st *Reconciler) decide(d fleet.Deployment, t fleet.Target, w choice) (fleet.Desired, bool) {
 	if !Attached(t) || Refused(t) {
 		return t.Desired, false
 	}
-	ahead, restored := rewound(t), st.s.restored(t)
+	ahead, restored := rewound(t), st.planner.restored(t)
 	if (ahead || restored) && (!st.resolved || !w.chosen || w.idle || st.broken[d.ID][t.Variant]) {
 		return t.Desired, false
 	}
-	bundle, ok := w.of(t)
+	bundle, ok := w.forTarget(t)
 	if !ok || bundle.Digest == "" {
 		return t.Desired, false
 	}
@@ -221,10 +224,10 @@ func (st *Reconciler) decide(d fleet.Deployment, t fleet.Target, w wish) (fleet.
 	if same {
 		want.Confirmed = t.Desired.Confirmed // for this very bundle
 	}
-	want.Version = st.s.Next(Newest(t))
+	want.Version = st.planner.Next(Newest(t))
 	// Held until the agent has marked what it holds since the rewind: it may skip states in between.
 	notTaken := t.Observed.Version.Compare(t.Desired.Version) < 0
-	want.HoldPrune = ahead || restored || HoldsOn(t)
+	want.HoldPrune = ahead || restored || KeepsPruneHold(t)
 	want.Consent = !want.HoldPrune && st.consented(d, t.Desired, want, notTaken)
 	return want, true
 }
@@ -291,8 +294,8 @@ func (s *Planner) highestGiven(t fleet.Target) fleet.Version {
 	return v
 }
 
-// wish is what the targets of a deployment shall be, by variant.
-type wish struct {
+// choice is what the targets of a deployment shall be, by variant.
+type choice struct {
 	chosen  bool                      // false: nothing is chosen, and each keeps what it has
 	idle    bool                      // manual, and no run asks for anything
 	kept    bool                      // it is of a kept revision, for which nothing is rendered any more
@@ -305,8 +308,8 @@ type wish struct {
 	stopped    map[fleet.TargetID]bool // targets that the run still waits for as it is being terminated
 }
 
-// of returns what a target shall be; false when that is not known yet.
-func (w wish) of(t fleet.Target) (fleet.Rendered, bool) {
+// forTarget returns what a target shall be; false when that is not known yet.
+func (w choice) forTarget(t fleet.Target) (fleet.Rendered, bool) {
 	if !w.chosen {
 		return fleet.Rendered{Digest: t.Desired.Digest, Commit: t.Desired.Commit}, true
 	}
@@ -320,7 +323,7 @@ func (w wish) of(t fleet.Target) (fleet.Rendered, bool) {
 // nearest finds what a target is given whose variant differs from the kept ones in what clusters are capable
 // of only: its cluster may have been upgraded since. That is what it has, if that was kept; else what all of
 // them share. Where they differ, one of another cluster would take objects away that this one needs.
-func (w wish) nearest(t fleet.Target) (out fleet.Rendered, ok bool) {
+func (w choice) nearest(t fleet.Target) (out fleet.Rendered, ok bool) {
 	want, _, _ := strings.Cut(t.Variant, "@")
 	differ := false
 	for name, bundle := range w.bundles {
@@ -340,40 +343,40 @@ func (w wish) nearest(t fleet.Target) (out fleet.Rendered, ok bool) {
 	return out, ok
 }
 
-// wish reads what is chosen for d: the pinned revision; for a manual deployment without one, nothing;
+// choose reads what is chosen for d: the pinned revision; for a manual deployment without one, nothing;
 // else the newest that was rendered.
-func (st *Reconciler) wish(ctx context.Context, d fleet.Deployment) (wish, error) {
+func (st *Reconciler) choose(ctx context.Context, d fleet.Deployment) (choice, error) {
 	switch {
 	case d.Pin.Active():
 		revision, err := st.tx.Revisions().Get(ctx, d.TenantID, d.ID, d.Pin.Revision)
 		if errors.Is(err, store.ErrNotFound) {
-			return wish{}, nil // lost: never a reason to change anything
+			return choice{}, nil // lost: never a reason to change anything
 		}
 		if err != nil {
-			return wish{}, err
+			return choice{}, err
 		}
-		w := wishOf(revision)
+		w := choiceOfRevision(revision)
 		w.failed, w.source = st.failed, d.Pin.SourceRevision
 		w.terminated, w.stopped = d.Pin.TerminatedRun != 0, st.stopped
 		return w, nil
 	case d.Policy.Manual:
-		return wish{}, nil
+		return choice{}, nil
 	case !d.Varies():
-		return wish{chosen: true, bundles: map[string]fleet.Rendered{"": d.Rendered}, source: d.SourceRevision}, nil
+		return choice{chosen: true, bundles: map[string]fleet.Rendered{"": d.Rendered}, source: d.SourceRevision}, nil
 	}
 	variants, err := st.tx.Deployments().Variants(ctx, d.TenantID, d.ID)
 	if err != nil {
-		return wish{}, err
+		return choice{}, err
 	}
-	w := wish{chosen: true, bundles: make(map[string]fleet.Rendered, len(variants)), source: d.SourceRevision}
+	w := choice{chosen: true, bundles: make(map[string]fleet.Rendered, len(variants)), source: d.SourceRevision}
 	for _, v := range variants {
 		w.bundles[v.Name] = v.Rendered
 	}
 	return w, nil
 }
 
-func wishOf(r fleet.Revision) wish {
-	w := wish{chosen: true, kept: true, bundles: make(map[string]fleet.Rendered, len(r.Bundles))}
+func choiceOfRevision(r fleet.Revision) choice {
+	w := choice{chosen: true, kept: true, bundles: make(map[string]fleet.Rendered, len(r.Bundles))}
 	for variant, digest := range r.Bundles {
 		w.bundles[variant] = fleet.Rendered{Commit: r.Commit, Digest: digest}
 	}

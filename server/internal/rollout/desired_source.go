@@ -9,7 +9,7 @@ import (
 // desired is what a target of d shall be, where bundle is chosen for it. A bundle that was chosen under another source
 // than is in force, by a pin or by the last run of a manual deployment, stays with the namespace and the policy
 // that it came with, until a run, a rollback or a release chooses one under this source.
-func (w wish) desired(d fleet.Deployment, t fleet.Target, bundle fleet.Rendered) fleet.Desired {
+func (w choice) desired(d fleet.Deployment, t fleet.Target, bundle fleet.Rendered) fleet.Desired {
 	source := w.source
 	if !w.chosen {
 		source = t.Desired.SourceRevision

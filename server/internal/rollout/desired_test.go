@@ -40,7 +40,7 @@ var edits = map[string]func(*fleet.Policy){
 	"serviceAccount": func(p *fleet.Policy) { p.ServiceAccount = "a/b" },
 }
 
-func (c situation) inputs() (*Reconciler, fleet.Deployment, fleet.Target, wish) {
+func (c situation) inputs() (*Reconciler, fleet.Deployment, fleet.Target, choice) {
 	d := fleet.Deployment{ID: "dep", TenantID: "ten", Namespace: "n", Policy: fleet.Policy{Prune: true}}
 	t := fleet.Target{
 		ID: "tgt", TenantID: "ten", DeploymentID: "dep", AgentID: "agt", Variant: "v",
@@ -74,7 +74,7 @@ func (c situation) inputs() (*Reconciler, fleet.Deployment, fleet.Target, wish) 
 	case edit != nil:
 		edit(&d.Policy)
 	}
-	w := wish{chosen: c.chosen, idle: c.idle, bundles: map[string]fleet.Rendered{}}
+	w := choice{chosen: c.chosen, idle: c.idle, bundles: map[string]fleet.Rendered{}}
 	switch c.bundle {
 	case "empty":
 		w.bundles[t.Variant] = fleet.Rendered{}
@@ -87,7 +87,7 @@ func (c situation) inputs() (*Reconciler, fleet.Deployment, fleet.Target, wish) 
 	if c.restored {
 		epoch = 3
 	}
-	st := &Reconciler{s: &Planner{epoch: epoch}, resolved: c.resolved, broken: map[fleet.DeploymentID]map[string]bool{"dep": {t.Variant: c.broken}}, edits: map[fleet.DeploymentID]bool{"dep": c.firstOfEdit}}
+	st := &Reconciler{planner: &Planner{epoch: epoch}, resolved: c.resolved, broken: map[fleet.DeploymentID]map[string]bool{"dep": {t.Variant: c.broken}}, edits: map[fleet.DeploymentID]bool{"dep": c.firstOfEdit}}
 	return st, d, t, w
 }
 
@@ -169,7 +169,7 @@ func TestDecideOverEveryCombination(t *testing.T) {
 			if !c.chosen {
 				commit = "c1"
 			}
-			want = fleet.Desired{Version: fleet.Version{Epoch: st.s.epoch, Generation: 8}, Digest: digest, Commit: commit, Namespace: d.Namespace, Policy: d.Policy, HoldPrune: hold}
+			want = fleet.Desired{Version: fleet.Version{Epoch: st.planner.epoch, Generation: 8}, Digest: digest, Commit: commit, Namespace: d.Namespace, Policy: d.Policy, HoldPrune: hold}
 			want.Consent = c.consent(digest, hold)
 			if c.observed == "ahead" {
 				want.Version = fleet.Version{Epoch: 3, Generation: 42}

@@ -24,9 +24,9 @@ import (
 //
 // What was kept before is kept for as long as one of these is true.
 type HandOvers struct {
-	s     *Planner
-	tx    store.Tx
-	scope *CommitScope
+	planner *Planner
+	tx      store.Tx
+	scope   *CommitScope
 
 	unsettled map[fleet.AgentID][]store.UnsettledTarget
 	targets   map[fleet.DeploymentID][]fleet.Target // of deployments in scope
@@ -40,12 +40,14 @@ type refKey struct {
 	revision   string
 }
 
+// NewHandOvers makes the hand-overs of one transaction. scope is what is known of the other deployments of the commit; it
+// may be nil.
 func NewHandOvers(s *Planner, tx store.Tx, scope *CommitScope) *HandOvers {
 	if scope == nil {
 		scope = &CommitScope{}
 	}
 	return &HandOvers{
-		s: s, tx: tx, scope: scope,
+		planner: s, tx: tx, scope: scope,
 		unsettled: map[fleet.AgentID][]store.UnsettledTarget{}, targets: map[fleet.DeploymentID][]fleet.Target{},
 		broken: map[fleet.RepositoryID][]fleet.Deployment{}, refs: map[refKey]store.EvaluatedRef{},
 		files: map[fleet.RepositoryID]map[fleet.AgentID]bool{},
@@ -101,7 +103,7 @@ func (h *HandOvers) lost(ctx context.Context, t fleet.Target, want fleet.Desired
 	if t.Desired.Digest == "" && t.Observed.Version != (fleet.Version{}) {
 		out.all = true // it was let go and comes back: its agent may not have heard of that, and have anything
 	}
-	before, err := h.s.objectNames(ctx, h.tx, t.TenantID, store.PlacedBundle{Digest: t.Desired.Digest, Namespace: t.Desired.Namespace})
+	before, err := h.planner.objectNames(ctx, h.tx, t.TenantID, store.PlacedBundle{Digest: t.Desired.Digest, Namespace: t.Desired.Namespace})
 	if errors.Is(err, errNoBundle) {
 		out.all, err = true, nil
 	}
@@ -114,7 +116,7 @@ func (h *HandOvers) lost(ctx context.Context, t fleet.Target, want fleet.Desired
 	if ends {
 		return out, nil
 	}
-	after, err := h.s.objectNames(ctx, h.tx, t.TenantID, store.PlacedBundle{Digest: want.Digest, Namespace: want.Namespace})
+	after, err := h.planner.objectNames(ctx, h.tx, t.TenantID, store.PlacedBundle{Digest: want.Digest, Namespace: want.Namespace})
 	if err != nil {
 		return lostObjects{}, err
 	}
@@ -153,7 +155,7 @@ func (h *HandOvers) wanted(ctx context.Context, t fleet.Target, gone lostObjects
 			continue
 		}
 		for _, bundle := range []store.PlacedBundle{u.Desired, u.Newest} {
-			names, err := h.s.objectNames(ctx, h.tx, t.TenantID, bundle)
+			names, err := h.planner.objectNames(ctx, h.tx, t.TenantID, bundle)
 			if errors.Is(err, errNoBundle) {
 				continue // its agent cannot have it either
 			}
@@ -241,7 +243,7 @@ func (h *HandOvers) brokenIn(ctx context.Context, d fleet.Deployment) ([]fleet.D
 
 // evaluated reports whether a deployment was evaluated at the newest commit that its worker has come to.
 func (h *HandOvers) evaluated(ctx context.Context, d fleet.Deployment) (bool, error) {
-	if h.scope.looked[d.ID] {
+	if h.scope.whole[d.ID] {
 		return true, nil
 	}
 	if d.Rendered.At.IsZero() || d.PendingSpec != 0 || SourceError(d) != "" {
@@ -377,7 +379,7 @@ func (h *HandOvers) Refresh(ctx context.Context, tenant fleet.TenantID, changed 
 	clear(h.unsettled) // which may have changed since
 	clear(h.targets)
 	for _, t := range targets {
-		if !slices.ContainsFunc(t.Desired.HandOvers, changed) || Attached(t) && h.s.Ahead(t) {
+		if !slices.ContainsFunc(t.Desired.HandOvers, changed) || Attached(t) && h.planner.Ahead(t) {
 			continue
 		}
 		now, err := h.Of(ctx, t, t.Desired)
@@ -397,7 +399,7 @@ func (h *HandOvers) set(ctx context.Context, t fleet.Target, now []fleet.HandOve
 		return nil
 	}
 	want := t.Desired
-	want.Version, want.HandOvers = h.s.Next(Newest(t)), now
+	want.Version, want.HandOvers = h.planner.Next(Newest(t)), now
 	return h.tx.Targets().SetDesired(ctx, t.TenantID, t.ID, want)
 }
 

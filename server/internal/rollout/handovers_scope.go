@@ -63,7 +63,7 @@ type CommitScope struct {
 	// could be used then.
 	newest map[fleet.DeploymentID]map[string]string
 	// looked has the deployments that were evaluated at the commit, whole.
-	looked map[fleet.DeploymentID]bool
+	whole map[fleet.DeploymentID]bool
 
 	comes []comingObjects
 	index map[string][]int // of comes, by the name of an object
@@ -98,14 +98,14 @@ func (c *CommitScope) Add(d fleet.Deployment, variant, digest string, content []
 
 // MarkEvaluated notes a deployment that was evaluated at the commit, whole.
 func (c *CommitScope) MarkEvaluated(id fleet.DeploymentID) {
-	if c.looked == nil {
-		c.looked = map[fleet.DeploymentID]bool{}
+	if c.whole == nil {
+		c.whole = map[fleet.DeploymentID]bool{}
 	}
-	c.looked[id] = true
+	c.whole[id] = true
 }
 
 // IsEvaluated reports whether a deployment was evaluated at the commit, whole.
-func (c *CommitScope) IsEvaluated(id fleet.DeploymentID) bool { return c.looked[id] }
+func (c *CommitScope) IsEvaluated(id fleet.DeploymentID) bool { return c.whole[id] }
 
 // SetNewest notes which bundles of a deployment, by variant, were newest before the commit is written.
 func (c *CommitScope) SetNewest(id fleet.DeploymentID, digests map[string]string) {

@@ -24,12 +24,12 @@ type Config struct {
 // Planner decides what each target shall have, and writes it in the transactions of its callers. It is safe for
 // concurrent use.
 type Planner struct {
-	cfg      Config
-	store    store.Store
-	refusals memo
-	names    names
-	aheads   aheads
-	epoch    int64 // of the database: restoring a backup raises it
+	cfg          Config
+	store        store.Store
+	refusals     memo
+	names        names
+	aheadLimiter aheadLimiter
+	epoch        int64 // of the database: restoring a backup raises it
 }
 
 // New makes a planner; it does no I/O.

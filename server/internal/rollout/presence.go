@@ -39,6 +39,7 @@ func PresenceBy(connections []fleet.Connection) fleet.Presence {
 	return p
 }
 
+// HaveNeverConnected says of n agents that they have never connected.
 func HaveNeverConnected(n int) string {
 	if n == 1 {
 		return " has never connected"
@@ -46,6 +47,7 @@ func HaveNeverConnected(n int) string {
 	return " have never connected"
 }
 
+// GroupConnections returns connections by agent.
 func GroupConnections(connections []fleet.Connection) map[fleet.AgentID][]fleet.Connection {
 	out := map[fleet.AgentID][]fleet.Connection{}
 	for _, c := range connections {

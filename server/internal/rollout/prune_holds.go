@@ -7,9 +7,9 @@ import "github.com/kedge-dev/kedge/internal/fleet"
 // them as Held until a user confirms their deletion. When it says that it has done so, the marks protect the
 // objects, and HoldPrune has to be sent no longer.
 
-// HoldsOn reports whether what comes next for a target has to hold its prune as what is desired now does,
+// KeepsPruneHold reports whether what comes next for a target has to hold its prune as what is desired now does,
 // because the agent has not yet said that what is held is marked.
-func HoldsOn(t fleet.Target) bool { return t.Desired.HoldPrune && !marked(t) }
+func KeepsPruneHold(t fleet.Target) bool { return t.Desired.HoldPrune && !marked(t) }
 
 // marked reports whether the agent of a target that was sent with HoldPrune has marked what it holds. One that
 // fails may not have written anything down, and a dry run never does.

@@ -75,14 +75,14 @@ func (st *Reconciler) noteRefusal(ctx context.Context, d *fleet.Deployment, gran
 	if refusal == "" {
 		reason = ""
 	}
-	if err := st.tx.Deployments().SetSourceError(ctx, d.TenantID, d.ID, reason, refusal, st.s.cfg.Now()); err != nil {
+	if err := st.tx.Deployments().SetSourceError(ctx, d.TenantID, d.ID, reason, refusal, st.planner.cfg.Now()); err != nil {
 		return err
 	}
 	d.SourceReason, d.SourceError = reason, refusal
 	if refusal == "" {
 		return nil
 	}
-	return st.s.tell(ctx, st.tx, fleet.Event{
+	return st.planner.tell(ctx, st.tx, fleet.Event{
 		TenantID: d.TenantID, Type: fleet.EventWarning, Reason: fleet.ReasonGrantViolation, Deployment: d.Name, Message: refusal,
 	})
 }

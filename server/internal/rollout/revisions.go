@@ -19,4 +19,6 @@ func (s *Planner) KeepRevision(ctx context.Context, tx store.Tx, d fleet.Deploym
 }
 
 // KeptBundle returns what a target would have at a kept revision; false when the revision holds nothing for it.
-func KeptBundle(r fleet.Revision, t fleet.Target) (fleet.Rendered, bool) { return wishOf(r).of(t) }
+func KeptBundle(r fleet.Revision, t fleet.Target) (fleet.Rendered, bool) {
+	return choiceOfRevision(r).forTarget(t)
+}

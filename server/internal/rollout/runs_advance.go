@@ -89,7 +89,7 @@ func (st *Reconciler) startRollback(ctx context.Context, d *fleet.Deployment, ru
 // StartRun chooses a revision for d because of a run, gives it to the targets, and waits for them.
 // problems says, by variant, why there is no bundle for it.
 func (st *Reconciler) StartRun(ctx context.Context, d *fleet.Deployment, run fleet.SyncRun, revision fleet.Revision, problems map[string]string) (done bool, err error) {
-	now := st.s.cfg.Now()
+	now := st.planner.cfg.Now()
 	run.Phase, run.Message, run.Commit, run.Kept, run.StartedAt = fleet.RunRunning, "", revision.Commit, revision.Seq, now
 	if err := st.tx.Runs().Update(ctx, run); err != nil {
 		return false, err
@@ -109,12 +109,12 @@ func (st *Reconciler) StartRun(ctx context.Context, d *fleet.Deployment, run fle
 		return false, err
 	}
 	st.failed, st.repair = problems, run.Kind != fleet.RunRollback
-	err = st.give(ctx, d, targets)
+	err = st.writeDesired(ctx, d, targets)
 	st.repair = false
 	if err != nil {
 		return false, err
 	}
-	if err := st.awaitTargets(ctx, *d, &run, targets, wishOf(revision), problems); err != nil {
+	if err := st.awaitTargets(ctx, *d, &run, targets, choiceOfRevision(revision), problems); err != nil {
 		return false, err
 	}
 	if err := st.tellRun(ctx, *d, run, "RunStarted", fleet.EventNormal); err != nil {
@@ -125,7 +125,7 @@ func (st *Reconciler) StartRun(ctx context.Context, d *fleet.Deployment, run fle
 
 // awaitTargets stores which targets a run waits for. It does not wait for agents that have never connected, unless
 // it has nobody else to wait for: a run that reached nobody has not succeeded. The message of the run says how many these are.
-func (st *Reconciler) awaitTargets(ctx context.Context, d fleet.Deployment, run *fleet.SyncRun, targets []fleet.Target, w wish, problems map[string]string) error {
+func (st *Reconciler) awaitTargets(ctx context.Context, d fleet.Deployment, run *fleet.SyncRun, targets []fleet.Target, w choice, problems map[string]string) error {
 	connections, err := PresenceOf(ctx, st.tx, targets)
 	if err != nil {
 		return err
@@ -170,9 +170,9 @@ func PinsDeployment(d fleet.Deployment, run fleet.SyncRun) bool {
 }
 
 // await is what a run waits for on a target, or why it need not wait.
-func (st *Reconciler) await(d fleet.Deployment, t fleet.Target, w wish, problems map[string]string) fleet.RunTarget {
+func (st *Reconciler) await(d fleet.Deployment, t fleet.Target, w choice, problems map[string]string) fleet.RunTarget {
 	rt := fleet.RunTarget{TargetID: t.ID, Version: t.Desired.Version}
-	bundle, ok := w.of(t)
+	bundle, ok := w.forTarget(t)
 	switch {
 	case Refused(t):
 		rt.Done, rt.Failed, rt.Message = true, true, t.VariantError
@@ -180,9 +180,9 @@ func (st *Reconciler) await(d fleet.Deployment, t fleet.Target, w wish, problems
 		rt.Done, rt.Failed, rt.Message = true, true, problems[t.Variant]
 	case !ok:
 		rt.Done, rt.Failed, rt.Message = true, true, "the revision holds nothing for this agent: its labels or the source have changed since"
-	case rewound(t), st.s.restored(t) && t.Desired.Digest != bundle.Digest:
+	case rewound(t), st.planner.restored(t) && t.Desired.Digest != bundle.Digest:
 		// It gets its version once its source was read anew.
-		rt.Version = st.s.Next(Newest(t))
+		rt.Version = st.planner.Next(Newest(t))
 	case t.Desired.Digest != bundle.Digest:
 		rt.Done, rt.Failed = true, true
 		rt.Message = "it was not given the revision" + wording.Suffix(d.SourceError)
@@ -269,7 +269,7 @@ func (st *Reconciler) failures(ctx context.Context, run fleet.SyncRun, failed in
 
 // FinishRun ends a run, with its operation.
 func (st *Reconciler) FinishRun(ctx context.Context, run fleet.SyncRun, phase fleet.RunPhase, message string) error {
-	run.Phase, run.Message, run.FinishedAt = phase, message, st.s.cfg.Now()
+	run.Phase, run.Message, run.FinishedAt = phase, message, st.planner.cfg.Now()
 	if err := st.tx.Runs().Update(ctx, run); err != nil {
 		return err
 	}
@@ -277,7 +277,7 @@ func (st *Reconciler) FinishRun(ctx context.Context, run fleet.SyncRun, phase fl
 	if phase != fleet.RunSucceeded {
 		problem = message
 	}
-	if err := st.s.finishOperation(ctx, st.tx, run.TenantID, run.OperationID, problem); err != nil {
+	if err := st.planner.finishOperation(ctx, st.tx, run.TenantID, run.OperationID, problem); err != nil {
 		return err
 	}
 	reason, kind := fleet.Reason("Run"+string(phase)), fleet.EventNormal
@@ -293,7 +293,7 @@ func (st *Reconciler) tellRun(ctx context.Context, d fleet.Deployment, run fleet
 	if run.Commit != "" {
 		what += fmt.Sprintf(" to commit %.12s", run.Commit)
 	}
-	return st.s.tell(ctx, st.tx, fleet.Event{
+	return st.planner.tell(ctx, st.tx, fleet.Event{
 		TenantID: d.TenantID, Type: kind, Reason: reason, Deployment: d.Name, Message: what + wording.Suffix(run.Message),
 	})
 }
@@ -302,14 +302,14 @@ func (st *Reconciler) setOperation(ctx context.Context, tenant fleet.TenantID, i
 	if id == "" {
 		return nil
 	}
-	return st.tx.Operations().SetState(ctx, tenant, id, state, message, st.s.cfg.Now())
+	return st.tx.Operations().SetState(ctx, tenant, id, state, message, st.planner.cfg.Now())
 }
 
 // observed is called after a report has changed a target: it may be what a run waits for, or what
 // a deletion waits for.
 func (s *Planner) observed(ctx context.Context, tx store.Tx, t fleet.Target) error {
 	if Released(t) {
-		return s.letGoOf(ctx, tx, t)
+		return s.removeReleased(ctx, tx, t)
 	}
 	switch t.Observed.Sync {
 	case fleet.SyncSynced, fleet.SyncOutOfSync, fleet.SyncFailed:
@@ -357,6 +357,7 @@ func (s *Planner) NextRun(ctx context.Context, tx store.Tx, tenant fleet.TenantI
 	return s.ReconcileTargets(ctx, tx, d, nil)
 }
 
+// NeedsGit reports whether a run has not started and needs a commit from Git to start.
 func NeedsGit(run fleet.SyncRun) bool {
 	return run.Phase == fleet.RunPending && run.Kind == fleet.RunSync
 }

@@ -38,12 +38,12 @@ func (st *Reconciler) StopRun(ctx context.Context, run fleet.SyncRun) error {
 	if err != nil {
 		return err
 	}
-	return st.give(ctx, &d, slices.DeleteFunc(targets, func(t fleet.Target) bool { return !st.stopped[t.ID] }))
+	return st.writeDesired(ctx, &d, slices.DeleteFunc(targets, func(t fleet.Target) bool { return !st.stopped[t.ID] }))
 }
 
 // stops reports whether a target changes nothing because the run that has chosen its bundle was terminated before the
 // target had finished. It gets the bundle as a dry run, which says what is missing. A target that had finished it goes
 // on to correct drift.
-func (w wish) stops(t fleet.Target, bundle fleet.Rendered) bool {
+func (w choice) stops(t fleet.Target, bundle fleet.Rendered) bool {
 	return w.terminated && (w.stopped[t.ID] || t.Desired.Policy.DryRun || t.Desired.Digest != bundle.Digest)
 }

@@ -18,6 +18,7 @@ type Suspensions struct {
 	environments map[fleet.EnvironmentID]fleet.Environment
 }
 
+// NewSuspensions makes the suspensions of one transaction.
 func NewSuspensions(tx store.Tx) *Suspensions {
 	return &Suspensions{tx: tx, tenants: map[fleet.TenantID]fleet.Tenant{}, environments: map[fleet.EnvironmentID]fleet.Environment{}}
 }
@@ -28,6 +29,7 @@ func SuspendedBy(ctx context.Context, tx store.Tx, d fleet.Deployment) (string, 
 	return NewSuspensions(tx).Of(ctx, d)
 }
 
+// Of says which suspension keeps anything new from the targets of d; "" when none does.
 func (h *Suspensions) Of(ctx context.Context, d fleet.Deployment) (string, error) {
 	if around, err := h.Around(ctx, d); around != "" || err != nil {
 		return around, err

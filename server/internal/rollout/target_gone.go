@@ -14,9 +14,9 @@ func Released(t fleet.Target) bool {
 	return t.Desired.Detached && t.Observed.Sync == fleet.SyncDetached && t.Observed.Version == t.Desired.Version
 }
 
-// letGoOf removes a target that was let go, if a deleted deployment waits for just that. Otherwise it
+// removeReleased removes a target that was let go, if a deleted deployment waits for just that. Otherwise it
 // stays listed.
-func (s *Planner) letGoOf(ctx context.Context, tx store.Tx, t fleet.Target) error {
+func (s *Planner) removeReleased(ctx context.Context, tx store.Tx, t fleet.Target) error {
 	d, err := tx.Deployments().Get(ctx, t.TenantID, t.DeploymentID)
 	if err != nil || d.DeletedAt.IsZero() {
 		return err

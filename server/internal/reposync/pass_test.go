@@ -10,8 +10,8 @@ import (
 	"github.com/kedge-dev/kedge/server/internal/store/sqlite/sqlitetest"
 )
 
-// roundsOf makes deployments of one repository, with an agent, and two workers for it.
-func roundsOf(t *testing.T, names ...string) (s *service, w, other *worker) {
+// passesOf makes deployments of one repository, with an agent, and two workers for it.
+func passesOf(t *testing.T, names ...string) (s *service, w, other *worker) {
 	t.Helper()
 	s = openService(t, sqlitetest.Path(t), Config{}, &dated{})
 	if _, err := s.enroll(t.Context(), newAgent{Name: "paris"}); err != nil {
@@ -34,15 +34,15 @@ func roundsOf(t *testing.T, names ...string) (s *service, w, other *worker) {
 		t.Fatal(err)
 	}
 	w = newWorker(s.sources, repo)
-	w.busy, w.owed = map[fleet.DeploymentID]*round{}, map[fleet.DeploymentID]wakeup{}
+	w.busy, w.owed = map[fleet.DeploymentID]*pass{}, map[fleet.DeploymentID]wakeup{}
 	return s, w, newWorker(s.sources, repo)
 }
 
-// What a round works on is as it was when the round took it: an earlier one may have recorded a commit since the
+// What a pass works on is as it was when the pass took it: an earlier one may have recorded a commit since the
 // repository was read, and a revert of it would look as if nothing were to be done.
 func TestARoundReadsWhatItTakes(t *testing.T) {
 	t.Parallel()
-	_, w, other := roundsOf(t, "app")
+	_, w, other := passesOf(t, "app")
 	todo, err := w.read(t.Context(), wakeup{check: true})
 	if err != nil {
 		t.Fatal(err)
@@ -50,33 +50,33 @@ func TestARoundReadsWhatItTakes(t *testing.T) {
 	if _, err := other.commit(t.Context(), look(t, other, "1"), nil, wakeup{}, false); err != nil {
 		t.Fatal(err)
 	}
-	taken, err := w.claimAll(t.Context(), newRound(todo.due), todo, map[string]gitsource.Ref{"": {Commit: strings.Repeat("2", 40)}})
+	taken, err := w.claimAll(t.Context(), newPass(todo.due), todo, map[string]gitsource.Ref{"": {Commit: strings.Repeat("2", 40)}})
 	if err != nil || len(taken) != 1 || !strings.HasPrefix(taken[0].Rendered.Commit, "1") {
-		t.Errorf("the round has %+v, %v", taken, err)
+		t.Errorf("the pass has %+v, %v", taken, err)
 	}
 }
 
 // covers: A14 (a sync of one deployment knows of the others that are being rendered)
 func TestARoundKnowsOfWhatItIsNotAskedFor(t *testing.T) {
 	t.Parallel()
-	_, w, _ := roundsOf(t, "giver", "taker")
+	_, w, _ := passesOf(t, "giver", "taker")
 	todo, err := w.read(t.Context(), wakeup{check: true})
 	if err != nil {
 		t.Fatal(err)
 	}
 	giver, taker := todo.deployments[0], todo.deployments[1]
-	slow := newRound(wakeup{})
+	slow := newPass(wakeup{})
 	w.claim(slow, taker.ID, wakeup{})
 	todo.due = wakeup{runs: map[fleet.DeploymentID]bool{giver.ID: true}}
 	todo.runs = []fleet.SyncRun{{DeploymentID: giver.ID}}
-	r := newRound(todo.due)
+	r := newPass(todo.due)
 	taken, err := w.claimAll(t.Context(), r, todo, map[string]gitsource.Ref{"": {Commit: strings.Repeat("2", 40)}})
-	if err != nil || len(taken) != 1 || taken[0].ID != giver.ID || !r.passed {
-		t.Fatalf("the round has %+v, and passed something over: %t, %v", taken, r.passed, err)
+	if err != nil || len(taken) != 1 || taken[0].ID != giver.ID || !r.skipped {
+		t.Fatalf("the pass has %+v, and passed something over: %t, %v", taken, r.skipped, err)
 	}
-	w.take()
+	w.takePending()
 	w.freeAll(slow)
-	if due := w.take(); !due.check || !due.runs[giver.ID] {
+	if due := w.takePending(); !due.check || !due.runs[giver.ID] {
 		t.Errorf("with the other one free the worker is woken for %+v", due)
 	}
 }
@@ -84,7 +84,7 @@ func TestARoundKnowsOfWhatItIsNotAskedFor(t *testing.T) {
 // covers: A14 (what is written together is written together or, where it takes objects away, not at all)
 func TestNothingIsTakenAwayWithoutWhatWasOvertaken(t *testing.T) {
 	t.Parallel()
-	s, w, other := roundsOf(t, "giver", "taker")
+	s, w, other := passesOf(t, "giver", "taker")
 	ctx := t.Context()
 	if _, err := w.commit(ctx, look(t, w, "1"), nil, wakeup{}, false); err != nil {
 		t.Fatal(err)
@@ -93,9 +93,9 @@ func TestNothingIsTakenAwayWithoutWhatWasOvertaken(t *testing.T) {
 	if _, err := other.commit(ctx, look(t, other, "3")[1:], nil, wakeup{}, false); err != nil {
 		t.Fatal(err)
 	}
-	w.take()
+	w.takePending()
 	overtaken, err := w.commit(ctx, both, nil, wakeup{}, true)
-	if err != nil || !overtaken || !w.take().check {
+	if err != nil || !overtaken || !w.takePending().check {
 		t.Errorf("overtaken %t, %v", overtaken, err)
 	}
 	d, err := s.deployment(ctx, "giver")
@@ -107,7 +107,7 @@ func TestNothingIsTakenAwayWithoutWhatWasOvertaken(t *testing.T) {
 // covers: A14 (a deployment is looked at alone only while it has nothing to lose)
 func TestADeploymentIsLookedAtAloneOnlyWhileItIsNew(t *testing.T) {
 	t.Parallel()
-	_, w, other := roundsOf(t, "app", "more")
+	_, w, other := passesOf(t, "app", "more")
 	todo, err := w.read(t.Context(), wakeup{check: true})
 	if err != nil {
 		t.Fatal(err)
@@ -121,8 +121,8 @@ func TestADeploymentIsLookedAtAloneOnlyWhileItIsNew(t *testing.T) {
 		t.Fatal(err)
 	}
 	refs := map[string]gitsource.Ref{"": {Commit: strings.Repeat("2", 40)}}
-	if taken, err := w.claimAll(t.Context(), newRound(added), todo, refs); err != nil || len(taken) != 0 {
-		t.Errorf("a round takes %+v, %v although it was looked at meanwhile", taken, err)
+	if taken, err := w.claimAll(t.Context(), newPass(added), todo, refs); err != nil || len(taken) != 0 {
+		t.Errorf("a pass takes %+v, %v although it was looked at meanwhile", taken, err)
 	}
 	if todo, err = w.read(t.Context(), added); err != nil || len(todo.deployments) != 0 {
 		t.Errorf("one that was looked at: %+v, %v", todo.deployments, err)

@@ -12,16 +12,16 @@ import (
 	"github.com/kedge-dev/kedge/server/internal/store"
 )
 
-// round is what is done about some deployments of a repository. One that takes long is left behind when the worker
+// pass is what is done about some deployments of a repository. One that takes long is left behind when the worker
 // is needed elsewhere, and goes on beside it: a render without end holds up its own deployment only. A
-// deployment is with one round at a time; a later one passes it over, and the worker is woken for it again when it
+// deployment is with one pass at a time; a later one passes it over, and the worker is woken for it again when it
 // is free.
-type round struct {
+type pass struct {
 	due wakeup
 	// passed says that some deployment could not be looked at together with the others: what others no longer
 	// have may have moved there.
-	passed bool
-	behind bool // the round before it goes on
+	skipped         bool
+	afterUnfinished bool // the pass before it goes on
 	// configs is how often files of agents had been looked at when it began, if it looks at everything that a commit on
 	// the default branch touches; else -1.
 	configs int
@@ -29,12 +29,12 @@ type round struct {
 	failure error // once done
 }
 
-func newRound(due wakeup) *round { return &round{due: due, done: make(chan struct{}), configs: -1} }
+func newPass(due wakeup) *pass { return &pass{due: due, done: make(chan struct{}), configs: -1} }
 
-// play makes a round, and waits for it until the worker is needed elsewhere: it is woken, a poll is due, or it has
-// more to do itself, which hurry says. left says that the round goes on.
-func (w *worker) play(ctx context.Context, r *round, hurry bool, work func() error) (left bool) {
-	w.rounds.Go(func() {
+// startPass makes a pass, and waits for it until the worker is needed elsewhere: it is woken, a poll is due, or it has
+// more to do itself, which hurry says. left says that the pass goes on.
+func (w *worker) startPass(ctx context.Context, r *pass, hurry bool, work func() error) (left bool) {
+	w.passes.Go(func() {
 		defer close(r.done)
 		defer w.freeAll(r)
 		r.failure = work()
@@ -42,7 +42,7 @@ func (w *worker) play(ctx context.Context, r *round, hurry bool, work func() err
 	if !w.lasts(r, hurry) {
 		return false
 	}
-	w.rounds.Go(func() {
+	w.passes.Go(func() {
 		<-r.done
 		select {
 		case w.left <- r:
@@ -52,9 +52,9 @@ func (w *worker) play(ctx context.Context, r *round, hurry bool, work func() err
 	return true
 }
 
-// lasts reports whether the worker is needed elsewhere before a round is done.
-func (w *worker) lasts(r *round, hurry bool) bool {
-	patience := time.NewTimer(straggler)
+// lasts reports whether the worker is needed elsewhere before a pass is done.
+func (w *worker) lasts(r *pass, hurry bool) bool {
+	patience := time.NewTimer(groupTimeout)
 	defer patience.Stop()
 	select {
 	case <-r.done:
@@ -77,9 +77,9 @@ func (w *worker) lasts(r *round, hurry bool) bool {
 	return true
 }
 
-// blame returns why a round has failed, and records on the repository if that cannot be read: what is read on the way,
+// passFailure returns why a pass has failed, and records on the repository if that cannot be read: what is read on the way,
 // such as submodules, is part of it.
-func (w *worker) blame(ctx context.Context, r *round) error {
+func (w *worker) passFailure(ctx context.Context, r *pass) error {
 	var remote *gitsource.RemoteError
 	if errors.As(r.failure, &remote) {
 		return errors.Join(r.failure, w.note(ctx, remote))
@@ -87,9 +87,9 @@ func (w *worker) blame(ctx context.Context, r *round) error {
 	return r.failure
 }
 
-// claimAll takes the deployments that are asked for and that no other round has, and reads them: another round may
+// claimAll takes the deployments that are asked for and that no other pass has, and reads them: another pass may
 // have changed them until now.
-func (w *worker) claimAll(ctx context.Context, r *round, todo work, refs map[string]gitsource.Ref) ([]fleet.Deployment, error) {
+func (w *worker) claimAll(ctx context.Context, r *pass, todo work, refs map[string]gitsource.Ref) ([]fleet.Deployment, error) {
 	why := todo.due
 	why.check = true
 	asked := map[fleet.DeploymentID]bool{}
@@ -98,7 +98,7 @@ func (w *worker) claimAll(ctx context.Context, r *round, todo work, refs map[str
 		wanted := resolved && (todo.due.check || todo.due.concerns(d.Revision) || todo.due.added[d.ID] || todo.syncs(d))
 		switch {
 		case w.elsewhere(r, d.ID, why):
-			r.passed = true
+			r.skipped = true
 		case wanted:
 			w.claim(r, d.ID, why)
 			asked[d.ID] = true
@@ -128,8 +128,8 @@ func (w *worker) claimAll(ctx context.Context, r *round, todo work, refs map[str
 	}), err
 }
 
-// claim takes a deployment for a round, unless another has it: then the worker is woken when it is free.
-func (w *worker) claim(r *round, id fleet.DeploymentID, why wakeup) bool {
+// claim takes a deployment for a pass, unless another has it: then the worker is woken when it is free.
+func (w *worker) claim(r *pass, id fleet.DeploymentID, why wakeup) bool {
 	if w.elsewhere(r, id, why) {
 		return false
 	}
@@ -139,8 +139,8 @@ func (w *worker) claim(r *round, id fleet.DeploymentID, why wakeup) bool {
 	return true
 }
 
-// elsewhere reports whether another round has a deployment. Then the worker is woken for that reason when it is free.
-func (w *worker) elsewhere(r *round, id fleet.DeploymentID, why wakeup) bool {
+// elsewhere reports whether another pass has a deployment. Then the worker is woken for that reason when it is free.
+func (w *worker) elsewhere(r *pass, id fleet.DeploymentID, why wakeup) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	with := w.busy[id]
@@ -151,8 +151,8 @@ func (w *worker) elsewhere(r *round, id fleet.DeploymentID, why wakeup) bool {
 	return true
 }
 
-// postpone has something done when everything that is with other rounds is free.
-func (w *worker) postpone(r *round, why wakeup) {
+// postpone has something done when everything that is with other passes is free.
+func (w *worker) postpone(r *pass, why wakeup) {
 	w.mu.Lock()
 	waits := false
 	for id, with := range w.busy {
@@ -166,8 +166,8 @@ func (w *worker) postpone(r *round, why wakeup) {
 	}
 }
 
-// free gives back deployments that a round is done with.
-func (w *worker) free(r *round, ids ...fleet.DeploymentID) {
+// free gives back deployments that a pass is done with.
+func (w *worker) free(r *pass, ids ...fleet.DeploymentID) {
 	w.mu.Lock()
 	var due wakeup
 	woken := false
@@ -187,8 +187,8 @@ func (w *worker) free(r *round, ids ...fleet.DeploymentID) {
 	}
 }
 
-// freeAll gives back whatever a round still has.
-func (w *worker) freeAll(r *round) {
+// freeAll gives back whatever a pass still has.
+func (w *worker) freeAll(r *pass) {
 	w.mu.Lock()
 	var ids []fleet.DeploymentID
 	for id, with := range w.busy {
