@@ -96,7 +96,7 @@ func (a *app) endSession(ctx context.Context, login profile.Context) bool {
 	case client.Status(err) == http.StatusUnauthorized:
 		return true // it has ended already
 	case err != nil:
-		fmt.Fprintf(a.Err, "Warning: the server was not told: %v\n", err)
+		fmt.Fprintf(a.Err, "Warning: ending the session on the server failed: %v\n", err)
 		return false
 	}
 	return who.Session

@@ -251,7 +251,7 @@ func TestStatusSaysWhatHoldsADeploymentAndWhatWasLetGo(t *testing.T) {
 	// A target that was let go is not waited for.
 	arrived := deployment("web", "Synced", "Current", target("prod", "Synced", "Current"), let)
 	s.set(func(s *server) { s.deployments = []apiv1.Deployment{arrived} })
-	if r := run(t, env, "", "status", "web", "--watch", "--timeout", "20s"); r.code != 0 || !strings.Contains(r.out, "arrived on 1 target") {
+	if r := run(t, env, "", "status", "web", "--watch", "--timeout", "20s"); r.code != 0 || !strings.Contains(r.out, "healthy on 1 target") {
 		t.Errorf("with a target that was let go: %s", r)
 	}
 }

@@ -17,39 +17,39 @@ import (
 )
 
 func (a *app) agentConfigCommand() *cobra.Command {
-	return group("config", "Say in which Git repository the configuration of an agent is, and see what it declares",
+	return group("config", "Manage the configuration of an agent in Git",
 		a.agentConfigGetCommand(), a.agentConfigSetCommand(), a.agentConfigUnsetCommand())
 }
 
 func (a *app) agentConfigSetCommand() *cobra.Command {
-	cmd := a.verb("set NAME URL", "Say in which Git repository the configuration of an agent is", 2,
+	cmd := a.verb("set NAME URL", "Set the Git repository that holds the configuration of an agent", 2,
 		func(ctx context.Context, c *client.Client, args []string) error {
 			set, err := client.Send[apiv1.AgentConfig](ctx, c, http.MethodPut, c.In("agents", args[0], "config"), apiv1.SetAgentConfig{RepoURL: args[1]})
 			if err != nil {
 				return err
 			}
-			return a.say("The configuration of agent %q is in %s. See what it declares with kedge agent config get %s.", args[0], set.RepoURL, args[0])
+			return a.say("The configuration of agent %q is in %s. To see its deployments: kedge agent config get %s", args[0], set.RepoURL, args[0])
 		})
 	cmd.Long = "The server reads .kedge/agents/NAME/config.yaml, or GitLab's .gitlab/agents/NAME/config.yaml, from the default branch, and follows it.\n" +
-		"A repository that needs a credential is added before: kedge repo add URL --credential NAME."
+		"If the repository needs a credential, add it first: kedge repo add URL --credential NAME."
 	cmd.Example = "kedge agent config set prod https://git.example/fleet.git"
 	return cmd
 }
 
 func (a *app) agentConfigUnsetCommand() *cobra.Command {
-	cmd := a.verb("unset NAME", "End the configuration of an agent in Git: every object stays", 1,
+	cmd := a.verb("unset NAME", "Remove the configuration of an agent in Git; all objects stay", 1,
 		func(ctx context.Context, c *client.Client, args []string) error {
 			if err := client.Do(ctx, c, http.MethodDelete, c.In("agents", args[0], "config"), nil); err != nil {
 				return err
 			}
-			return a.say("Agent %q has no configuration in Git any more. What it declared is let go: its objects stay.", args[0])
+			return a.say("Agent %q no longer has a configuration in Git. Its declared deployments are released: their objects stay in the cluster.", args[0])
 		})
 	return cmd
 }
 
 func (a *app) agentConfigGetCommand() *cobra.Command {
 	var out outputFlags
-	cmd := a.verb("get NAME", "Show the configuration of an agent in Git, what it declares and everything that is wrong with it", 1,
+	cmd := a.verb("get NAME", "Show the configuration of an agent in Git, its deployments and its errors", 1,
 		func(ctx context.Context, c *client.Client, args []string) error {
 			if err := out.parse(); err != nil {
 				return err
@@ -72,11 +72,11 @@ func (a *app) agentConfigGetCommand() *cobra.Command {
 func stateText(state string) string {
 	switch state {
 	case "Invalid", "Refused", "Unreadable":
-		return state + ": what was applied before holds"
+		return state + ": the configuration that was applied before stays in force"
 	case "Absent":
-		return state + ": the repository has no file for this agent, and nothing is declared"
+		return state + ": the repository has no file for this agent"
 	case "Pending":
-		return state + ": it was not read yet"
+		return state + ": the server has not read it yet"
 	default:
 		return state
 	}
@@ -136,24 +136,24 @@ func printFindings(w io.Writer, title string, findings []apiv1.ConfigFinding, mo
 }
 
 func (a *app) gitLabProjectCommand() *cobra.Command {
-	set := a.verb("set PROJECT URL", "Say where a project is", 2, func(ctx context.Context, c *client.Client, args []string) error {
+	set := a.verb("set PROJECT URL", "Set the URL of a project", 2, func(ctx context.Context, c *client.Client, args []string) error {
 		if err := client.Do(ctx, c, http.MethodPut, c.In("gitlab-projects", args[0]), apiv1.SetGitLabProject{RepoURL: args[1]}); err != nil {
 			return err
 		}
 		return a.say("GitLab project %s is at %s.", args[0], args[1])
 	})
 	set.Example = "kedge gitlab-project set 4711 https://gitlab.example/group/app.git"
-	unset := a.verb("unset PROJECT", "Forget where a project is; what runs of it goes on", 1, func(ctx context.Context, c *client.Client, args []string) error {
+	unset := a.verb("unset PROJECT", "Remove the URL of a project; deployments from it keep running", 1, func(ctx context.Context, c *client.Client, args []string) error {
 		if err := client.Do(ctx, c, http.MethodDelete, c.In("gitlab-projects", args[0]), nil); err != nil {
 			return err
 		}
-		return a.say("It is forgotten where GitLab project %s is.", args[0])
+		return a.say("URL of GitLab project %s removed.", args[0])
 	})
-	cmd := group("gitlab-project", "Say where projects are that configuration files of GitLab's name by a number",
+	cmd := group("gitlab-project", "Map GitLab projects that configuration files name by number to repositories",
 		set, unset, getCommand(a, "get", gitLabProjectResource()))
 	cmd.Aliases = []string{"gitlab-projects"}
-	cmd.Long = "A file of GitLab's names a project by its path, which is looked for on the host of the file, or by its number, which only GitLab knows:\n" +
-		"then the tenant says here where it is."
+	cmd.Long = "A GitLab configuration file names a project by its path, which is resolved against the host of the file, or by its number, which only\n" +
+		"GitLab can resolve. For numbers, set the repository URL here."
 	return cmd
 }
 

@@ -56,7 +56,7 @@ func TestConfigurationsInGitAreSetAndShown(t *testing.T) {
 		says  []string
 	}{
 		"agent config get prod": {"GET agents/prod/config", 0, []string{
-			"Invalid: what was applied before holds", "Errors:\n  line 7: deployments[0].policy.drift: \"fix\" is none of correct, report, ignore\n  and 3 more",
+			"Invalid: the configuration that was applied before stays in force", "Errors:\n  line 7: deployments[0].policy.drift: \"fix\" is none of correct, report, ignore\n  and 3 more",
 			"Not used:\n  line 20: ci_access: is not used", "prod.web", "Released (60m)", "aaaaaaaaaaaa",
 		}},
 		"agent config get prod -o json":                      {"GET agents/prod/config", 0, []string{`"field": "deployments[0].policy.drift"`}},
@@ -64,7 +64,7 @@ func TestConfigurationsInGitAreSetAndShown(t *testing.T) {
 		"agent config get prod -o xml":                       {"", 2, []string{"output format \"xml\" is not supported here"}},
 		"agent config get none":                              {"GET agents/none/config", 1, []string{"kedge agent config set none URL"}},
 		"agent config set prod https://git.example/f.git":    {`PUT agents/prod/config {"repoURL":"https://git.example/f.git"}`, 0, []string{"kedge agent config get prod"}},
-		"agent config unset prod":                            {"DELETE agents/prod/config", 0, []string{"its objects stay"}},
+		"agent config unset prod":                            {"DELETE agents/prod/config", 0, []string{"their objects stay"}},
 		"gitlab-project set group/app https://git.example/a": {`PUT gitlab-projects/group%2Fapp {"repoURL":"https://git.example/a"}`, 0, []string{"group/app is at https://git.example/a"}},
 		"gitlab-project unset 42":                            {"DELETE gitlab-projects/42", 0, []string{"42"}},
 		"gitlab-project get":                                 {"GET gitlab-projects", 0, []string{"https://git.example/app.git"}},

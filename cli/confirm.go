@@ -18,7 +18,7 @@ import (
 type confirmation struct{ yes bool }
 
 func (q *confirmation) flags(f *pflag.FlagSet) {
-	f.BoolVarP(&q.yes, "yes", "y", false, "do not ask; needed where nobody can be asked, such as in a script")
+	f.BoolVarP(&q.yes, "yes", "y", false, "do not ask for confirmation; required in scripts")
 }
 
 // ask says on a terminal what is about to happen and returns nil once it is agreed to. Where nobody can be
@@ -28,7 +28,7 @@ func (q *confirmation) ask(a *app, consequence, command string) error {
 		return nil
 	}
 	if !isTerminal(a.In) {
-		return &exitError{exitUsage, consequence + " Standard input is not a terminal, so you cannot be asked, and nothing was changed",
+		return &exitError{exitUsage, consequence + " Standard input is not a terminal, so this needs --yes; nothing was changed",
 			"to go ahead: " + command + " --yes"}
 	}
 	fmt.Fprintf(a.Err, "%s\nContinue? [y/N] ", consequence)
@@ -40,7 +40,7 @@ func (q *confirmation) ask(a *app, consequence, command string) error {
 	case "y", "yes":
 		return nil
 	}
-	return failure("you did not agree: nothing was changed", "")
+	return failure("not confirmed: nothing was changed", "")
 }
 
 // askLeaving asks before agents may leave an environment, if deployments are in it that delete their objects in
@@ -62,7 +62,7 @@ func (q *confirmation) askLeaving(ctx context.Context, a *app, c *client.Client,
 	if len(names) == 0 {
 		return nil
 	}
-	return q.ask(a, fmt.Sprintf("An agent that leaves environment %q by this deletes the objects of %s with the policy pruneOnDetach in its cluster: %s.",
+	return q.ask(a, fmt.Sprintf("If an agent leaves environment %q, it deletes the objects of %s with the policy pruneOnDetach in its cluster: %s.",
 		environment, count(len(names), "deployment"), cell(strings.Join(names, ", "))), command)
 }
 

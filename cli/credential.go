@@ -16,7 +16,7 @@ import (
 )
 
 func (a *app) credentialCommand() *cobra.Command {
-	cmd := group("credential", "Keep passwords, tokens and keys for Git", a.credentialCreateCommand(), a.credentialSetCommand(),
+	cmd := group("credential", "Manage passwords, tokens and keys for Git", a.credentialCreateCommand(), a.credentialSetCommand(),
 		getCommand(a, "get", credentialResource()),
 		a.removeVerb("credential", "Deletes a credential that no repository uses.", credentialResource().words(), func(c *client.Client, name string) string { return c.In("credentials", name) }))
 	cmd.Aliases = []string{"credentials", "cred", "creds"}
@@ -47,7 +47,7 @@ func knownHostsOf(path string) (string, error) {
 func (a *app) credentialCreateCommand() *cobra.Command {
 	var req apiv1.CreateCredential
 	var secretFile, hostsFile string
-	cmd := a.verb("create NAME --secret-file FILE", "Keep a credential; nobody can read it back", 1, func(ctx context.Context, c *client.Client, args []string) error {
+	cmd := a.verb("create NAME --secret-file FILE", "Create a credential; its secret cannot be read back", 1, func(ctx context.Context, c *client.Client, args []string) error {
 		var err error
 		if req.Secret, err = secretOf(secretFile, req.Kind); err != nil {
 			return err
@@ -61,8 +61,8 @@ func (a *app) credentialCreateCommand() *cobra.Command {
 		if err := client.Do(ctx, c, http.MethodPost, c.In("credentials"), req); err != nil {
 			return err
 		}
-		fmt.Fprintf(a.Err, "Use it: kedge repo add URL --credential %s\n", args[0])
-		return a.say("Credential %q is kept.", args[0])
+		fmt.Fprintf(a.Err, "To use it: kedge repo add URL --credential %s\n", args[0])
+		return a.say("Credential %q created.", args[0])
 	})
 	cmd.Example = "kedge credential create github --secret-file token\nkedge credential create deploy-key --kind ssh --secret-file id_ed25519 --known-hosts-file known_hosts"
 	f := cmd.Flags()
@@ -77,7 +77,7 @@ func (a *app) credentialCreateCommand() *cobra.Command {
 func (a *app) credentialSetCommand() *cobra.Command {
 	var secretFile, hostsFile, username string
 	var cmd *cobra.Command
-	cmd = a.verb("set NAME", "Replace parts of a credential; repositories that use it are read anew at once", 1, func(ctx context.Context, c *client.Client, args []string) error {
+	cmd = a.verb("set NAME", "Change a credential; the server re-reads the repositories that use it", 1, func(ctx context.Context, c *client.Client, args []string) error {
 		var req apiv1.UpdateCredential
 		if secretFile != "" {
 			now, err := client.Get[apiv1.Credential](ctx, c, c.In("credentials", args[0]))
@@ -103,7 +103,7 @@ func (a *app) credentialSetCommand() *cobra.Command {
 		if err := client.Do(ctx, c, http.MethodPatch, c.In("credentials", args[0]), req); err != nil {
 			return err
 		}
-		return a.say("Credential %q is changed.", args[0])
+		return a.say("Credential %q changed.", args[0])
 	})
 	cmd.Flags().StringVar(&username, "username", "", "user name, where the Git host wants a certain one")
 	cmd.Flags().StringVar(&secretFile, "secret-file", "", "file with the new password, token or private key")

@@ -66,9 +66,9 @@ func (a *app) confirmDemo(ctx context.Context, cfg demo.Config, yes bool) error 
 		return nil
 	}
 	if !isTerminal(a.In) {
-		return failure("nobody has agreed to that", "make demo ARGS=--yes (kedge demo --yes) goes on with it; "+localClusters)
+		return failure("not confirmed", "make demo ARGS=--yes (kedge demo --yes) confirms it; "+localClusters)
 	}
-	fmt.Fprint(a.Err, "Type yes to go on: ")
+	fmt.Fprint(a.Err, "Type yes to continue: ")
 	answer, err := bufio.NewReader(a.In).ReadString('\n')
 	if strings.TrimSpace(answer) != "yes" {
 		return errors.Join(failure("stopped; nothing was changed", localClusters), err)

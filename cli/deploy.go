@@ -31,9 +31,9 @@ func (a *app) deployCreateCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "create NAME --repo URL",
 		Short: "Deploy a folder of a Git repository to every cluster of an environment",
-		Long: "What the folder holds is detected: a chart (Chart.yaml), a Kustomize root (kustomization.yaml), or plain manifests. " +
-			"--kind says it instead.\n\nThe server looks at the source first, for at most a few seconds: a repository that cannot be read and a revision or a " +
-			"folder that does not exist are refused. A host that cannot be reached is a warning. --no-check stores it unseen.",
+		Long: "The kind of the source is detected: a chart (Chart.yaml), a Kustomize root (kustomization.yaml), or plain manifests. --kind overrides it.\n\n" +
+			"The server reads the source first, for at most a few seconds. It refuses a repository that it cannot read, and a revision or a folder\n" +
+			"that does not exist. If the host is unreachable, the command prints a warning. --no-check skips this.",
 		Example: "kedge deploy create web --repo https://github.com/example/web --path deploy --namespace web --wait\n" +
 			"kedge deploy create shop --repo https://github.com/example/shop --path chart --values-file ../env/{agent.labels.region}.yaml --set image.tag=v2",
 		Args: cobra.ExactArgs(1),
@@ -64,8 +64,8 @@ func (a *app) deployCreateCommand() *cobra.Command {
 	f.StringToStringVar(&req.Source.Variables, "var", nil, "replace ${NAME} in the objects, NAME=VALUE,…; values may use {agent.name} and {agent.labels.KEY}")
 	f.StringToStringVar(&req.Labels, "label", nil, "labels of the deployment, KEY=VALUE,…; may be repeated")
 	noCheckFlag(f, &noCheck)
-	f.BoolVar(&wait, "wait", false, "wait until it has arrived in every cluster, as status --watch does")
-	f.DurationVar(&w.timeout, "timeout", 5*time.Minute, "with --wait: give up after this long; 0 is never")
+	f.BoolVar(&wait, "wait", false, "wait until every target is synced and healthy, as status --watch does")
+	f.DurationVar(&w.timeout, "timeout", 5*time.Minute, "with --wait: give up after this long; 0 is no limit")
 	must(cmd.MarkFlagRequired("repo"))
 	return cmd
 }
@@ -80,17 +80,17 @@ func (a *app) createDeployment(ctx context.Context, req apiv1.CreateDeployment, 
 		return err
 	}
 	a.warn(made.Warnings)
-	fmt.Fprintf(a.Out, "Deployment %q is created, with %s.\n", made.Name, count(made.Counts.Targets, "target"))
+	fmt.Fprintf(a.Out, "Deployment %q created, with %s.\n", made.Name, count(made.Counts.Targets, "target"))
 	if wait {
 		return a.watchStatus(ctx, c, made.Name, w)
 	}
-	fmt.Fprintf(a.Err, "See it arrive: kedge status %s --watch\n", made.Name)
+	fmt.Fprintf(a.Err, "To follow it: kedge status %s --watch\n", made.Name)
 	return nil
 }
 
 // noCheckFlag is for commands that store a source.
 func noCheckFlag(f *pflag.FlagSet, noCheck *bool) {
-	f.BoolVar(noCheck, "no-check", false, "store the source without looking at it first")
+	f.BoolVar(noCheck, "no-check", false, "store the source without reading it first")
 }
 
 // unchecked is the path of a request whose source the server shall not look at.

@@ -25,10 +25,9 @@ func (a *app) deployDeleteCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "delete NAME…",
 		Short: "Delete a deployment, and its objects in every cluster",
-		Long: "Deletes a deployment and its objects in every cluster, after saying how many there are and asking. Namespaces,\n" +
-			"CustomResourceDefinitions and PersistentVolumeClaims are kept, because others or data may depend on them, and so is what is\n" +
-			"annotated kedge.dev/prune: disabled; events name what was kept. With --keep-objects every object is kept and nobody manages it\n" +
-			"any longer.",
+		Long: "Deletes deployments and their objects in every cluster. The command shows the number of objects and asks for confirmation. Namespaces,\n" +
+			"CustomResourceDefinitions, PersistentVolumeClaims and objects annotated kedge.dev/prune: disabled are kept, and events name them. With\n" +
+			"--keep-objects all objects stay in their clusters, unmanaged.",
 		Example: "kedge deploy delete web --wait\nkedge deploy delete web --keep-objects    # stop managing it; the clusters keep running it",
 		Args:    cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -40,9 +39,9 @@ func (a *app) deployDeleteCommand() *cobra.Command {
 		},
 	}
 	f := cmd.Flags()
-	f.BoolVar(&o.keepObjects, "keep-objects", false, "delete no object: they stay in their clusters, and nobody manages them")
-	f.BoolVar(&o.wait.wait, "wait", false, "wait until every cluster has done it")
-	f.DurationVar(&o.wait.timeout, "timeout", 5*time.Minute, "with --wait: give up after this long; 0 is never")
+	f.BoolVar(&o.keepObjects, "keep-objects", false, "delete no objects: they stay in their clusters, unmanaged")
+	f.BoolVar(&o.wait.wait, "wait", false, "wait until every cluster has deleted its objects")
+	f.DurationVar(&o.wait.timeout, "timeout", 5*time.Minute, "with --wait: give up after this long; 0 is no limit")
 	o.confirmation.flags(f)
 	return cmd
 }
@@ -76,7 +75,7 @@ func (a *app) deleteDeployment(ctx context.Context, c *client.Client, d apiv1.De
 	if err := c.DeleteDeployment(ctx, name, o.keepObjects); err != nil {
 		return err
 	}
-	fmt.Fprintf(a.Out, "Deployment %q is being deleted%s; clusters that are away follow when they are back.\n", name, keeping(o))
+	fmt.Fprintf(a.Out, "Deployment %q is being deleted%s; disconnected clusters follow when they reconnect.\n", name, keeping(o))
 	if !o.wait.wait {
 		return nil
 	}
@@ -114,7 +113,7 @@ func (a *app) confirmDeletion(ctx context.Context, c *client.Client, name string
 	what := fmt.Sprintf("This deletes deployment %q and its %s on %s", name, count(would.Objects, "object"), count(would.Clusters, "cluster"))
 	if o.keepObjects {
 		command += " --keep-objects"
-		what = fmt.Sprintf("This deletes deployment %q; its %s on %s stay, and nobody manages them any longer",
+		what = fmt.Sprintf("This deletes deployment %q; its %s on %s stay, unmanaged",
 			name, count(would.Objects+would.Kept, "object"), count(would.Clusters, "cluster"))
 	} else if would.Kept > 0 {
 		what += fmt.Sprintf("; %s of a protected kind (Namespace, CustomResourceDefinition or PersistentVolumeClaim) will be kept", count(would.Kept, "object"))

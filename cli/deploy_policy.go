@@ -22,20 +22,20 @@ type policyFlags struct {
 }
 
 func (p *policyFlags) add(f *pflag.FlagSet) {
-	f.BoolVar(&p.adopt, "adopt", false, "take over existing objects that nobody owns")
+	f.BoolVar(&p.adopt, "adopt", false, "take over existing objects that have no owner")
 	f.BoolVar(&p.empty, "allow-empty", false, "accept a source that holds no object")
-	f.BoolVar(&p.manual, "manual", false, "wait for kedge sync instead of following the source")
+	f.BoolVar(&p.manual, "manual", false, "apply only on kedge sync instead of following the source")
 	f.BoolVar(&p.onDetach, "prune-on-detach", false, "delete the objects in clusters that leave the environment")
 	f.BoolVar(&p.force, "force", false, "take over fields that another manager owns")
-	f.BoolVar(&p.replace, "replace", false, "delete and create anew what cannot be changed in place")
-	f.BoolVar(&p.previewOnly, "preview-only", false, "from now on agents report what would change and change nothing; --preview-only=false ends it")
+	f.BoolVar(&p.replace, "replace", false, "delete and recreate objects with changes to immutable fields")
+	f.BoolVar(&p.previewOnly, "preview-only", false, "agents report changes without applying them; --preview-only=false ends it")
 	f.BoolVar(&p.createNamespace, "create-namespace", false, "create the deployment's namespace where it is missing; it is never deleted with the deployment")
-	f.StringVar(&p.drift, "drift", "correct", "what is done about objects changed in the cluster: correct, report or ignore")
+	f.StringVar(&p.drift, "drift", "correct", "how to handle drift: correct, report or ignore")
 	f.StringArrayVar(&p.ignore, "ignore", nil, "a field that may differ, KIND[/NAME]:/json/pointer; may be repeated, empty names none")
 	f.StringVar(&p.account, "service-account", "", "NAMESPACE/NAME of the ServiceAccount that agents act as (default: as themselves)")
-	f.StringVar(&p.propagation, "propagation", "Background", "what becomes of dependents of what is deleted: Background, Foreground or Orphan")
-	f.DurationVar(&p.pruneTimeout, "prune-timeout", 0, "how long a deletion may take before it is called failed; 0 is for ever")
-	f.DurationVar(&p.readyTimeout, "ready-timeout", 0, "how long objects may take to be ready before they are called failed; 0 is for ever")
+	f.StringVar(&p.propagation, "propagation", "Background", "deletion propagation: Background, Foreground or Orphan")
+	f.DurationVar(&p.pruneTimeout, "prune-timeout", 0, "how long a deletion may take before it counts as failed; 0 is no limit")
+	f.DurationVar(&p.readyTimeout, "ready-timeout", 0, "how long objects may take to become ready before they count as failed; 0 is no limit")
 	f.IntVar(&p.limit.Objects, "prune-limit-objects", fleet.DefaultPruneLimit.Objects, "more deletions than this, and than the percentage, wait to be confirmed")
 	f.IntVar(&p.limit.Percent, "prune-limit-percent", fleet.DefaultPruneLimit.Percent, "more deletions than this part of all objects, and than the number, wait to be confirmed")
 }

@@ -15,7 +15,7 @@ import (
 
 func (a *app) deployPrunesCommand() *cobra.Command {
 	var agent string
-	cmd := getOf(a, "prunes NAME", "List the objects that have left the source and are kept until their deletion is confirmed", deploymentResource().words(),
+	cmd := getOf(a, "prunes NAME", "List held deletions: objects that have left the source", deploymentResource().words(),
 		func(name string) resource[apiv1.HeldPrune] { return heldPruneResource(name, agent) })
 	cmd.Flags().StringVar(&agent, "agent", "", "only on this agent")
 	return cmd
@@ -49,9 +49,9 @@ func heldPruneResource(deployment, agent string) resource[apiv1.HeldPrune] {
 func (a *app) deployConfirmPruneCommand() *cobra.Command {
 	var req apiv1.ConfirmPrune
 	cmd := &cobra.Command{
-		Use: "confirm-prune NAME OBJECT… | --all --count N", Short: "Let clusters delete objects whose deletion is held", Args: cobra.MinimumNArgs(1),
-		Long: "Objects that have left the source are kept when they are many or of a kind that holds data, until somebody confirms that they may be\n" +
-			"deleted. A confirmation is for the revision that is deployed now: another commit, or an edit, drops it.",
+		Use: "confirm-prune NAME OBJECT… | --all --count N", Short: "Confirm held deletions", Args: cobra.MinimumNArgs(1),
+		Long: "When many objects leave the source, or objects of a kind that holds data, their deletion is held until you confirm it. A confirmation\n" +
+			"is for the revision that is deployed now: another commit, or an edit, drops it.",
 		Example: "kedge deploy prunes web\nkedge deploy confirm-prune web \"ConfigMap shop/old\" \"Namespace legacy\"\nkedge deploy confirm-prune web --all --count 12 --agent prod-1",
 	}
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -62,7 +62,7 @@ func (a *app) deployConfirmPruneCommand() *cobra.Command {
 		case !req.All && len(req.Objects) == 0:
 			return &exitError{exitUsage, "name the objects, or confirm --all with --count", "kedge deploy prunes " + args[0]}
 		case req.All && req.Count <= 0:
-			return &exitError{exitUsage, "say with --count how many are held, so that no more are deleted than you have seen", "kedge deploy prunes " + args[0]}
+			return &exitError{exitUsage, "--all needs --count, the number of held deletions that you have seen", "kedge deploy prunes " + args[0]}
 		}
 		c, err := a.connect()
 		if err != nil {
@@ -72,19 +72,12 @@ func (a *app) deployConfirmPruneCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		fmt.Fprintf(a.Err, "See it happen: kedge status %s --watch\n", args[0])
-		return a.say("Confirmed %s; %s told.", count(done.Deletions, "deletion"), wereTold(done.Targets))
+		fmt.Fprintf(a.Err, "To follow it: kedge status %s --watch\n", args[0])
+		return a.say("Confirmed %s on %s.", count(done.Deletions, "deletion"), count(done.Targets, "target"))
 	}
 	f := cmd.Flags()
 	f.BoolVar(&req.All, "all", false, "everything that is held now; needs --count")
 	f.IntVar(&req.Count, "count", 0, "with --all: how many deletions are held, an object on two clusters counted twice, as kedge deploy prunes lists them")
 	f.StringVar(&req.Agent, "agent", "", "only on this agent (default: on all that hold them)")
 	return cmd
-}
-
-func wereTold(targets int) string {
-	if targets == 1 {
-		return "1 cluster was"
-	}
-	return fmt.Sprintf("%d clusters were", targets)
 }

@@ -22,7 +22,7 @@ type setFlags struct{ values, texts, json, files []string }
 var setFlagNames = []string{"set", "set-string", "set-json", "set-file"}
 
 func (s *setFlags) add(f *pflag.FlagSet) {
-	f.StringArrayVar(&s.values, "set", nil, "values of a chart as Helm's --set takes them, such as a.b=1,list[0].name=x; may be repeated; empty removes what was set before")
+	f.StringArrayVar(&s.values, "set", nil, "values of a chart as Helm's --set takes them, such as a.b=1,list[0].name=x; may be repeated; empty removes the values set before")
 	f.StringArrayVar(&s.texts, "set-string", nil, "the same, with every value a string")
 	f.StringArrayVar(&s.json, "set-json", nil, "the same, with every value as JSON")
 	f.StringArrayVar(&s.files, "set-file", nil, "the same, with the content of a file on this machine as value: key=path")

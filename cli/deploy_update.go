@@ -23,7 +23,7 @@ func (a *app) deploySetCommand() *cobra.Command {
 	var policy policyFlags
 	var source sourceFlags
 	var cmd *cobra.Command
-	cmd = a.verb("set NAME", "Change a deployment; what is not named stays as it is", 1, func(ctx context.Context, c *client.Client, args []string) error {
+	cmd = a.verb("set NAME", "Change a deployment; fields without a flag stay as they are", 1, func(ctx context.Context, c *client.Client, args []string) error {
 		f := cmd.Flags()
 		var req apiv1.UpdateDeployment
 		for name, text := range map[string]struct {
@@ -60,10 +60,10 @@ func (a *app) deploySetCommand() *cobra.Command {
 			return err
 		}
 		a.warn(changed.Warnings)
-		return a.say("Deployment %q is changed.", args[0])
+		return a.say("Deployment %q changed.", args[0])
 	})
 	cmd.Long = "Changing the source brings the new objects and, unless pruning is off, removes those that are gone. Labels, variables and globs are replaced whole, and so are the values files of a chart and, with --values, its values; " +
-		"--set and its kind change single values, and win over what was set before; --set= with nothing after it removes all that were set."
+		"--set and its kind change single values, and override the values set before; --set= with nothing after it removes all that were set."
 	cmd.Example = "kedge deploy set web --revision v1.4\nkedge deploy set web --manual    # from now on: kedge sync web"
 	f := cmd.Flags()
 	f.StringVar(&repo, "repo", "", "URL of the Git repository")
@@ -92,7 +92,7 @@ func (a *app) deployReleaseCommand() *cobra.Command {
 }
 
 func (a *app) deployHistoryCommand() *cobra.Command {
-	return getOf(a, "history NAME", "List the revisions that a rollback can go back to, newest first", deploymentResource().words(), revisionResource)
+	return getOf(a, "history NAME", "List the revisions that a rollback can use, newest first", deploymentResource().words(), revisionResource)
 }
 
 func (a *app) historyCommand() *cobra.Command {

@@ -18,7 +18,7 @@ func (a *app) deployDetachedCommand() *cobra.Command {
 	var deployment, agent string
 	detached := detachedResource(&deployment, &agent)
 	cmd := getCommand(a, "detached", detached)
-	cmd.Short = "List targets that were let go, with the names of their deployments and agents"
+	cmd.Short = "List detached targets"
 	cmd.Flags().StringVar(&deployment, "deployment", "", "only of this deployment")
 	cmd.Flags().StringVar(&agent, "agent", "", "only of the agent that has or had this name")
 	return cmd
@@ -53,7 +53,7 @@ func (a *app) deployDismissCommand() *cobra.Command {
 	var all bool
 	var agent string
 	cmd := &cobra.Command{
-		Use: "dismiss NAME [TARGET] | NAME --agent AGENT | NAME --all", Short: "Forget targets that were let go: their objects stay, and are listed no longer",
+		Use: "dismiss NAME [TARGET] | NAME --agent AGENT | NAME --all", Short: "Remove detached targets from the list; their objects stay",
 		Args:    cobra.RangeArgs(1, 2),
 		Example: "kedge deploy detached\nkedge deploy dismiss web --agent prod-1\nkedge deploy dismiss web --all",
 	}
@@ -80,7 +80,7 @@ func (a *app) deployDismissCommand() *cobra.Command {
 }
 
 func (a *app) agentDismissCommand() *cobra.Command {
-	cmd := a.verb("dismiss NAME", "Forget all targets that a deleted agent has left: their objects stay, and are listed no longer", 1,
+	cmd := a.verb("dismiss NAME", "Remove the detached targets of a deleted agent from the list; their objects stay", 1,
 		func(ctx context.Context, c *client.Client, args []string) error {
 			return a.dismiss(ctx, c, apiv1.DismissTargets{Agent: args[0]})
 		})

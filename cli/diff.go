@@ -14,7 +14,7 @@ import (
 	"github.com/kedge-dev/kedge/internal/apiv1"
 )
 
-// diffFlags are what kedge diff is told beside its arguments.
+// diffFlags are the flags of kedge diff.
 type diffFlags struct {
 	outputFlags
 	from, to string
@@ -26,7 +26,7 @@ func (a *app) diffCommand() *cobra.Command {
 	d := diffFlags{}
 	cmd := &cobra.Command{
 		Use: "diff DEPLOYMENT | DIR DIR", Short: "Show what differs between two revisions of a deployment, field by field", Args: cobra.RangeArgs(1, 2),
-		Long: "Compares what clusters are told to hold with the newest commit, or any two revisions: kept ones by their number (kedge deploy history),\n" +
+		Long: "Compares the desired state of the clusters with the newest commit, or any two revisions: kept ones by their number (kedge history),\n" +
 			"or branches, tags, commits and full refs such as refs/pull/12/head, rendered as the deployment is now. Nothing is changed. The values of\n" +
 			"Secrets are hidden: only that they differ is shown.\n\n" +
 			"With two folders it renders both on this machine, as kedge render does, and needs no server.",
@@ -37,7 +37,7 @@ func (a *app) diffCommand() *cobra.Command {
 	}
 	cmd.RunE = func(cmd *cobra.Command, args []string) error { return a.diff(cmd, args, d) }
 	f := cmd.Flags()
-	f.StringVar(&d.from, "from", "", "older side (default: what clusters are told to hold)")
+	f.StringVar(&d.from, "from", "", "older side (default: the desired state of the clusters)")
 	f.StringVar(&d.to, "to", "", "newer side (default: the newest of what the deployment follows)")
 	f.BoolVar(&d.exitCode, "exit-code", false, "exit with 1 when something differs")
 	q := &d.local.request
@@ -110,7 +110,7 @@ func (a *app) printDiff(d apiv1.Diff) error {
 	paint := a.painter()
 	fmt.Fprintln(a.Out, paint(bold, "--- "+sideName(d.From)))
 	fmt.Fprintln(a.Out, paint(bold, "+++ "+sideName(d.To)))
-	var added, removed, changed, unchanged, told int
+	var added, removed, changed, unchanged, rendered int
 	for _, v := range d.Variants {
 		if len(d.Variants) > 1 || v.Variant != "" {
 			fmt.Fprintf(a.Out, "\nFor %s: %s\n", count(v.Count, "agent"), printable(agentNames(v)))
@@ -119,7 +119,7 @@ func (a *app) printDiff(d apiv1.Diff) error {
 			fmt.Fprintln(a.Out, paint(red, "! "+printable(v.Problem)))
 			continue
 		}
-		told++
+		rendered++
 		for _, note := range v.Notes {
 			fmt.Fprintln(a.Err, "Note:", printable(note))
 		}
@@ -131,7 +131,7 @@ func (a *app) printDiff(d apiv1.Diff) error {
 	if d.More > 0 {
 		fmt.Fprintf(a.Out, "\n%s left off.\n", count(d.More, "more variant"))
 	}
-	if told == 0 {
+	if rendered == 0 {
 		return nil
 	}
 	if added+removed+changed == 0 {

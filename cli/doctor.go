@@ -15,10 +15,10 @@ import (
 func (a *app) doctorCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "doctor",
-		Short: "Look for what is wrong: login, versions, agents, repositories, deployments; and say what to do",
-		Long: "Looks for what is wrong in a tenant: versions, agents that never connected or are lost, configuration files and repositories that\n" +
-			"cannot be read, deployments that have failed, drifted or hold back deletions; and for what somebody has decided: a frozen fleet,\n" +
-			"suspended environments, newer revisions that are not sent. It exits with 1 when there is a problem; a notice is none.",
+		Short: "Check the login, versions, agents, repositories and deployments for problems",
+		Long: "Checks a tenant for problems: version skew, agents that are disconnected or never connected, configuration files and repositories that\n" +
+			"cannot be read, and deployments that have failed, drifted or hold deletions. Notices name deliberate states: a frozen fleet, suspended\n" +
+			"environments and pinned deployments. The exit code is 1 if there is a problem.",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, err := a.connect()
@@ -92,7 +92,7 @@ func (a *app) examineLogin(ctx context.Context, c *client.Client) (problems int,
 		return 0, err
 	}
 	if who.ServerVersion != a.Version {
-		a.diagnosed("problem", "login", fmt.Sprintf("this program is version %s, the server %s", a.Version, who.ServerVersion), "use the kedge of the server's version")
+		a.diagnosed("problem", "login", fmt.Sprintf("this program is version %s, the server %s", a.Version, who.ServerVersion), "install the kedge of the server's version")
 		return 1, nil
 	}
 	a.diagnosed("ok", "login", fmt.Sprintf("%s (%s), version %s", who.Name, who.Role, a.Version), "")

@@ -45,7 +45,7 @@ func (a *app) agentEnrollCommand() *cobra.Command {
 	f.IntVar(&req.Replicas, "replicas", 0, "how many pods; one leads and the others wait to take over (default 1)")
 	f.StringVar(&req.ServerAddress, "server-address", "", "how the agent reaches the server, such as grpcs://host:443 (default: the server's)")
 	f.StringVar(&req.ConfigRepoURL, "config-repo", "", "URL of the Git repository that the agent's configuration is in (default: none)")
-	f.StringVar(&chosenFile, "chosen-token-file", "", "file with a token of your own choice, as it is in the cluster's Secret; weak ones are refused")
+	f.StringVar(&chosenFile, "chosen-token-file", "", "file with your own token, as in the Secret of the cluster; the server refuses weak tokens")
 	f.StringVar(&tokenFile, "agent-token-file", "", "also write the agent's token to this new file, readable for you alone")
 	cmd.MarkFlagsMutuallyExclusive("image", "without-deployment")
 	return cmd
@@ -119,7 +119,7 @@ func (a *app) explainEnrollment(made apiv1.Enrollment) {
 	for _, warning := range manifestWarnings(made.Manifest) {
 		fmt.Fprintln(a.Err, "Warning:", warning)
 	}
-	fmt.Fprintln(a.Err, "Then see it connect: kedge get agents --watch")
+	fmt.Fprintln(a.Err, "To see it connect: kedge get agents --watch")
 }
 
 // manifestWarnings tells what keeps a manifest from working in a cluster elsewhere.
@@ -131,7 +131,7 @@ func manifestWarnings(manifest string) []string {
 			continue
 		}
 		if u, err := url.Parse(address); err == nil && loopback(u.Hostname()) {
-			out = append(out, "the agent is told to connect to "+address+", which only the machine of the server can reach: "+
+			out = append(out, "the agent connects to "+address+", which only the machine of the server can reach: "+
 				"start the server with --external-url, or enrol with --server-address")
 		}
 	}

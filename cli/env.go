@@ -11,7 +11,7 @@ import (
 )
 
 func (a *app) envCommand() *cobra.Command {
-	cmd := group("env", "Name places to deploy to", a.envCreateCommand(), a.envSetCommand(), getCommand(a, "get", environmentResource()), a.grantCommand(),
+	cmd := group("env", "Manage environments: the agents that deployments go to", a.envCreateCommand(), a.envSetCommand(), getCommand(a, "get", environmentResource()), a.grantCommand(),
 		a.removeVerb("environment", "Deletes an environment that no deployment uses.", environmentResource().words(), environmentPath))
 	cmd.Aliases = []string{"environment", "environments", "envs"}
 	cmd.AddCommand(a.suspendVerbs("environment", environmentResource().words(), environmentPath)...)
@@ -36,7 +36,7 @@ func (a *app) envCreateCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			fmt.Fprintf(a.Out, "Environment %q is created.\n", made.Name)
+			fmt.Fprintf(a.Out, "Environment %q created.\n", made.Name)
 			return nil
 		},
 	}

@@ -34,8 +34,8 @@ func (a *app) envSetCommand() *cobra.Command {
 		}
 		return a.say("Environment %q selects %s: now %s.", v.Name, selects(v), orNone(v.Selected))
 	})
-	cmd.Long = "What is named replaces what was there. Agents that no longer belong let go of what was deployed to them: it stays in their clusters, unless a deployment " +
-		"has the policy pruneOnDetach; then it asks first."
+	cmd.Long = "The given values replace the current ones. Targets on agents that leave the environment are detached: their objects stay in the cluster,\n" +
+		"unless a deployment has the policy pruneOnDetach. The command asks before that."
 	confirm.flags(cmd.Flags())
 	cmd.Example = "kedge env set canary --agents prod-1,prod-7\nkedge env set eu --match-labels region=eu,tier=prod"
 	cmd.Flags().StringSliceVar(&req.Agents, "agents", nil, "names of agents, a,b,…; empty names none")
@@ -53,7 +53,7 @@ func orNone(names []string) string {
 func (a *app) grantCommand() *cobra.Command {
 	var limits apiv1.Limits
 	var account string
-	create := a.verb("create ENVIRONMENT TENANT", "Let another tenant deploy to an environment, within limits", 2,
+	create := a.verb("create ENVIRONMENT TENANT", "Allow another tenant to deploy to an environment, within limits", 2,
 		func(ctx context.Context, c *client.Client, args []string) error {
 			v, err := client.Send[apiv1.Grant](ctx, c, http.MethodPost, c.In("grants"), apiv1.CreateGrant{
 				Environment: args[0], Grantee: args[1], Limits: limits, ServiceAccount: account,
@@ -66,15 +66,15 @@ func (a *app) grantCommand() *cobra.Command {
 	create.Example = "kedge env grant create eu shop --namespaces shop,shop-staging --kinds Deployment.apps,Service,ConfigMap"
 	create.Flags().StringSliceVar(&limits.Namespaces, "namespaces", nil, "only in these namespaces (default: all)")
 	create.Flags().StringSliceVar(&limits.Kinds, "kinds", nil, "only these kinds, such as ConfigMap, Deployment.apps or *.example.com (default: all)")
-	create.Flags().StringVar(&account, "service-account", "", "NAMESPACE/NAME that everything by the grant is applied as, whatever the deployments say (default: theirs)")
-	remove := a.verb("delete ID", "Take a grant back: nothing more is sent, and nothing is deleted", 1, func(ctx context.Context, c *client.Client, args []string) error {
+	create.Flags().StringVar(&account, "service-account", "", "NAMESPACE/NAME that deployments by this grant are applied as (default: the one of the deployment)")
+	remove := a.verb("delete ID", "Delete a grant; deployed objects stay", 1, func(ctx context.Context, c *client.Client, args []string) error {
 		if err := client.Do(ctx, c, http.MethodDelete, c.In("grants", args[0]), nil); err != nil {
 			return err
 		}
-		return a.say("Grant %s is taken back. What was deployed by it stays.", args[0])
+		return a.say("Grant %s deleted. Objects that were deployed by it stay.", args[0])
 	})
 	remove.ValidArgsFunction = completeNames(a, grantResource())
-	return group("grant", "Let other tenants deploy to an environment", create, remove, getCommand(a, "get", grantResource()))
+	return group("grant", "Manage grants: other tenants that may deploy to an environment", create, remove, getCommand(a, "get", grantResource()))
 }
 
 func grantResource() resource[apiv1.Grant] {
@@ -103,7 +103,8 @@ func (a *app) agentLabelCommand() *cobra.Command {
 	var confirm confirmation
 	cmd := &cobra.Command{
 		Use: "label NAME KEY=VALUE|KEY-…", Short: "Change the labels of an agent; environments select by them", Args: cobra.MinimumNArgs(2),
-		Long:    "KEY=VALUE sets a label, KEY- removes it. An agent that leaves an environment by it lets go of what was deployed to it there: it stays in the cluster, unless a deployment has the policy pruneOnDetach; then it asks first.",
+		Long: "KEY=VALUE sets a label, KEY- removes it. If the agent leaves an environment, its targets there are detached: their objects stay in the\n" +
+			"cluster, unless a deployment has the policy pruneOnDetach. The command asks before that.",
 		Example: "kedge agent label prod-7 region=eu tier-",
 	}
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -140,7 +141,7 @@ func (a *app) agentLabelCommand() *cobra.Command {
 		if err := client.Do(cmd.Context(), c, http.MethodPatch, c.In("agents", args[0]), apiv1.UpdateAgent{Labels: labels}); err != nil {
 			return err
 		}
-		return a.say("Agent %q is labelled.", args[0])
+		return a.say("Agent %q labelled.", args[0])
 	}
 	confirm.flags(cmd.Flags())
 	return cmd

@@ -19,14 +19,14 @@ import (
 
 func (a *app) fleetCommand() *cobra.Command {
 	var reason string
-	freeze := a.verb("freeze", "Send nothing new to any cluster, until unfrozen; what runs goes on", 0, func(ctx context.Context, c *client.Client, _ []string) error {
+	freeze := a.verb("freeze", "Stop sending changes to all clusters; agents still correct drift", 0, func(ctx context.Context, c *client.Client, _ []string) error {
 		if err := client.Do(ctx, c, http.MethodPost, c.Top("fleet", "freeze"), apiv1.Suspend{Reason: reason}); err != nil {
 			return err
 		}
-		return a.say("The fleet is frozen; lift it with kedge fleet unfreeze.")
+		return a.say("The fleet is frozen. To end it: kedge fleet unfreeze")
 	})
-	freeze.Flags().StringVar(&reason, "reason", "", "for those who wonder why nothing moves")
-	unfreeze := a.verb("unfreeze", "Lift the freeze: every cluster gets what is newest", 0, func(ctx context.Context, c *client.Client, _ []string) error {
+	freeze.Flags().StringVar(&reason, "reason", "", "why; everyone who reads the status sees it")
+	unfreeze := a.verb("unfreeze", "End the freeze: every cluster gets the newest revision", 0, func(ctx context.Context, c *client.Client, _ []string) error {
 		if err := client.Do(ctx, c, http.MethodPost, c.Top("fleet", "unfreeze"), nil); err != nil {
 			return err
 		}
@@ -53,7 +53,7 @@ func (a *app) fleetCommand() *cobra.Command {
 }
 
 func (a *app) operationCommand() *cobra.Command {
-	cmd := group("operation", "Follow work that goes on after a command has returned", getCommand(a, "get", operationResource()))
+	cmd := group("operation", "Follow asynchronous operations", getCommand(a, "get", operationResource()))
 	cmd.Aliases = []string{"operations", "op", "ops"}
 	return cmd
 }
@@ -124,7 +124,7 @@ func moment(value string, now time.Time) (time.Time, error) {
 
 func (a *app) auditCommand() *cobra.Command {
 	cmd := getCommand(a, "audit", auditResource(a.Now))
-	cmd.Short = "Show who did what, newest first"
+	cmd.Short = "Show the audit log, newest first"
 	return cmd
 }
 
@@ -134,14 +134,14 @@ func auditResource(now func() time.Time) resource[apiv1.AuditEvent] {
 	filter := url.Values{}
 	key := func(v apiv1.AuditEvent) string { return strconv.FormatInt(v.Seq, 10) }
 	return resource[apiv1.AuditEvent]{
-		use: "audit events", short: "Show who did what, newest first", changes: []string{"event"}, bounded: true,
+		use: "audit events", short: "Show the audit log, newest first", changes: []string{"event"}, bounded: true,
 		flags: func(f *pflag.FlagSet) {
-			queryFlag(f, filter, "actor", "actor", "only what this token or person did")
+			queryFlag(f, filter, "actor", "actor", "only actions of this token or person")
 			queryFlag(f, filter, "action", "action", "only this action, such as deployment.create")
-			queryFlag(f, filter, "kind", "kind", "only what was done to this kind of resource")
-			queryFlag(f, filter, "name", "name", "only what was done to the resource of this name")
-			timeFlag(f, filter, "since", "only what happened after this: a duration such as 10m, or a time (RFC 3339)", now)
-			timeFlag(f, filter, "until", "only what happened before this: a duration such as 10m, or a time (RFC 3339)", now)
+			queryFlag(f, filter, "kind", "kind", "only actions on this kind of resource")
+			queryFlag(f, filter, "name", "name", "only actions on the resource of this name")
+			timeFlag(f, filter, "since", "only actions after this: a duration such as 10m, or a time (RFC 3339)", now)
+			timeFlag(f, filter, "until", "only actions before this: a duration such as 10m, or a time (RFC 3339)", now)
 			f.IntVar(&most, "limit", most, "at most this many")
 			fleetFlag(f, &fleet)
 		},

@@ -97,7 +97,7 @@ func (a *app) concludeUpdate(deployment string, u apiv1.ImageUpdate, changed int
 	case req.Branch != "":
 		return a.say("Commit %s is on the new branch %q.%s", shortCommit(u.Commit), u.Branch, proposeAt(u))
 	}
-	fmt.Fprintf(a.Err, "See it arrive: kedge status %s --watch\n", deployment)
+	fmt.Fprintf(a.Err, "To follow it: kedge status %s --watch\n", deployment)
 	return a.say("Commit %s is pushed to branch %q.", shortCommit(u.Commit), u.Branch)
 }
 

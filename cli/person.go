@@ -18,19 +18,19 @@ func (a *app) personCommand() *cobra.Command {
 		if err := client.Do(ctx, c, http.MethodDelete, c.Top("people", args[0], "sessions"), nil); err != nil {
 			return err
 		}
-		return a.say("%s is logged out everywhere. Roles stay: take them away with kedge tenant member remove.", args[0])
+		return a.say("%s is logged out of all sessions. Roles stay: kedge tenant member remove deletes them.", args[0])
 	})
 	logout.Long = "Requests with these sessions are refused from now on, and what they follow ends within seconds, on every server. " +
 		"The person can log in again, unless the identity provider says no. Everybody may do this to themselves."
-	forget := a.verb("forget NAME", "Free the name of somebody who is gone", 1, func(ctx context.Context, c *client.Client, args []string) error {
+	forget := a.verb("forget NAME", "Delete a person who has left, so that the name can be used again", 1, func(ctx context.Context, c *client.Client, args []string) error {
 		if err := client.Do(ctx, c, http.MethodDelete, c.Top("people", args[0]), nil); err != nil {
 			return err
 		}
-		return a.say("The name %s is free; its sessions are ended, and it has no role in any tenant.", args[0])
+		return a.say("Person %s deleted, with all sessions and roles.", args[0])
 	})
-	forget.Long = "A name stands for the person who first logged in by it, and is refused to everybody else. When the identity provider " +
-		"gives it to somebody new, this frees it: all that the name had goes, so that the next one begins with nothing."
-	cmd := group("person", "See who has logged in, and log people out", getCommand(a, "get", personResource()), logout, forget)
+	forget.Long = "A name belongs to the person who first logged in with it. If the identity provider gives the name to another person, delete it here first.\n" +
+		"The sessions and roles of the name are deleted too."
+	cmd := group("person", "List the people who have logged in, and log them out", getCommand(a, "get", personResource()), logout, forget)
 	cmd.Aliases = []string{"people", "persons"}
 	return cmd
 }

@@ -48,7 +48,7 @@ func (a *app) onRepository(use, short string, run func(ctx context.Context, c *c
 func (a *app) repoAddCommand() *cobra.Command {
 	var req apiv1.CreateRepository
 	var signersFile string
-	cmd := a.verb("add URL", "Add a repository before any deployment uses it, to say how it is read", 1, func(ctx context.Context, c *client.Client, args []string) (err error) {
+	cmd := a.verb("add URL", "Add a repository, with a credential if it needs one", 1, func(ctx context.Context, c *client.Client, args []string) (err error) {
 		req.URL = args[0]
 		if req.Signers, err = a.readSigners(signersFile); err != nil {
 			return err
@@ -56,16 +56,16 @@ func (a *app) repoAddCommand() *cobra.Command {
 		if err := client.Do(ctx, c, http.MethodPost, c.In("repositories"), req); err != nil {
 			return err
 		}
-		return a.say("Repository %s is added.", args[0])
+		return a.say("Repository %s added.", args[0])
 	})
-	cmd.Long = "A deployment adds its repository by itself. One that needs a credential is added before, or set afterwards."
+	cmd.Long = "Creating a deployment adds its repository. Add a repository yourself if it needs a credential."
 	cmd.Flags().StringVar(&req.Credential, "credential", "", "name of the credential to read it with")
-	cmd.Flags().BoolVar(&req.Submodules, "submodules", false, "let paths lead into submodules")
+	cmd.Flags().BoolVar(&req.Submodules, "submodules", false, "allow paths into submodules")
 	cmd.Flags().StringVar(&signersFile, "signers-file", "", signersUsage)
 	return cmd
 }
 
-const signersUsage = "file that says who must have signed commits or tags: lines of an allowed_signers file, armored OpenPGP keys; empty for nobody"
+const signersUsage = "file with the keys that must have signed commits or tags: lines of an allowed_signers file or armored OpenPGP keys; empty for no signatures"
 
 // readSigners reads a file of signers; "" names none.
 func (a *app) readSigners(file string) (string, error) {
@@ -83,7 +83,7 @@ func (a *app) repoSetCommand() *cobra.Command {
 	var credential, signersFile string
 	var submodules bool
 	var cmd *cobra.Command
-	cmd = a.onRepository("set URL", "Change how a repository is read", func(ctx context.Context, c *client.Client, r apiv1.Repository) error {
+	cmd = a.onRepository("set URL", "Change the credential, submodules or signers of a repository", func(ctx context.Context, c *client.Client, r apiv1.Repository) error {
 		var req apiv1.UpdateRepository
 		if cmd.Flags().Changed("credential") {
 			req.Credential = &credential
@@ -104,7 +104,7 @@ func (a *app) repoSetCommand() *cobra.Command {
 		return a.say("%s", howRead(r.URL, req))
 	})
 	cmd.Flags().StringVar(&credential, "credential", "", "name of the credential; empty for none")
-	cmd.Flags().BoolVar(&submodules, "submodules", false, "let paths lead into submodules; --submodules=false does not")
+	cmd.Flags().BoolVar(&submodules, "submodules", false, "allow paths into submodules; --submodules=false forbids them")
 	cmd.Flags().StringVar(&signersFile, "signers-file", "", signersUsage)
 	cmd.MarkFlagsOneRequired("credential", "submodules", "signers-file")
 	return cmd
@@ -124,9 +124,9 @@ func howRead(url string, req apiv1.UpdateRepository) string {
 		how = append(how, "without its submodules")
 	}
 	if req.Signers != nil && *req.Signers == "" {
-		how = append(how, "whoever signed its commits")
+		how = append(how, "without required signatures")
 	} else if req.Signers != nil {
-		how = append(how, "only where commits or tags are signed by its signers")
+		how = append(how, "with required signatures")
 	}
 	return fmt.Sprintf("Repository %s is read %s.", url, strings.Join(how, ", "))
 }
@@ -150,7 +150,7 @@ func (a *app) repoDeleteCommand() *cobra.Command {
 }
 
 func (a *app) repoWebhookCommand() *cobra.Command {
-	cmd := a.onRepository("webhook URL", "Show what a Git host has to be told so that pushes arrive at once",
+	cmd := a.onRepository("webhook URL", "Show the webhook address and secret to configure at the Git host",
 		func(ctx context.Context, c *client.Client, r apiv1.Repository) error {
 			hook, err := client.Send[apiv1.Webhook](ctx, c, http.MethodPost, c.In("repositories", r.ID, "webhook"), nil)
 			if err != nil {

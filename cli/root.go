@@ -54,9 +54,9 @@ func build(o Options) (*cobra.Command, *app) {
 	a := &app{Options: o}
 	root := &cobra.Command{
 		Use:   "kedge",
-		Short: "Clusters pull themselves towards what Git says",
-		Long: "kedge speaks to a Kedge server: enrol agents, deploy from Git, and see what has arrived where.\n\n" +
-			"Exit codes: 0 done, 1 could not be carried out, 2 used wrongly (an unknown flag, or a value that the server refuses), 3 a deployment has failed, 4 timed out.",
+		Short: "Pull-model GitOps for Kubernetes clusters",
+		Long: "kedge is the command line of a Kedge server: enrol agents, deploy from Git, and follow deployments.\n\n" +
+			"Exit codes: 0 success, 1 failure, 2 wrong usage (an unknown flag, or a value that the server refuses), 3 a deployment has failed, 4 timeout.",
 		SilenceUsage: true, SilenceErrors: true,
 	}
 	root.Version = o.Version

@@ -58,12 +58,12 @@ func awaitCode(ctx context.Context, door net.Listener) (string, error) {
 		switch {
 		case denied:
 			code = ""
-			fmt.Fprintln(w, "Nobody was logged in. This page can be closed.")
+			fmt.Fprintln(w, "You are not logged in. You can close this page.")
 		case code == "":
 			http.NotFound(w, r)
 			return
 		default:
-			fmt.Fprintln(w, "You are logged in. This page can be closed.")
+			fmt.Fprintln(w, "You are logged in. You can close this page.")
 		}
 		select {
 		case codes <- code:
@@ -84,7 +84,7 @@ func awaitCode(ctx context.Context, door net.Listener) (string, error) {
 		return code, nil
 	case <-ctx.Done():
 		if errors.Is(ctx.Err(), context.DeadlineExceeded) {
-			return "", &exitError{exitTimeout, fmt.Sprintf("nobody has logged in within %s", ssoPatience), "kedge login URL --sso"}
+			return "", &exitError{exitTimeout, fmt.Sprintf("no login within %s", ssoPatience), "kedge login URL --sso"}
 		}
 		return "", ctx.Err()
 	}

@@ -64,7 +64,7 @@ func (a *app) statusCommand() *cobra.Command {
 	}
 	f := cmd.Flags()
 	f.BoolVarP(&watch, "watch", "w", false, "follow until every target is synced and healthy, or has failed")
-	f.DurationVar(&w.timeout, "timeout", 0, "with --watch: give up after this long; 0 is never")
+	f.DurationVar(&w.timeout, "timeout", 0, "with --watch: give up after this long; 0 is no limit")
 	f.DurationVar(&w.failAfter, "fail-after", defaultFailAfter, "with --watch: how long a failure has to last")
 	f.StringVar(&w.commit, "commit", "", "with --watch: wait for this commit, full or its beginning")
 	out.add(cmd)
@@ -185,7 +185,7 @@ func (a *app) watchStatus(ctx context.Context, c *client.Client, name string, w 
 				return err
 			}
 		}
-		return &exitError{exitTimeout, fmt.Sprintf("deployment %q has not arrived everywhere within %s", name, w.timeout), "kedge status " + name + ", kedge get events --deployment " + name}
+		return &exitError{exitTimeout, fmt.Sprintf("deployment %q is not synced and healthy on all targets after %s", name, w.timeout), "kedge status " + name + ", kedge get events --deployment " + name}
 	}
 	return err
 }
@@ -222,10 +222,10 @@ func (s *statusWatch) look(d apiv1.Deployment) (step, error) {
 	if !s.complete(d) {
 		return step{}, nil
 	}
-	fmt.Fprintf(s.app.Out, "Deployment %q has arrived on %s at commit %s.\n", d.Name, count(len(attached(d)), "target"), shortCommit(d.Commit))
+	fmt.Fprintf(s.app.Out, "Deployment %q is synced and healthy on %s at commit %s.\n", d.Name, count(len(attached(d)), "target"), shortCommit(d.Commit))
 	s.app.sayHeldPrunes(d)
 	if !strings.HasPrefix(d.Commit, s.opts.commit) {
-		fmt.Fprintf(s.app.Out, "It is up to date as of commit %s, which changes nothing of it.\n", shortCommit(d.EvaluatedCommit))
+		fmt.Fprintf(s.app.Out, "Commit %s does not change it.\n", shortCommit(d.EvaluatedCommit))
 	}
 	return step{done: true}, nil
 }
@@ -257,7 +257,7 @@ func (s *statusWatch) fail(d apiv1.Deployment, reason string) (step, error) {
 		return step{}, err
 	}
 	return step{}, &exitError{exitUnhealthy, fmt.Sprintf("deployment %q has failed: %s", d.Name, reason),
-		"mend it and push, or see kedge get events --deployment " + d.Name}
+		"fix the source and push, or see kedge get events --deployment " + d.Name}
 }
 
 // report prints one line for each target that has changed.

@@ -29,8 +29,8 @@ func (a *app) syncCommand() *cobra.Command {
 			return a.followRun(ctx, c, run, w)
 		})
 	cmd.Long = "Syncs a deployment to the newest commit of its source, or to a revision. Syncing an automated deployment to a revision pins it there\n" +
-		"until kedge deploy release. Runs of one deployment go one after another. A sync also puts right what was changed in the clusters, whatever\n" +
-		"the policy says of drift; a dry run changes nothing."
+		"until kedge deploy release. Runs of one deployment run one after another. A sync also corrects drift, with\n" +
+		"every drift policy. With the policy previewOnly it changes nothing."
 	cmd.Flags().StringVar(&req.Revision, "revision", "", "branch, tag or commit (default: the deployment's own)")
 	w.flags(cmd)
 	return cmd
@@ -39,7 +39,7 @@ func (a *app) syncCommand() *cobra.Command {
 func (a *app) rollbackCommand() *cobra.Command {
 	var req apiv1.Rollback
 	var w waiting
-	cmd := a.verb("rollback DEPLOYMENT", "Go back to a kept revision; needs no Git", 1, func(ctx context.Context, c *client.Client, args []string) error {
+	cmd := a.verb("rollback DEPLOYMENT", "Roll back to a kept revision, also while Git is unavailable", 1, func(ctx context.Context, c *client.Client, args []string) error {
 		if req.Revision == 0 && req.Commit == "" {
 			before, err := revisionBefore(ctx, c, args[0])
 			if err != nil {
@@ -53,8 +53,8 @@ func (a *app) rollbackCommand() *cobra.Command {
 		}
 		return a.followRun(ctx, c, run, w)
 	})
-	cmd.Long = "Goes back to a revision of kedge deploy history, by default to the one before that which is deployed. An automated deployment stays\n" +
-		"there, pinned, until kedge deploy release. A rollback does not wait for sync runs of the deployment: it ends them."
+	cmd.Long = "Rolls back to a revision of kedge history, by default to the one before the deployed one. An automated deployment stays pinned to it\n" +
+		"until kedge deploy release. A rollback terminates running sync runs of the deployment."
 	cmd.Flags().Int64Var(&req.Revision, "revision", 0, "number of a kept revision (kedge deploy history NAME)")
 	cmd.Flags().StringVar(&req.Commit, "commit", "", "commit of a kept revision")
 	cmd.MarkFlagsMutuallyExclusive("revision", "commit")
@@ -89,7 +89,7 @@ func revisionBefore(ctx context.Context, c *client.Client, name string) (int64, 
 // followRun says that a run was asked for, or waits for its end.
 func (a *app) followRun(ctx context.Context, c *client.Client, run apiv1.SyncRun, w waiting) error {
 	if !w.wait {
-		fmt.Fprintf(a.Err, "See it happen: kedge run get %s, kedge status %s --watch\n", run.Deployment, run.Deployment)
+		fmt.Fprintf(a.Err, "To follow it: kedge run get %s, kedge status %s --watch\n", run.Deployment, run.Deployment)
 		return a.say("Run %s (%s %d of deployment %q) is %s.", run.ID, run.Kind, run.Seq, run.Deployment, run.Phase)
 	}
 	if err := a.awaitOperation(ctx, c, run.Operation, w, func(ctx context.Context) (string, error) { return waitsFor(ctx, c, run.ID) }); err != nil {
@@ -110,7 +110,7 @@ func (a *app) followRun(ctx context.Context, c *client.Client, run apiv1.SyncRun
 func (a *app) sayRunEnded(run apiv1.SyncRun, d apiv1.Deployment) error {
 	text := fmt.Sprintf("Run %s (%s of deployment %q to %s)", run.ID, run.Kind, run.Deployment, shortCommit(run.Commit))
 	if d.Policy.PreviewOnly {
-		return a.say("%s: preview only: nothing was applied. What would change: kedge status %s. To apply it: kedge deploy set %s --preview-only=false", text, d.Name, d.Name)
+		return a.say("%s: preview only: nothing was applied. To see the changes: kedge status %s. To apply them: kedge deploy set %s --preview-only=false", text, d.Name, d.Name)
 	}
 	text += " has " + lower(run.Phase)
 	if run.Message != "" {
@@ -143,7 +143,7 @@ func lower(phase string) string { return string(phase[0]-'A'+'a') + phase[1:] }
 
 func (a *app) runCommand() *cobra.Command {
 	get := getOf(a, "get DEPLOYMENT", "List the sync runs of a deployment, newest first", deploymentResource().words(), runResource)
-	terminate := a.verb("terminate ID", "End a run: agents that have not finished it stop, and what they have applied stays", 1, func(ctx context.Context, c *client.Client, args []string) error {
+	terminate := a.verb("terminate ID", "Terminate a run: agents stop, and applied objects stay", 1, func(ctx context.Context, c *client.Client, args []string) error {
 		run, err := client.Send[apiv1.SyncRun](ctx, c, http.MethodPost, c.In("runs", args[0], "terminate"), nil)
 		if err != nil {
 			return err
@@ -151,7 +151,7 @@ func (a *app) runCommand() *cobra.Command {
 		return a.say("Run %s is %s.", run.ID, lower(run.Phase))
 	})
 	terminate.ValidArgsFunction = cobra.NoFileCompletions // which run depends on the deployment
-	cmd := group("run", "Follow and end sync runs", get, terminate)
+	cmd := group("run", "List and terminate sync runs", get, terminate)
 	cmd.Aliases = []string{"runs"}
 	return cmd
 }

@@ -17,7 +17,7 @@ import (
 
 func (a *app) tenantCommand() *cobra.Command {
 	path := func(c *client.Client, name string) string { return c.Top("tenants", name) }
-	cmd := group("tenant", "Wall teams off from each other: tenants, their quotas and members",
+	cmd := group("tenant", "Manage tenants, their quotas and members",
 		a.tenantCreateCommand(), a.tenantQuotaCommand(), getCommand(a, "get", tenantResource()), a.memberCommand(),
 		a.removeVerb("tenant", "Deletes an empty tenant. Agents, environments, repositories, credentials and deployments must be deleted first.", tenantResource().words(), path))
 	cmd.Aliases = []string{"tenants"}
@@ -26,12 +26,12 @@ func (a *app) tenantCommand() *cobra.Command {
 }
 
 func quotaFlags(f *pflag.FlagSet, q *apiv1.Quota) {
-	f.IntVar(&q.Agents, "max-agents", 0, "most agents; 0 is without a bound, here and below")
-	f.IntVar(&q.Environments, "max-environments", 0, "most environments")
-	f.IntVar(&q.Repositories, "max-repositories", 0, "most repositories")
-	f.IntVar(&q.Deployments, "max-deployments", 0, "most deployments")
-	f.IntVar(&q.Targets, "max-targets", 0, "most targets: deployments times clusters")
-	f.IntVar(&q.Tokens, "max-tokens", 0, "most API tokens")
+	f.IntVar(&q.Agents, "max-agents", 0, "maximum number of agents; 0 is no limit")
+	f.IntVar(&q.Environments, "max-environments", 0, "maximum number of environments")
+	f.IntVar(&q.Repositories, "max-repositories", 0, "maximum number of repositories")
+	f.IntVar(&q.Deployments, "max-deployments", 0, "maximum number of deployments")
+	f.IntVar(&q.Targets, "max-targets", 0, "maximum number of targets: deployments times clusters")
+	f.IntVar(&q.Tokens, "max-tokens", 0, "maximum number of API tokens")
 }
 
 func (a *app) tenantCreateCommand() *cobra.Command {
@@ -41,7 +41,7 @@ func (a *app) tenantCreateCommand() *cobra.Command {
 		if err := client.Do(ctx, c, http.MethodPost, c.Top("tenants"), req); err != nil {
 			return err
 		}
-		return a.say("Tenant %q is created. Work in it with --tenant %s.", args[0], args[0])
+		return a.say("Tenant %q created. To work in it: --tenant %s", args[0], args[0])
 	})
 	quotaFlags(cmd.Flags(), &req.Quota)
 	return cmd
@@ -50,7 +50,7 @@ func (a *app) tenantCreateCommand() *cobra.Command {
 func (a *app) tenantQuotaCommand() *cobra.Command {
 	var wanted apiv1.Quota
 	var cmd *cobra.Command
-	cmd = a.verb("quota NAME", "Change the quota of a tenant; what is not named stays", 1, func(ctx context.Context, c *client.Client, args []string) error {
+	cmd = a.verb("quota NAME", "Change the quota of a tenant; limits without a flag stay as they are", 1, func(ctx context.Context, c *client.Client, args []string) error {
 		now, err := client.Get[apiv1.Tenant](ctx, c, c.Top("tenants", args[0]))
 		if err != nil {
 			return err
@@ -85,7 +85,7 @@ func quotaText(q apiv1.Quota) string {
 		}
 	}
 	if len(parts) == 0 {
-		return "without bounds"
+		return "no limits"
 	}
 	return strings.Join(parts, ", ")
 }
@@ -130,21 +130,21 @@ func (a *app) memberCommand() *cobra.Command {
 		})
 	set.Long = "Names are those of the identity provider. The tenant is that of --tenant."
 	set.Example = "kedge tenant member set group web-team deployer --tenant shop"
-	remove := a.verb("remove person|group SUBJECT", "Take a role away", 2, func(ctx context.Context, c *client.Client, args []string) error {
+	remove := a.verb("remove person|group SUBJECT", "Remove a role", 2, func(ctx context.Context, c *client.Client, args []string) error {
 		if err := client.Do(ctx, c, http.MethodDelete, path(c, args[0], args[1]), nil); err != nil {
 			return err
 		}
-		return a.say("%s %q has no role in tenant %q any more.", capital(args[0]), args[1], c.Tenant())
+		return a.say("%s %q no longer has a role in tenant %q.", capital(args[0]), args[1], c.Tenant())
 	})
 	kinds := cobra.FixedCompletions([]string{"person", "group"}, cobra.ShellCompDirectiveNoFileComp)
 	set.ValidArgsFunction, remove.ValidArgsFunction = kinds, kinds
-	return group("member", "Say who may do what in a tenant", set, remove, getCommand(a, "get", memberResource()))
+	return group("member", "Manage the roles of people and groups in a tenant", set, remove, getCommand(a, "get", memberResource()))
 }
 
 func memberResource() resource[apiv1.Member] {
 	name := func(v apiv1.Member) string { return v.Kind + "/" + v.Subject }
 	return resource[apiv1.Member]{
-		kind: "member", use: "members", short: "List who has which role in the tenant", changes: []string{"tenant"},
+		kind: "member", use: "members", short: "List the members of the tenant and their roles", changes: []string{"tenant"},
 		list: func(ctx context.Context, c *client.Client) ([]apiv1.Member, error) {
 			return client.List[apiv1.Member](ctx, c, c.In("members"), nil, 0)
 		},

@@ -69,11 +69,11 @@ func (a *app) tokenCreateCommand() *cobra.Command {
 
 func (a *app) tokenRevokeCommand() *cobra.Command {
 	var fleet bool
-	cmd := a.verb("revoke ID", "End an API token, at once", 1, func(ctx context.Context, c *client.Client, args []string) error {
+	cmd := a.verb("revoke ID", "Revoke an API token", 1, func(ctx context.Context, c *client.Client, args []string) error {
 		if err := client.Do(ctx, c, http.MethodDelete, tokens(c, fleet, args[0]), nil); err != nil {
 			return err
 		}
-		return a.say("Token %s is revoked.", args[0])
+		return a.say("Token %s revoked.", args[0])
 	})
 	fleetFlag(cmd.Flags(), &fleet)
 	return cmd
@@ -123,15 +123,15 @@ func (a *app) agentTokenCommand() *cobra.Command {
 		}
 		return a.say("%s", made.Token)
 	})
-	create.Flags().StringVar(&chosen, "chosen-token-file", "", "file with a token of your own choice; weak ones are refused")
-	revoke := a.verb("revoke AGENT ID", "End a token of an agent; connections that were made with it end within seconds", 2,
+	create.Flags().StringVar(&chosen, "chosen-token-file", "", "file with your own token; the server refuses weak tokens")
+	revoke := a.verb("revoke AGENT ID", "Revoke a token of an agent; its connections end within seconds", 2,
 		func(ctx context.Context, c *client.Client, args []string) error {
 			if err := client.Do(ctx, c, http.MethodDelete, path(c, args[0], args[1]), nil); err != nil {
 				return err
 			}
-			return a.say("Token %s of agent %q is revoked. What the agent has applied stays.", args[1], args[0])
+			return a.say("Token %s of agent %q revoked. Deployed objects stay.", args[1], args[0])
 		})
-	return group("token", "Work with the tokens of an agent by hand", create, get, revoke)
+	return group("token", "Manage the tokens of an agent", create, get, revoke)
 }
 
 func agentTokenResource(agent string) resource[apiv1.AgentToken] {
@@ -157,14 +157,14 @@ func chosenToken(file string) (string, error) {
 
 func (a *app) agentRotateCommand() *cobra.Command {
 	var w waiting
-	cmd := a.verb("rotate-token NAME", "Give an agent a new token over its own connection, without a restart, and end the old one", 1,
+	cmd := a.verb("rotate-token NAME", "Rotate the token of an agent over its connection, without a restart", 1,
 		func(ctx context.Context, c *client.Client, args []string) error {
 			op, err := client.Send[apiv1.Operation](ctx, c, http.MethodPost, c.In("agents", args[0], "rotate-token"), nil)
 			if err != nil {
 				return err
 			}
 			if !w.wait {
-				fmt.Fprintf(a.Err, "See it happen: kedge operation get %s --watch\n", op.ID)
+				fmt.Fprintf(a.Err, "To follow it: kedge operation get %s --watch\n", op.ID)
 				return nil
 			}
 			if err := a.awaitOperation(ctx, c, op.ID, w, nil); err != nil {

@@ -25,10 +25,10 @@ func (a *app) agentUninstallCommand() *cobra.Command {
 	var o uninstallOptions
 	cmd := &cobra.Command{
 		Use:   "uninstall NAME",
-		Short: "Say how to uninstall an agent; with --delete-objects, delete what it has deployed first",
-		Long: "Without --delete-objects nothing is deleted: the command prints how to remove the installation, and what the agent has deployed\n" +
-			"stays. With it the agent deletes its objects, after you have confirmed how many; deployments stay, and so does what they have on other\n" +
-			"agents. Namespaces, CustomResourceDefinitions and PersistentVolumeClaims are kept and named.",
+		Short: "Print how to uninstall an agent; with --delete-objects, delete its objects first",
+		Long: "Without --delete-objects nothing is deleted: the command prints how to remove the installation, and all deployed objects stay. With\n" +
+			"--delete-objects the agent deletes its objects after you confirm their number. The deployments stay, and so do their objects on other\n" +
+			"agents. Namespaces, CustomResourceDefinitions and PersistentVolumeClaims are kept and listed.",
 		Example: "kedge agent uninstall prod\nkedge agent uninstall prod --delete-objects",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -39,9 +39,9 @@ func (a *app) agentUninstallCommand() *cobra.Command {
 			return a.uninstall(cmd.Context(), c, args[0], o)
 		},
 	}
-	cmd.Flags().BoolVar(&o.deleteObjects, "delete-objects", false, "delete the objects that the agent has deployed, and wait until it has")
+	cmd.Flags().BoolVar(&o.deleteObjects, "delete-objects", false, "delete the objects that the agent has deployed, and wait for it")
 	cmd.Flags().BoolVarP(&o.yes, "yes", "y", false, "do not ask")
-	cmd.Flags().DurationVar(&o.timeout, "timeout", 10*time.Minute, "give up waiting after this long; 0 is never")
+	cmd.Flags().DurationVar(&o.timeout, "timeout", 10*time.Minute, "give up after this long; 0 is no limit")
 	return cmd
 }
 
@@ -84,9 +84,9 @@ func (a *app) confirmUninstall(name string, found apiv1.AgentObjects, yes bool) 
 	}
 	const again = "--yes deletes without a question"
 	if !isTerminal(a.In) {
-		return failure("nobody has confirmed the deletion of "+what+": nothing was deleted", again)
+		return failure("the deletion of "+what+" is not confirmed: nothing was deleted", again)
 	}
-	fmt.Fprintf(a.Err, "This deletes %s. The deployments stay, and so does what they have on other agents.\nType the name of the agent to go on: ", what)
+	fmt.Fprintf(a.Err, "This deletes %s. The deployments stay, and so do their objects on other agents.\nType the name of the agent to continue: ", what)
 	answer, err := bufio.NewReader(a.In).ReadString('\n')
 	if strings.TrimSpace(answer) != name {
 		return errors.Join(failure("stopped; nothing was deleted", again), err)
@@ -109,7 +109,7 @@ func (a *app) awaitDeleted(ctx context.Context, c *client.Client, name, path str
 	})
 	if err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded) {
 		return &exitError{exitTimeout, fmt.Sprintf("agent %q has not deleted everything after %s: %s left of %s", name, timeout,
-			count(left.Objects, "object"), strings.Join(left.Deployments, ", ")), "kedge status NAME says why; kedge agent uninstall " + name + " --delete-objects goes on waiting"}
+			count(left.Objects, "object"), strings.Join(left.Deployments, ", ")), "kedge status NAME shows why; kedge agent uninstall " + name + " --delete-objects continues to wait"}
 	}
 	return err
 }

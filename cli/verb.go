@@ -124,7 +124,7 @@ type waiting struct {
 
 func (w *waiting) flags(cmd *cobra.Command) {
 	cmd.Flags().BoolVar(&w.wait, "wait", false, "wait until it is done")
-	cmd.Flags().DurationVar(&w.timeout, "timeout", 5*time.Minute, "with --wait: give up after this long; 0 is never")
+	cmd.Flags().DurationVar(&w.timeout, "timeout", 5*time.Minute, "with --wait: give up after this long; 0 is no limit")
 }
 
 // waitKinds are the changes after which an operation may wait for something else.

@@ -57,7 +57,7 @@ func (a *app) waitCommand() *cobra.Command {
 	}
 	f := cmd.Flags()
 	f.StringVar(&o.condition, "for", "", "the condition: synced, healthy or deleted")
-	f.DurationVar(&o.timeout, "timeout", 5*time.Minute, "give up after this long; 0 is never")
+	f.DurationVar(&o.timeout, "timeout", 5*time.Minute, "give up after this long; 0 is no limit")
 	f.StringVarP(&o.selector, "selector", "l", "", "wait for the deployments that this label selector selects now")
 	must(cmd.MarkFlagRequired("for"))
 	must(cmd.RegisterFlagCompletionFunc("for", fixed("synced", "healthy", "deleted")))

@@ -90,7 +90,7 @@ func TestStatusWatchFollowsUntilItHasArrived(t *testing.T) {
 	say(2, "another commit", func(d *apiv1.Deployment) { d.Commit = "c0ffee" })
 	say(3, "one of two", func(d *apiv1.Deployment) { d.Targets = append(d.Targets, staleTarget()) })
 	say(4, "all there", func(*apiv1.Deployment) {})
-	if code := wait(); code != 0 || !strings.Contains(out.String(), "has arrived on 1 target at commit beef01234567") {
+	if code := wait(); code != 0 || !strings.Contains(out.String(), "is synced and healthy on 1 target at commit beef01234567") {
 		t.Errorf("exit code %d:\n%s", code, out)
 	}
 }
@@ -116,7 +116,7 @@ func TestStatusWatchTimesOut(t *testing.T) {
 	_, url := newServer(t)
 	for reason, name := range map[string]string{"a lost agent has not arrived": "away", "no target at all": "nowhere"} {
 		got := run(t, home(t, url), "", "status", name, "--watch", "--timeout", "300ms")
-		if got.code != 4 || !strings.Contains(got.err, "has not arrived everywhere within 300ms") {
+		if got.code != 4 || !strings.Contains(got.err, "is not synced and healthy on all targets after 300ms") {
 			t.Errorf("%s: %s", reason, got)
 		}
 	}
@@ -186,8 +186,8 @@ func TestWatchedCommitThatTouchesNothingIsUpToDate(t *testing.T) {
 	env := home(t, url)
 	s.set(func(s *server) { s.deployments[0].EvaluatedCommit = "dead00112233445566" })
 	for commit, want := range map[string]string{
-		"dead0011": "It is up to date as of commit dead00112233, which changes nothing of it.\n",
-		"c0ffee":   "Deployment \"web\" has arrived on 1 target at commit c0ffee012345.\n",
+		"dead0011": "Commit dead00112233 does not change it.\n",
+		"c0ffee":   "Deployment \"web\" is synced and healthy on 1 target at commit c0ffee012345.\n",
 	} {
 		got := run(t, env, "", "status", "web", "--watch", "--timeout", "20s", "--commit", commit)
 		if got.code != 0 || !strings.HasSuffix(got.out, want) {

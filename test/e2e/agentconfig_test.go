@@ -66,7 +66,7 @@ func TestAGitLabUserMovesOverUnchanged(t *testing.T) {
 	wrong := config.push(t, map[string]string{path: strings.ReplaceAll(file, "mygroup/mysub/myproject", "4711") + "prune: maybe\n"})
 	s.awaitConfig(t, "from-gitlab", "Invalid", wrong)
 	out, err = s.kedge(t, "agent", "config", "get", "from-gitlab")
-	if err != nil || !strings.Contains(out, "line 9: prune: is not known here") || !strings.Contains(out, "what was applied before holds") {
+	if err != nil || !strings.Contains(out, "line 9: prune: is not known here") || !strings.Contains(out, "the configuration that was applied before stays in force") {
 		t.Errorf("kedge agent config get (%v) says:\n%s", err, out)
 	}
 	mapped := config.push(t, map[string]string{path: strings.ReplaceAll(file, "mygroup/mysub/myproject", "4711")})

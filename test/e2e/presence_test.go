@@ -206,6 +206,7 @@ func (s *testServer) checkStale(tb testing.TB, name, agent string) {
 	const since = "Stale ("
 	for _, args := range [][]string{{"status", name}, {"get", "deployments"}} {
 		out, err := s.kedge(tb, args...)
+		out = strings.ReplaceAll(out, "was Current", "")
 		if err != nil || !strings.Contains(out, since) || strings.Contains(out, "Current") || strings.Contains(out, "Healthy") {
 			tb.Errorf("kedge %s shows, without %q or with a health that is not known (%v):\n%s", strings.Join(args, " "), since, err, out)
 		}

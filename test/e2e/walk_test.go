@@ -54,7 +54,7 @@ func TestCommandLineWalksThroughATenant(t *testing.T) {
 	kedge("env create eu --match-labels region=eu --tenant shop")
 	kedge("credential create git --username robot --tenant shop --secret-file " + secret)
 	kedge("repo add "+repo.url+" --credential git --tenant shop", repo.url)
-	kedge("deploy create web --repo "+repo.url+" --env eu --wait --tenant shop", "has arrived on 1 target", commit[:12])
+	kedge("deploy create web --repo "+repo.url+" --env eu --wait --tenant shop", "is synced and healthy on 1 target", commit[:12])
 
 	kedge("get deployments --tenant shop --environment eu", "web", "Synced", "1/1")
 	if got := kedge("deploy get -o name --tenant shop"); strings.TrimSpace(got) != "deployment/web" {
