@@ -79,7 +79,7 @@ func (p *play) does(kind agentsim.EventKind, name string, tombstone bool) {
 }
 
 func (p *play) prunedAway(name string)  { p.does(agentsim.EventDeleted, name, false) }
-func (p *play) deleted(name string)      { p.does(agentsim.EventDeleted, name, true) }
+func (p *play) deleted(name string)     { p.does(agentsim.EventDeleted, name, true) }
 func (p *play) asks(kind consentKind)   { p.consent(kind, playDeployment, "") }
 func (p *play) leaves()                 { p.consent(consentDetach, playDeployment, playAgent) }
 func (p *play) switchesPruning(on bool) { p.prunes(playDeployment, on, false) }

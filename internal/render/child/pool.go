@@ -48,11 +48,11 @@ type Observation struct {
 
 // Pool is a [render.Builder] that builds in children. It is safe for concurrent use.
 type Pool struct {
-	cfg       Config
-	admission *admission
-	idleProcesses     *idleProcesses
-	thread    *thread
-	builds    sync.WaitGroup
+	cfg           Config
+	admission     *admission
+	idleProcesses *idleProcesses
+	thread        *thread
+	builds        sync.WaitGroup
 
 	mu      sync.Mutex
 	closed  bool

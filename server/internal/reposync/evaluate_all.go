@@ -174,7 +174,7 @@ func (w *worker) evaluateEach(ctx context.Context, deployments []fleet.Deploymen
 // deployment that is yet to come, and are not to be deleted in between.
 type collector struct {
 	w       *worker
-	pass   *pass
+	pass    *pass
 	limit   int
 	changed []outcome
 	bytes   int
