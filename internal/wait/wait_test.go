@@ -12,9 +12,10 @@ import (
 func TestBackoffDoublesUpToItsLimit(t *testing.T) {
 	t.Parallel()
 	var b wait.Backoff
-	for _, want := range []time.Duration{1, 2, 4, 8, 10, 10} {
-		if got := b.Next(time.Second, 10*time.Second); got != want*time.Second {
-			t.Errorf("attempt %d: delay %v, want %v", b.Attempts(), got, want*time.Second)
+	for _, seconds := range []int64{1, 2, 4, 8, 10, 10} {
+		want := time.Duration(seconds) * time.Second
+		if got := b.Next(time.Second, 10*time.Second); got != want {
+			t.Errorf("attempt %d: delay %v, want %v", b.Attempts(), got, want)
 		}
 	}
 	for range 100 {

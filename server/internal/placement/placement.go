@@ -18,6 +18,7 @@ type Destination struct {
 	open  bool        // it is the tenant's own, or granted
 }
 
+// Selects reports whether the deployment goes to the agent.
 func (w Destination) Selects(a fleet.Agent) bool { return w.open && w.Env.Selects(a) }
 
 // DestinationOf finds where d goes. An environment that is no longer granted is still known, and
