@@ -162,7 +162,7 @@ func (a *app) writeExport(docs []resourcefile.Document, dir string) error {
 		_, err = a.Out.Write(text)
 		return err
 	}
-	if err := os.MkdirAll(dir, 0o755); err != nil {
+	if err := os.MkdirAll(dir, 0o750); err != nil {
 		return fmt.Errorf("creating the folder: %w", err)
 	}
 	for _, doc := range docs {
