@@ -1,11 +1,15 @@
 package cli_test
 
 import (
+	"context"
 	"encoding/json"
+	"errors"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/kedge-dev/kedge/internal/apiv1"
+	"github.com/kedge-dev/kedge/internal/testkit"
 )
 
 // covers: O4 (login and logout)
@@ -76,6 +80,14 @@ func TestWaitForDeletionEndsWhenTheDeploymentIsGone(t *testing.T) {
 	out := newConsole()
 	wait := start(t, out, home(t, url), "wait web --for=deleted --timeout 20s")
 	feed := <-s.streams
+	testkit.Eventually(t, 20*time.Second, func(context.Context) (err error) {
+		s.set(func(s *server) {
+			if _, read := s.got["GET /api/v1/tenants/default/deployments/web"]; !read {
+				err = errors.New("the command has not read the deployment yet")
+			}
+		})
+		return err
+	})
 	successor := deployment("web", "Synced", "Current", target("prod", "Synced", "Current"))
 	successor.ID = "dep-other"
 	s.set(func(s *server) { s.deployments = []apiv1.Deployment{successor} })
