@@ -240,7 +240,7 @@ func TestAgentTellsAWrongClockFromAnOldCertificate(t *testing.T) {
 	serve(-2*time.Hour, -time.Hour)
 	testkit.Eventually(t, patience, func(ctx context.Context) error {
 		_, body, err := fetch(ctx, http.DefaultClient, a.health(t)+"/readyz")
-		if err == nil && !strings.Contains(body, "has expired at") {
+		if err == nil && !strings.Contains(body, "certificate expired at") {
 			err = fmt.Errorf("/readyz says %q", body)
 		}
 		return err
@@ -265,7 +265,7 @@ func TestAgentEndsWithCodeTwoWhenItIsSetUpWrong(t *testing.T) {
 	}{
 		{"no address", "server-address", "", "--server-address"},
 		{"an address that agents do not speak", "server-address", "https://kedge.example.com", "grpcs://"},
-		{"a token in the address", "server-address", "grpcs://u:secret@kedge.example.com", "token file"},
+		{"a token in the address", "server-address", "grpcs://u:secret@kedge.example.com", "--token-file"},
 		{"no token file", "token-file", "", "--token-file"},
 		{"a token file that is not there", "token-file", dir + "/nowhere", "nowhere"},
 		{"a CA file that is not there", "ca-cert-file", dir + "/nowhere", "nowhere"},
